@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 
 pub(crate) fn run(daemon: &mut Client, json: bool) -> Result<()> {
     let mut files: Vec<AffectedFile> = Vec::new();
-    // All is taken before it is printed: the daemon waits for no pager.
+    // All lines are collected before printing: the daemon must not wait for a
+    // pager.
     let asked = daemon.request_all(&Request::Affected, &mut |reply| match reply {
         Reply::Affected(file) => {
             add(&mut files, file);
@@ -38,7 +39,7 @@ pub(crate) fn run(daemon: &mut Client, json: bool) -> Result<()> {
     table::print(&text)
 }
 
-/// A file with many runs comes in parts, one after another.
+/// Adds a part of a file; those of a file with many runs follow each other.
 fn add(files: &mut Vec<AffectedFile>, next: AffectedFile) {
     match files.last_mut() {
         Some(last) if last.path == next.path => {

@@ -217,7 +217,7 @@ pub(crate) struct StackArgs {
 }
 
 impl MountArgs {
-    /// Puts the one place that is given beside `--tier` where it belongs.
+    /// Moves the only place that is given beside `--tier` to its argument.
     pub(crate) fn settled(mut self) -> Result<Self, Failure> {
         let wrong = |text: &str| Err(Failure::usage(format!("{text} (see --help)")));
         match (&self.stack.stack, &self.mountpoint, self.stack.tiers.is_empty()) {
@@ -357,7 +357,7 @@ pub(crate) struct TopArgs {
     pub(crate) json: bool,
 }
 
-/// Seconds between two looks, with or without an `s`.
+/// Seconds between two refreshes, with or without an `s`.
 fn interval(text: &str) -> Result<Duration, String> {
     parse_seconds(text, 0.1..=86_400.0)
 }
@@ -625,7 +625,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// What a line comes to, or the exit status.
+    /// The parsed arguments of a line, or the exit status.
     fn mount(line: &str) -> Result<MountArgs, i32> {
         let line = CommandLine::try_parse_from(line.split(' ')).map_err(|error| error.exit_code())?;
         match line.command {

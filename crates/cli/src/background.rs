@@ -1,5 +1,5 @@
-//! From a command to a daemon: the command starts itself again, detached, and
-//! waits for one line that says how the mount went.
+//! Starting the daemon: the command starts itself again, detached, and waits
+//! for one line with the outcome of the mount.
 
 use crate::args::MountArgs;
 use crate::failure::{Failure, Result};
@@ -20,7 +20,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 const LOG_NAME_BYTES_MAX: usize = 200;
 
 /// Starts the daemon and returns when the file system at `mountpoint` can be
-/// used; `words` are what `args` were read from.
+/// used; `words` are the command line of `args`.
 pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> Result<()> {
     let log = Log::open(args.log_file.as_deref(), mountpoint)?;
     braid_daemon::pass_on_no_files();
@@ -28,7 +28,7 @@ pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> 
         spawn(&log, words).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        // An error reads like an end: the daemon is gone without a word.
+        // An error is like an end: the daemon is gone without an answer.
         let _ = BufReader::new(stdout).read_line(&mut line);
     }
     let answer: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
@@ -54,8 +54,8 @@ pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> 
 fn spawn(log: &Log, words: &[OsString]) -> io::Result<Child> {
     let mut words = words.iter();
     let mut command = Command::new(std::env::current_exe()?);
-    // Flags go directly behind the sub-command: behind `--` they would be
-    // taken for paths.
+    // Flags go directly after the sub-command: after `--` they would be taken
+    // for paths.
     command.args(words.next()).args(["--foreground", "--ready-on-stdout"]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.file.try_clone()?).spawn()
 }
@@ -68,14 +68,14 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The daemon's line to the command that waits for it.
+/// The daemon's report to the command that waits for it.
 pub(crate) struct Report {
     pending: Cell<bool>,
 }
 
 impl Report {
-    /// With `wanted`, detaches this process from the terminal of the command
-    /// that waits.
+    /// If `wanted`, detaches this process from the terminal of the waiting
+    /// command.
     pub(crate) fn new(wanted: bool) -> Self {
         if wanted {
             // It fails only for the leader of a group, which is detached.
@@ -84,13 +84,13 @@ impl Report {
         Self { pending: Cell::new(wanted) }
     }
 
-    /// The file system can be used, and there is this to tell of it.
+    /// Reports that the file system can be used, with messages about it.
     pub(crate) fn ready(&self, notices: &[String]) {
         self.say(&serde_json::json!({ "ready": true, "notices": notices }));
     }
 
-    /// There is no file system. `false`, and nothing is said, if nobody waits
-    /// or there was one once.
+    /// Reports that there is no file system. Answers `false`, without a report,
+    /// if no command waits, or there was a file system before.
     pub(crate) fn failed(&self, failure: &Failure) -> bool {
         self.say(&serde_json::json!({ "error": failure.to_string() }))
     }
@@ -100,7 +100,7 @@ impl Report {
             return false;
         }
         let mut stdout = io::stdout();
-        // Nobody may be listening any more; the daemon goes on regardless.
+        // The command may be gone; the daemon goes on regardless.
         let _ = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
         if let Ok(null) = File::options().write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdout(&null);
@@ -109,11 +109,11 @@ impl Report {
     }
 }
 
-/// The log of a daemon that is to be started.
+/// The log of a daemon to be started.
 struct Log {
     path: PathBuf,
     file: File,
-    /// It was not there before.
+    /// Whether it was created now.
     made: bool,
 }
 
@@ -131,7 +131,7 @@ impl Log {
         Ok(Self { path, file, made })
     }
 
-    /// A mount that was refused leaves nothing behind.
+    /// Removes an unused new log: a refused mount leaves nothing behind.
     fn remove_if_unused(&self) {
         if self.made && self.file.metadata().is_ok_and(|found| found.len() == 0) {
             let _ = fs::remove_file(&self.path);
@@ -155,8 +155,8 @@ fn default_directory() -> Result<PathBuf> {
     Ok(state.join("braid"))
 }
 
-/// A file name that tells mount points apart: `/` becomes `-`, and what is
-/// special is written as `%` and two digits.
+/// A file name that is different for different mount points: `/` becomes `-`,
+/// and special characters are written as `%` and two digits.
 fn log_name(mountpoint: &Path) -> String {
     let mut name = String::new();
     let path = mountpoint.as_os_str().as_bytes();

@@ -1,5 +1,5 @@
-//! `braid bench calibrate`: what the tiers of a stack can do, as a table, a plot
-//! and a profile.
+//! `braid bench calibrate`: the performance of a stack's tiers, as a table, a
+//! plot and a profile.
 
 use crate::args::CalibrateArgs;
 use crate::failure::Result;
@@ -22,7 +22,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<()> {
     let written = format!("profile: {}\nplot: {}\n", output.profile().shown(), output.plot().shown());
     let mut progress = Progress::new();
     let measured = calibrate::run(config.stack.volume(), &options, &mut |step| {
-        // Warnings come before there is a line of progress.
+        // Warnings come before any line of progress.
         if let Some(warning) = tell(&mut progress, step) {
             eprintln!("braid: {warning}");
         }
@@ -38,7 +38,7 @@ fn options(args: &CalibrateArgs) -> Result<Options> {
         units::parse_size(text)
             .map_err(|advice| Place::flag(format!("--{flag} {text}")).refuse("not a size", advice))
     };
-    // What can't be a time is out of the bounds that are checked later.
+    // Invalid times exceed the bounds that are checked later.
     let time = Duration::try_from_secs_f64(args.seconds).unwrap_or_default();
     Ok(Options {
         tiers: args.tiers.clone(),
@@ -49,7 +49,7 @@ fn options(args: &CalibrateArgs) -> Result<Options> {
     })
 }
 
-/// Says what is going on; answers a warning that is to stay.
+/// Shows the current step; answers a warning that is to stay.
 fn tell(progress: &mut Progress, step: &Step<'_>) -> Option<String> {
     let line = match step {
         Step::Shared(tier) => {

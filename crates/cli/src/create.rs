@@ -1,4 +1,4 @@
-//! `braid create`: makes a volume, and mounts nothing.
+//! `braid create`: creates a volume without mounting it.
 
 use crate::args::CreateArgs;
 use crate::failure::Result;

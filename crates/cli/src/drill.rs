@@ -1,4 +1,4 @@
-//! `braid drill`: faults of a tier that is mounted, armed, shown and lifted.
+//! `braid drill`: arms, shows and lifts faults of a mounted tier.
 
 use crate::args::DrillArgs;
 use crate::failure::{Failure, Result};

@@ -1,4 +1,4 @@
-//! `braid eject`: all data of a volume comes home, and Braid goes.
+//! `braid eject`: brings all data of a volume home, and removes Braid.
 
 use crate::args::EjectArgs;
 use crate::failure::{Failure, Result};
@@ -10,7 +10,7 @@ use braid_daemon::config::Config;
 use braid_daemon::eject::{self, EjectOptions};
 use serde::Serialize;
 
-/// Files that are named where many are in the way.
+/// Most files in the way that are named.
 const NAMED_MAX: usize = 20;
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct Told {
 struct Amounts {
     files: u64,
     bytes: u64,
-    /// Room that they take on home.
+    /// Space that they take on home.
     space: u64,
     stays: Vec<Stays>,
 }
@@ -129,7 +129,7 @@ fn amount(bytes: u64, files: u64) -> String {
     format!("{} of {}", show_size(bytes), counted(files, "file"))
 }
 
-/// A line for each tier on which something stays.
+/// A line for each tier on which files stay.
 fn staying(amounts: &Amounts, word: &str, end: &str) -> String {
     let line = |stays: &Stays| format!("{word} {}: {}{end}\n", stays.tier, amount(stays.bytes, stays.files));
     amounts.stays.iter().map(line).collect()

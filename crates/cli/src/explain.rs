@@ -37,7 +37,7 @@ fn render(path: &Path, explanation: &Explanation) -> String {
             explanation.layout,
             write_size(explanation.range_size.into())
         ),
-        // Its owner is not told the object.
+        // The file's owner does not see the object.
         None if explanation.layout != "plain" => {
             let ranges = write_size(explanation.range_size.into());
             format!("{}: {}, {size} in ranges of {ranges}\n", path.shown(), explanation.layout)
@@ -105,7 +105,7 @@ fn render(path: &Path, explanation: &Explanation) -> String {
     text
 }
 
-/// The rule and the policy that count for the file now.
+/// The rule and the policy that hold for the file now.
 fn placed_by(explanation: &Explanation) -> String {
     let mut text = String::new();
     if let Some(rule) = &explanation.rule {

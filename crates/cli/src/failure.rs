@@ -1,4 +1,4 @@
-//! How a command that failed says so.
+//! The failure of a command.
 
 use braid_contract::tame;
 use braid_daemon::Refusal;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// A message for the user, and the exit status that goes with it.
+/// A message for the user, and the exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -23,37 +23,37 @@ impl Failure {
         Self { message: message.into(), usage: false, told: false, errno: None }
     }
 
-    /// The command was called in a way that makes no sense.
+    /// A wrong call of the command.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), usage: true, told: false, errno: None }
     }
 
-    /// The same, after the user was told in another way.
+    /// The same, with the message already shown.
     pub(crate) fn told(self) -> Self {
         Self { told: true, ..self }
     }
 
-    /// What the daemon answered, or could not.
+    /// An error of the daemon, or of the connection to it.
     pub(crate) fn of_client(error: &ClientError) -> Self {
         let errno = if let ClientError::Refused(refused) = error { refused.errno } else { None };
         Self { errno, ..Self::new(error.to_string()) }
     }
 
-    /// The number of the error that the daemon refused with, if it gave one.
+    /// The error number of the daemon's refusal, if it gave one.
     pub(crate) fn errno(&self) -> Option<i32> {
         self.errno
     }
 
-    /// Whether the command was called in a way that makes no sense.
+    /// Whether the command was called wrongly.
     pub(crate) fn is_usage(&self) -> bool {
         self.usage
     }
 
-    /// Prints the message to standard error, unless it was told already: status 2 for a wrong call, 1 for
-    /// everything else.
+    /// Prints the message to standard error, unless it was shown already.
+    /// Status 2 for a wrong call, 1 for everything else.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.told {
-            // Nobody may be there to read it any more: the status says it too.
+            // Standard error may be closed: the status says it too.
             let _ = writeln!(io::stderr(), "braid: {}", tame(&self.message));
         }
         ExitCode::from(if self.usage { 2 } else { 1 })

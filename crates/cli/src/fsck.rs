@@ -1,5 +1,5 @@
-//! `braid fsck`: checks a volume here, or has its daemon check it if it is
-//! mounted, and prints what was found.
+//! `braid fsck`: checks a volume here, or lets its daemon check it if it is
+//! mounted, and prints the findings.
 
 mod progress;
 
@@ -22,11 +22,11 @@ use std::process::ExitCode;
 const REPAIRED: u8 = 1;
 /// Problems are left.
 const LEFT: u8 = 4;
-/// The check could not be carried out.
+/// The check failed.
 const FAILED: u8 = 8;
 
-/// Exit statuses are those of `fsck(8)`, except that a wrong call is 2 as
-/// everywhere in this command.
+/// Exit statuses are those of `fsck(8)`, except that a wrong call is 2 as for
+/// all commands.
 pub(crate) fn run(args: &FsckArgs) -> ExitCode {
     let done = checked(args).and_then(|report| {
         print(&report, args)?;
@@ -49,11 +49,11 @@ fn status(summary: &FsckSummary) -> u8 {
     }
 }
 
-/// What is to be checked.
+/// The volume to check.
 enum Target {
     /// A volume that is not mounted.
     Tiers(Box<Config>),
-    /// One that is.
+    /// A mounted volume.
     Mount(Mount),
 }
 
@@ -75,14 +75,13 @@ fn checked(args: &FsckArgs) -> Result<Report> {
     }
 }
 
-/// Finds out whether the volume is mounted; answers what of it is to be
-/// checked, too.
+/// Finds out whether the volume is mounted; also answers the paths to check.
 fn target(args: &FsckArgs) -> Result<(Target, &[PathBuf])> {
     let (first, paths) = match args.targets.split_first() {
         Some((first, paths)) if args.tiers.is_empty() => (Some(first), paths),
         _ => (None, args.targets.as_slice()),
     };
-    // One whose daemon is gone says nothing of what it is.
+    // A mount without a daemon does not identify its volume.
     let is_mount = |first: &&PathBuf| locate::mounted_at(first).is_ok() || first.is_dir();
     if let Some(point) = first.filter(is_mount) {
         return Ok((Target::Mount(locate::containing(point)?), paths));
@@ -143,7 +142,7 @@ fn request(args: &FsckArgs, paths: impl Iterator<Item = Result<PathBuf>>) -> Res
     })
 }
 
-/// Has the daemon check its volume.
+/// Lets the daemon check its volume.
 fn ask(mut daemon: Client, request: FsckRequest, progress: &mut Progress) -> Result<Report> {
     let (mut problems, mut summary) = (Vec::new(), None);
     let asked = daemon.request_all(&Request::Fsck(request), &mut |reply| {

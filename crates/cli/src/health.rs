@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Jobs that failed are told of for so long.
+/// Time for which failed jobs are reported.
 const FAILED_JOBS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How it is, the worst last; the numbers are exit statuses.
+/// The level, the worst last; the numbers are exit statuses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Level {
@@ -35,7 +35,7 @@ impl Level {
     }
 }
 
-/// What a check came to, and why.
+/// The outcome of a check, with reasons.
 #[derive(Debug, Serialize)]
 struct Verdict {
     check: Level,
@@ -51,7 +51,7 @@ impl Verdict {
         Self { check, reasons: if reasons.is_empty() { vec![well] } else { reasons } }
     }
 
-    /// One line, whatever the reasons say.
+    /// One line, whatever the reasons contain.
     fn line(&self) -> String {
         let reasons = self.reasons.join("; ").replace('\n', " ");
         format!("BRAID {}: {}\n", self.check.name(), tame(&reasons))
@@ -83,7 +83,7 @@ fn look(args: &StatusArgs) -> Result<Verdict> {
         Reply::Status(status) => Some(status),
         _ => None,
     })?;
-    // They are not told to everybody.
+    // Not every user may see the jobs.
     let jobs = match daemon.request(&Request::Jobs) {
         Ok(Reply::Jobs(jobs)) => jobs,
         Err(braid_ipc::ClientError::Io(error)) => return Err(Failure::new(error.to_string())),
@@ -118,13 +118,13 @@ fn judge(status: &Status, jobs: &[Job], now: Duration) -> Verdict {
     Verdict::of(findings, format!("{point}: {tiers}, {} available", show_size(room)))
 }
 
-/// What is wrong with a tier, if anything is.
+/// The problem of a tier, if it has one.
 fn tier(tier: &TierStatus) -> Option<(Level, String)> {
     let level = match tier.state.name() {
         "online" | "draining" => return None,
-        // Somebody wants it so.
+        // It was set so on purpose.
         "read-only" if tier.readonly && tier.trouble.is_none() => return None,
-        // Without room at home no file can be made.
+        // Without room at home no file can be created.
         "full" if tier.home => Level::Critical,
         "full" => Level::Warning,
         "read-only" if !tier.home => Level::Warning,

@@ -1,4 +1,4 @@
-//! `braid import`: the files that a tier has of its own come into the volume.
+//! `braid import`: brings a tier's own files into the volume.
 
 use crate::args::{ImportArgs, StartArgs};
 use crate::failure::Result;
@@ -7,7 +7,7 @@ use braid_contract::counted;
 use braid_contract::units::show_size;
 use braid_ipc::protocol::{ImportSurvey, JobKind, Reply, Request};
 
-/// Files that are named where many stay.
+/// Most staying files that are named.
 const NAMED_MAX: usize = 20;
 
 pub(crate) fn run(args: &ImportArgs) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `braid job`: looks at jobs, waits for them, and steers them.
+//! `braid job`: shows, awaits and controls jobs.
 
 mod show;
 
@@ -14,7 +14,7 @@ use braid_ipc::protocol::{Job, JobChange, JobId, JobState, Reply, Request};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Time between two looks at a job that is waited for.
+/// Time between two polls of an awaited job.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(command: &JobCommand) -> Result<()> {
@@ -41,7 +41,7 @@ fn daemon(args: &JobListArgs) -> Result<(Mount, Client)> {
     Ok((mount, daemon))
 }
 
-/// Asks for something that is answered with a job.
+/// Sends a request that is answered with a job.
 pub(crate) fn ask_job(daemon: &mut Client, request: &Request) -> Result<Job> {
     locate::ask(daemon, request, |reply| match reply {
         Reply::Job(job) => Some(job),
@@ -77,8 +77,7 @@ fn wait_for(args: &JobWaitArgs) -> Result<()> {
     }
     let mount = locate::given_or_only(mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
-    // One that there is not, or that does not end, is told before any is waited
-    // for.
+    // An unknown or endless job is reported before any is awaited.
     let jobs: Vec<Job> =
         ids.iter().map(|id| ask_job(&mut daemon, &Request::Job { id: *id })).collect::<Result<_>>()?;
     for job in &jobs {
@@ -148,7 +147,7 @@ pub(crate) fn tell(job: &Job, json: bool) -> Result<()> {
     if json { table::print_json(job) } else { table::print(&show::all(job)) }
 }
 
-/// Prints how a job ended, and makes a failure of one that is not done.
+/// Prints how a job ended; a failure unless it is done.
 pub(crate) fn conclude(job: &Job, json: bool) -> Result<()> {
     if json {
         table::print_json(job)?;
@@ -167,8 +166,8 @@ fn judge(job: &Job, told: bool) -> Result<()> {
     Err(if told { failure.told() } else { failure })
 }
 
-/// Shows how far a job is until it has ended. Ctrl-C ends that, and not the
-/// job.
+/// Shows the progress of a job until it has ended. Ctrl-C ends that, but not
+/// the job.
 pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<Job> {
     interrupt::watch();
     let mut progress = Progress::new();
@@ -184,7 +183,7 @@ pub(crate) fn wait(daemon: &mut Client, mount: &Mount, mut job: Job) -> Result<J
     Ok(job)
 }
 
-/// The command ends, and the job does not.
+/// The failure of a command that ends before its job.
 pub(crate) fn goes_on(id: JobId, mount: &Mount) -> Failure {
     let point = mount.point.shown();
     Failure::new(format!(

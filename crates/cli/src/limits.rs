@@ -1,16 +1,16 @@
-//! What limits of the process a mount runs into.
+//! Limits of the process that affect a mount.
 
 use crate::failure::{Failure, Result};
 use braid_daemon::config::{Config, THREADS_DEFAULT};
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors of a daemon beside those of its threads and of files: tiers,
-/// sockets, files that are looked at.
+/// Descriptors of a daemon besides those of its threads and of files: tiers,
+/// sockets, files that it looks at.
 const OWN: u64 = 64;
-/// Files that are open at a time before it is worth a word.
+/// Open files below which a limit is worth a warning.
 const FILES: u64 = 4096;
 
-/// Says how few files can be open, or refuses to begin with too few.
+/// Warns if few files can be open, and refuses too few.
 pub(crate) fn warn(config: &Config) -> Result<()> {
     let Some(limit) = getrlimit(Resource::Nofile).maximum else { return Ok(()) };
     let threads = config.mount.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value);
@@ -24,7 +24,7 @@ pub(crate) fn warn(config: &Config) -> Result<()> {
     }
     let files = limit - own;
     if files < FILES {
-        // A file takes one descriptor on each tier that it is on.
+        // A file needs one descriptor on each of its tiers.
         eprintln!(
             "braid: warning: the daemon may have {limit} files open, so applications about {} to {files}; \
              beyond, they get EMFILE\n  help: {advice}",

@@ -1,4 +1,4 @@
-//! From a path to the Braid file system it is in, and to its daemon.
+//! Finding the Braid file system of a path, and its daemon.
 
 use crate::failure::{Failure, Result};
 use crate::served;
@@ -10,14 +10,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The Braid file system that `path` is in. Works too where its daemon is dead
-/// or does not let this user in.
+/// The Braid file system that `path` is in. Works even if its daemon is dead or
+/// does not let this user in.
 pub(crate) fn containing(path: &Path) -> Result<Mount> {
     let table = table()?;
     if let Some(mount) = of_stack_file(&table, path) {
         return Ok(mount);
     }
-    // A mount point is not asked what it is: its daemon may be unable to say.
+    // A mount point is not opened: its daemon may be unable to answer.
     let named = std::path::absolute(path).unwrap_or_default();
     if let Some(mount) = mounts::at(&table, &named).filter(|mount| mount.is_braid()) {
         return Ok(mount.clone());
@@ -31,12 +31,12 @@ pub(crate) fn containing(path: &Path) -> Result<Mount> {
         Some(mount) if mount.is_braid() => Ok(mount.clone()),
         mount => Err(not_braid(path, mount)),
     });
-    // What it was mounted as may be served still.
+    // The mount named by its source may still be served.
     found.or_else(|failure| served::find(path).map(|daemon| daemon.mount()).ok_or(failure))
 }
 
-/// The Braid file system that was mounted with the stack file `path`, if it is
-/// one and there is.
+/// The Braid file system that was mounted with the stack file `path`, if there
+/// is one.
 fn of_stack_file(table: &[Mount], path: &Path) -> Option<Mount> {
     let is_source = |mount: &&Mount| mount.is_braid() && mount.source.starts_with('/');
     if !table.iter().any(|mount| is_source(&mount)) || !std::fs::metadata(path).ok()?.is_file() {
@@ -68,9 +68,8 @@ pub(crate) fn mounted_at(path: &Path) -> Result<Mount> {
     }
 }
 
-/// The volume that a command is about, which is named by its last argument: the
-/// one that `path` is in; without a path, the one of the working directory or
-/// else the only one there is.
+/// The volume of a command, from its last argument: the one that `path` is in;
+/// without a path, the one of the working directory or else the only one.
 pub(crate) fn given_or_only(path: Option<&Path>) -> Result<Mount> {
     if let Some(path) = path {
         return containing(path);
@@ -93,8 +92,8 @@ pub(crate) fn given_or_only(path: Option<&Path>) -> Result<Mount> {
     }
 }
 
-/// Takes the volume off the end of words of which nothing else has a slash:
-/// a last one that has, or is `.` or `..`.
+/// Takes the volume off the end of the words, of which only it has a slash, or
+/// is `.` or `..`.
 pub(crate) fn split_mount(words: &[String]) -> (&[String], Option<&Path>) {
     match words.split_last() {
         Some((last, words)) if last.contains('/') || matches!(last.as_str(), "." | "..") => {
@@ -104,8 +103,8 @@ pub(crate) fn split_mount(words: &[String]) -> (&[String], Option<&Path>) {
     }
 }
 
-/// The Braid file system that the file or directory `path` is in, and where it
-/// is below that one's root.
+/// The Braid file system that the file or directory `path` is in, and its path
+/// below that one's root.
 pub(crate) fn within(path: &Path) -> Result<(Mount, String)> {
     let resolved = resolve(path)?;
     let mount = containing(path)?;
@@ -128,7 +127,7 @@ pub(crate) fn daemon(mount: &Mount) -> io::Result<Client> {
     Client::find(mount.dev, mount.owner().unwrap_or(0))
 }
 
-/// The daemon that serves `mount`, for a command that is nothing without it.
+/// The daemon that serves `mount`, for a command that can't do without.
 pub(crate) fn need_daemon(mount: &Mount) -> Result<Client> {
     daemon(mount).map_err(|error| no_daemon(mount, &error))
 }
@@ -144,8 +143,8 @@ pub(crate) fn no_daemon(mount: &Mount, error: &io::Error) -> Failure {
     Failure::new(format!("the daemon of {point} can't be asked: {error}"))
 }
 
-/// Asks a daemon; `pick` takes the answer out of what it replies, if that is
-/// one to this request.
+/// Sends a request to a daemon; `pick` takes the answer out of the reply, if it
+/// matches the request.
 pub(crate) fn ask<T>(
     daemon: &mut Client,
     request: &Request,

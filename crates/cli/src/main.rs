@@ -1,5 +1,5 @@
 //! The `braid` command: reads arguments, calls the daemon crate or asks a
-//! running daemon, and prints. Nothing of storage is decided here.
+//! running daemon, and prints. It makes no decisions about storage.
 #![forbid(unsafe_code)]
 
 mod affected;

@@ -1,5 +1,5 @@
-//! Man pages and completions for shells, from the definition of the command
-//! line. Packages are made with them.
+//! Man pages and shell completions, from the definition of the command line.
+//! Packages are built with them.
 
 use crate::args::{CommandLine, ManualArgs};
 use crate::failure::{Failure, Result};
@@ -33,7 +33,7 @@ fn write_all(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The page of a command, and those of the commands below it.
+/// Writes the page of a command, and those of its sub-commands.
 fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     write_page(command, "1", directory)?;
     let below = command.get_subcommands().filter(|below| !below.is_hide_set());
@@ -42,14 +42,14 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
 
 fn write_page(command: &Command, section: &str, directory: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-    // Tables and examples stand as they are written.
+    // Tables and examples keep their layout.
     let extra = command.get_after_help().map(|text| format!("{text}"));
     let has_below = command.has_subcommands();
     let mut page = Vec::new();
     let command = command.clone().after_help(None::<&str>);
     let man = Man::new(command).title(name.to_uppercase()).section(section).manual("Braid");
     man.render_title(&mut page)?;
-    // Long words, such as paths, leave gaps otherwise.
+    // Justification would leave gaps around long words, such as paths.
     page.extend(b".ad l\n");
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
@@ -65,11 +65,11 @@ fn write_page(command: &Command, section: &str, directory: &Path) -> io::Result<
     fs::write(directory.join(format!("{name}.{section}")), page)
 }
 
-/// A text for a man page, in its own lines.
+/// A text for a man page, with its own lines.
 fn as_written(text: &str) -> String {
     let line = |line: &str| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
-        // What begins so would be a request.
+        // A line with this beginning would be a request.
         if line.starts_with(['.', '\'']) { format!("\\&{line}\n") } else { line + "\n" }
     };
     format!(".SH NOTES\n.nf\n{}.fi\n", text.lines().map(line).collect::<String>())

@@ -17,13 +17,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Mounts in this process or, usually, in a daemon; `words` are what `args`
-/// were read from.
+/// Mounts in this process or, usually, in a daemon; `words` are the command
+/// line of `args`.
 pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
     if args.foreground {
         return foreground(args);
     }
-    // What is wrong is best said before anything is started or logged.
+    // Errors are best reported before anything is started or logged.
     let config = config(args)?;
     let point = clear_mount_point(args, &config)?;
     let point = validate::mount(&config, &point, args.nonempty)?;
@@ -36,14 +36,14 @@ pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
     Ok(())
 }
 
-/// Looks whether this could be mounted, and leaves it at that.
+/// Checks whether this could be mounted.
 pub(crate) fn look(args: &MountArgs) -> Result<()> {
     let config = config(args)?;
     validate::mount(&config, &clear_mount_point(args, &config)?, args.nonempty)?;
     Ok(())
 }
 
-/// Where to mount, free of what a daemon left that died.
+/// The mount point, cleared of a dead daemon's mount.
 fn clear_mount_point(args: &MountArgs, config: &Config) -> Result<PathBuf> {
     let in_file = || config.mount.point.as_ref().map(|point| point.value.clone());
     let point = args.mountpoint.clone().or_else(in_file).ok_or_else(|| {
@@ -56,7 +56,7 @@ fn clear_mount_point(args: &MountArgs, config: &Config) -> Result<PathBuf> {
     Ok(point)
 }
 
-/// Mounts a volume at one more place that has a daemon already.
+/// Mounts a volume with a running daemon at one more place.
 fn mount_again(elsewhere: &Elsewhere, point: &Path) -> Result<()> {
     let Some(first) = &elsewhere.now else {
         let (found, advice) = elsewhere.describe();
@@ -75,7 +75,7 @@ fn mount_again(elsewhere: &Elsewhere, point: &Path) -> Result<()> {
     table::print(&format!("the volume is mounted at {first} already; {shown} is the same (a bind mount)\n"))
 }
 
-/// Tells of files that nobody sees.
+/// Reports files that are not visible in the volume.
 pub(crate) fn tell_own_files(config: &Config) {
     for tier in own_files::tiers(config.stack.volume()) {
         eprintln!("braid: {}", own_files::notice(tier));

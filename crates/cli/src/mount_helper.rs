@@ -12,12 +12,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What mount(8) and umount(8) call a mount that failed.
+/// Exit status of mount(8) and umount(8) for a failure.
 const FAILED: u8 = 32;
-/// What they call a wrong call.
+/// Their exit status for a wrong call.
 const USAGE: u8 = 1;
 
-/// Options that say something to others: when to mount, and who may.
+/// Options for other programs: when to mount, and who may.
 const IGNORED: &[&str] = &[
     "auto",
     "noauto",
@@ -29,19 +29,19 @@ const IGNORED: &[&str] = &[
     "group",
     "nogroup",
     "nofail",
-    // The home tier's file system keeps the times, and has its own.
+    // The home tier's file system keeps the times, and has its own options.
     "lazytime",
     "nolazytime",
     "_netdev",
     "defaults",
     "default_permissions",
-    // What a volume is without it.
+    // True of a volume without it.
     "rw",
     "silent",
     "loud",
 ];
 
-/// The same, with anything behind them.
+/// The same, with any text after them.
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper=", "helper="];
 
 const USAGE_MOUNT: &str = "mount.fuse.braid STACK.yaml DIRECTORY [-sfnv] [-t TYPE] [-o OPTIONS]";
@@ -136,7 +136,7 @@ pub(crate) struct UmountHelperArgs {
     verbose: bool,
 }
 
-/// Does what is asked for if this command was called by the name of a helper.
+/// Handles a call by the name of a helper.
 pub(crate) fn run(called: Option<&OsStr>) -> Option<ExitCode> {
     let done = match Path::new(called?).file_name()?.to_str()? {
         "mount.fuse.braid" | "mount.braid" => parsed::<MountHelperArgs>().and_then(|args| mounted(&args)),
@@ -165,7 +165,7 @@ fn parsed<T: Parser>() -> Result<T> {
     })
 }
 
-/// What the options come to.
+/// The parsed options.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
     /// Words for `braid mount`.
@@ -193,7 +193,7 @@ fn mounted(args: &MountHelperArgs) -> Result<()> {
     if args.fake { mount::look(&mount_args) } else { mount::run(&mount_args, &words) }
 }
 
-/// Tells the daemon, and then the kernel.
+/// Changes the options of the daemon, and then of the kernel.
 fn remount(target: &Path, generic: Vec<String>) -> Result<()> {
     let mut daemon = locate::need_daemon(&locate::given_or_only(Some(target))?)?;
     let request = Request::SetOptions { options: generic.clone() };
@@ -212,7 +212,7 @@ fn options(given: &[OsString], sloppy: bool) -> Result<Options> {
     options.remount = given.contains(&"remount");
     for option in given {
         let is_known = options.enter(option);
-        // What the kernel says of a mount comes back when that is changed.
+        // The kernel's options of the mount come back with a remount.
         if !is_known && !sloppy && !options.remount {
             return Err(unknown(option));
         }
@@ -221,7 +221,7 @@ fn options(given: &[OsString], sloppy: bool) -> Result<Options> {
 }
 
 impl Options {
-    /// Enters one option; `false` if there is no such.
+    /// Handles one option; `false` if it is unknown.
     fn enter(&mut self, option: &str) -> bool {
         if option == "remount" {
             return true;

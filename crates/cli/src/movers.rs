@@ -41,7 +41,7 @@ pub(crate) fn evacuate(args: &EvacuateArgs) -> Result<()> {
     table::print(&format!("tier {} takes new data again\n", args.tier))
 }
 
-/// Starts a job, and waits for it unless that is not wanted.
+/// Starts a job, and waits for it unless told otherwise.
 pub(crate) fn start(mount: &Mount, what: JobKind, args: &StartArgs) -> Result<()> {
     let bandwidth = args.bandwidth.as_deref().map(job::rate).transpose()?;
     let mut daemon = locate::need_daemon(mount)?;
@@ -53,7 +53,7 @@ pub(crate) fn start(mount: &Mount, what: JobKind, args: &StartArgs) -> Result<()
     tell_started(mount, &started, args.json)
 }
 
-/// Prints a job that nobody waits for.
+/// Prints a job that is not awaited.
 pub(crate) fn tell_started(mount: &Mount, started: &Job, json: bool) -> Result<()> {
     if json {
         return table::print_json(started);

@@ -1,5 +1,5 @@
-//! Asks a daemon again and again, for `braid top` and `braid status --watch`:
-//! connects anew where it has to, and tells an unmount from a failure.
+//! Polling a daemon, for `braid top` and `braid status --watch`: reconnects if
+//! needed, and tells an unmount from a failure.
 
 use crate::failure::{Failure, Result};
 use crate::locate;
@@ -26,7 +26,7 @@ impl Poller {
         })
     }
 
-    /// Asks; `None` once the volume is unmounted.
+    /// Sends a request; `None` once the volume is unmounted.
     pub(crate) fn ask<T>(
         &mut self,
         request: &Request,
@@ -43,8 +43,7 @@ impl Poller {
         }
     }
 
-    /// The jobs of the volume; `None` where they are not told: to other users,
-    /// for example.
+    /// The jobs of the volume; `None` if this user may not see them.
     pub(crate) fn jobs(&mut self) -> Option<Vec<Job>> {
         match self.request_anew(&Request::Jobs) {
             Ok(Reply::Jobs(jobs)) => Some(jobs),
@@ -54,7 +53,7 @@ impl Poller {
 
     fn request_anew(&mut self, request: &Request) -> std::result::Result<Reply, ClientError> {
         match self.request(request) {
-            // A daemon hangs up on those who were silent for a while.
+            // A daemon closes connections that were silent for a while.
             Err(ClientError::Io(_)) => self.request(request),
             reply => reply,
         }
@@ -63,7 +62,8 @@ impl Poller {
     fn request(&mut self, request: &Request) -> std::result::Result<Reply, ClientError> {
         let mut daemon = match self.daemon.take() {
             Some(daemon) => daemon,
-            // The number of a file system that is gone may be another's by now.
+            // The number of a file system that is gone may belong to another
+            // one by now.
             None if self.is_unmounted() => {
                 return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
             }
@@ -76,7 +76,7 @@ impl Poller {
 
     fn is_unmounted(&self) -> bool {
         let same = |other: &Mount| other.dev == self.mount.dev && other.point == self.mount.point;
-        // Without the table nothing is known: better a reason than silence.
+        // Without the table nothing is known: an error is better than silence.
         mounts::list().is_ok_and(|table| !table.iter().any(same))
     }
 }

@@ -1,5 +1,5 @@
-//! How far something has come, on standard error: a line that is drawn over and
-//! over on a terminal, a line now and then elsewhere. `fsck` and jobs use it.
+//! Progress on standard error: one line that is redrawn on a terminal, or a
+//! line now and then elsewhere. `fsck` and jobs use it.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 const BAR_WIDTH: u64 = 30;
 
-/// Time between two lines. What ends before says nothing.
+/// Time between two lines. Shorter work prints none.
 const PACE: Duration = Duration::from_secs(5);
 
 /// Shows progress; leaves no trace on a terminal when it is dropped.
 pub(crate) struct Progress {
-    /// The line on a terminal, cut where the terminal ends.
+    /// The line on a terminal, cut at the terminal's width.
     line: Option<ProgressBar>,
     /// When the last line was written elsewhere.
     written: Instant,
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// Shows what is to be seen at once, on a terminal or not.
+    /// Shows a text at once, on a terminal or not.
     pub(crate) fn show_now(&mut self, text: &str) {
         match &self.line {
             Some(line) => {

@@ -1,5 +1,5 @@
-//! `braid tier replace` of the home tier: progress while it is copied, and what
-//! it came to.
+//! `braid tier replace` of the home tier: progress of the copy, and the
+//! outcome.
 
 use crate::args::ReplaceArgs;
 use crate::failure::{Failure, Result};
@@ -11,8 +11,8 @@ use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{HomeReplaced, Job, JobKind, Reply, Request};
 
-/// Asks for it, and waits. Ctrl-C ends that, and not the job; a second one also
-/// where the daemon does not answer.
+/// Requests it, and waits. Ctrl-C ends the command, but not the job; a second
+/// one even if the daemon does not answer.
 pub(crate) fn replace(daemon: &mut Client, mount: &Mount, dir: String, args: &ReplaceArgs) -> Result<()> {
     if args.start.background {
         return movers::start(mount, JobKind::ReplaceHome { dir }, &args.start);
@@ -28,7 +28,7 @@ pub(crate) fn replace(daemon: &mut Client, mount: &Mount, dir: String, args: &Re
                 return false;
             }
             Reply::Job(now) => {
-                // What holds it up, and may for long, is told at once.
+                // An obstacle, which may last long, is shown at once.
                 let waited = std::mem::replace(&mut waits, now.waiting_for > 0);
                 if waits && !waited { progress.show_now(&line(&now)) } else { progress.show(&line(&now)) }
             }
@@ -46,7 +46,7 @@ pub(crate) fn replace(daemon: &mut Client, mount: &Mount, dir: String, args: &Re
     if args.start.json { table::print_json(&replaced) } else { table::print(&render(&replaced)) }
 }
 
-/// What the job is at; before it runs, that it does not.
+/// The phase of the job, or its state before it runs.
 fn phase(now: &Job) -> &str {
     now.phase.as_deref().unwrap_or(now.state.name())
 }

@@ -1,9 +1,9 @@
-//! What became of the stack file when tiers were changed.
+//! The outcome for the stack file when tiers were changed.
 
 use braid_contract::Shown;
 use braid_ipc::protocol::Saved;
 
-/// What is to be said of it, if anything.
+/// The message about it, if any.
 pub(crate) fn render(saved: &Saved) -> String {
     let changes = || saved.by_hand.iter().map(|change| format!("  {change}\n")).collect::<String>();
     match (&saved.file, &saved.why_not) {

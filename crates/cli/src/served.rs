@@ -1,5 +1,5 @@
-//! Volumes that are served though they are not mounted where they were: found
-//! by the daemon's process id, the volume's id, or where they were mounted.
+//! Volumes that are still served though not mounted where they were: found by
+//! the daemon's process id, the volume's id, or the former mount point.
 
 use braid_contract::Shown;
 use braid_ipc::daemons::{self, Daemon};
@@ -7,10 +7,10 @@ use braid_ipc::holders::{self, Holder};
 use braid_ipc::mounts::{self, Mount};
 use std::path::Path;
 
-/// Digits of a volume's id that are enough to mean it.
+/// Digits of a volume's id that are enough to name it.
 const ID_DIGITS_MIN: usize = 8;
 
-/// The daemon that `target` means.
+/// The daemon that `target` names.
 pub(crate) fn find(target: &Path) -> Option<Daemon> {
     let mut daemons = daemons::list();
     let path = std::fs::canonicalize(target).or_else(|_| std::path::absolute(target)).ok();
@@ -28,12 +28,13 @@ pub(crate) fn find(target: &Path) -> Option<Daemon> {
     Some(daemons.swap_remove(at))
 }
 
-/// Whether the kernel has the file system still.
+/// Whether the kernel still has the file system.
 pub(crate) fn is_served(mount: &Mount) -> bool {
     daemons::list().iter().any(|daemon| daemon.dev == mount.dev && daemon.hello.serving)
 }
 
-/// Who uses a volume that is not mounted at `point` any more, by daemon `pid`.
+/// The users of a volume that is not mounted at `point` any more, by daemon
+/// `pid`.
 pub(crate) fn notice(point: &Path, dev: u64, pid: u32) -> String {
     let users = holders::list(dev);
     let point = point.shown();
@@ -48,7 +49,7 @@ pub(crate) fn notice(point: &Path, dev: u64, pid: u32) -> String {
     )
 }
 
-/// A line for a volume that is not mounted where this process could use it.
+/// A line for a volume without a mount that this process could use.
 pub(crate) fn unmounted(mount: &Mount) -> Option<String> {
     let mounted = mounts::list().ok()?.iter().any(|other| other.dev == mount.dev);
     let users = || holders::lines(&holders::list(mount.dev));

@@ -12,7 +12,7 @@ use braid_daemon::trace::{self, Trace};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// What is printed as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Told<'a> {
     trace: Summary,
@@ -20,7 +20,7 @@ struct Told<'a> {
     report: &'a Report,
 }
 
-/// What the trace is like.
+/// Properties of the trace.
 #[derive(Serialize)]
 struct Summary {
     file: String,
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<()> {
     table::print(&(head(&summary, &report) + &render(&report)))
 }
 
-/// What makes the figures less certain.
+/// Reasons to doubt the figures.
 fn warnings(trace: &Trace) -> Vec<String> {
     let mut warnings = Vec::new();
     if !trace.complete {

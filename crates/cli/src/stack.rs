@@ -1,5 +1,5 @@
 //! `braid stack dump`: the stack of a mounted volume, as a stack file; and
-//! `braid reload`, the other way round.
+//! `braid reload`, the reverse.
 
 use crate::args::{ReloadArgs, StackDumpArgs};
 use crate::failure::Result;

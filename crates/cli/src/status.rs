@@ -35,14 +35,14 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     table::print_to_reader(&(unmounted + &render(&status, table::colour()))).map(drop)
 }
 
-/// Shows the status again and again, until it is unmounted or nobody reads. On
-/// a terminal each takes the place of the one before.
+/// Shows the status repeatedly, until the volume is unmounted or the reader is
+/// gone. On a terminal each replaces the one before.
 fn watch(poller: &mut Poller, interval: Duration, json: bool) -> Result<()> {
     let (terminal, colour) = (io::stdout().is_terminal() && !json, table::colour());
     while let Some(status) = poller.status()? {
         let text = match (json, terminal) {
             (true, _) => table::json_line(&status)?,
-            // From the top left corner on, then clear what the last one had more.
+            // From the top left corner on, then clear the rest of the last one.
             (_, true) => redraw(&render(&status, colour)),
             (_, false) => render(&status, colour) + "\n",
         };
@@ -54,7 +54,7 @@ fn watch(poller: &mut Poller, interval: Duration, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// `text` in the place of everything on the screen.
+/// `text` in place of all on the screen.
 fn redraw(text: &str) -> String {
     format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
 }
@@ -119,7 +119,7 @@ fn render(status: &Status, colour: bool) -> String {
     )
 }
 
-/// What movers moved since the mount.
+/// Data moved by movers since the mount.
 fn moves(status: &Status) -> String {
     let mut text = String::new();
     for count in &status.moves {
@@ -136,7 +136,7 @@ fn moves(status: &Status) -> String {
     text
 }
 
-/// What needs somebody's attention, below the table.
+/// Problems that need attention, below the table.
 fn remarks(status: &Status) -> String {
     let mut text = String::new();
     for tier in &status.tiers {

@@ -1,4 +1,4 @@
-//! Output for people: aligned tables, and colour on a terminal only.
+//! Output for people: aligned tables, and colour on terminals only.
 
 use crate::failure::{Failure, Result};
 use braid_contract::{tame, tame_json};
@@ -14,8 +14,9 @@ pub(crate) fn print(text: &str) -> Result<()> {
     print_to_reader(&tame(text)).map(drop)
 }
 
-/// Prints what has colours or moves the cursor, and says whether somebody still
-/// reads. What else is in it, is [tame](braid_contract::tame) or JSON.
+/// Prints text with colours or cursor movements, and answers whether the reader
+/// is still there. The rest of the text is [tame](braid_contract::tame) or
+/// JSON.
 pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -25,11 +26,11 @@ pub(crate) fn print_to_reader(text: &str) -> Result<bool> {
     }
 }
 
-/// The version of what `--json` prints. A change that a reader would trip over
-/// raises it; new fields do not.
+/// The version of the output of `--json`. An incompatible change raises it; new
+/// fields do not.
 const SCHEMA: u32 = 1;
 
-/// An object with the version of its form.
+/// An object with the schema's version.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     schema: u32,
@@ -51,13 +52,13 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(tame_json(&text).into_owned() + "\n")
 }
 
-/// Rows below a head, each column as wide as it has to be.
+/// Rows below a head, each column as wide as needed.
 pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
     pub(crate) fn new(head: &[(&'static str, Align)]) -> Self {
         let mut table = comfy_table::Table::new();
-        // Cells are coloured where the caller wants it, terminal or not.
+        // The caller decides about colours, terminal or not.
         table.load_style(NOTHING).set_header(head.iter().map(|(name, _)| *name)).enforce_styling();
         for (column, (_, align)) in table.column_iter_mut().zip(head) {
             column.set_padding((0, 2)).set_cell_alignment(*align);
@@ -84,7 +85,7 @@ impl Table {
     }
 }
 
-/// Whether to use colour: on a terminal, unless the user wants none.
+/// Whether to use colour: on a terminal, unless the user declined.
 pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

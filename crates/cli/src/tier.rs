@@ -1,5 +1,5 @@
-//! `braid tier`: the tiers of a volume that is mounted are listed, added, set,
-//! removed and replaced. The daemon does it.
+//! `braid tier`: lists, adds, sets, removes and replaces tiers of a mounted
+//! volume. The daemon does the work.
 
 use crate::args::{ReplaceArgs, StartArgs, TierAddArgs, TierListArgs, TierRemoveArgs, TierSetArgs};
 use crate::failure::{Failure, Result};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What the daemon answers of a tier that holds something.
+/// The daemon's answer for a tier that holds data.
 const ENOTEMPTY: i32 = 39;
 
 pub(crate) fn list(args: &TierListArgs) -> Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn list(args: &TierListArgs) -> Result<()> {
         return table::print(&render_list(&tiers));
     }
     for tier in &mut tiers {
-        // A list is to be read.
+        // A list is for people.
         tier.read_latency_histogram_ns.buckets.clear();
         tier.write_latency_histogram_ns.buckets.clear();
     }
@@ -108,7 +108,7 @@ pub(crate) fn set(args: &TierSetArgs) -> Result<()> {
     table::print(&(format!("tier {} is set\n", set.tier) + &saved::render(&set.saved)))
 }
 
-/// The settings, and the volume if one comes after them.
+/// The settings, and the volume if one follows them.
 fn split_settings(words: &[String]) -> Result<(BTreeMap<String, String>, Option<&Path>)> {
     let (words, mountpoint) = locate::split_mount(words);
     if words.is_empty() {
@@ -158,7 +158,7 @@ pub(crate) fn remove(args: &TierRemoveArgs) -> Result<()> {
     table::print(&(text + &saved::render(&removed.saved)))
 }
 
-/// The daemon moves away what the tier holds, and removes it.
+/// Lets the daemon empty the tier, and remove it.
 fn remove_by_job(args: &TierRemoveArgs) -> Result<()> {
     let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     movers::start(&mount, JobKind::Evacuate { tier: args.tier.clone(), then_remove: true }, &args.start)
@@ -196,13 +196,13 @@ pub(crate) fn replace(args: &ReplaceArgs) -> Result<()> {
     }
 }
 
-/// The name of a new tier and what is behind it, if that is what is written: a
+/// The name of a new tier and the text after it, if it has that form: a
 /// directory has a slash before an equals sign.
 fn named(new: &Path) -> Option<(&str, &str)> {
     new.to_str()?.split_once('=').filter(|(name, _)| !name.contains('/'))
 }
 
-/// Puts a new tier in the place of one that is well.
+/// Replaces a healthy tier by a new one.
 fn replace_by(
     daemon: &mut Client,
     mount: &Mount,
@@ -258,14 +258,15 @@ fn render(replaced: &Replaced, point: &str) -> String {
     )
 }
 
-/// Asks the daemon of the mount.
+/// Sends a request to the daemon of the mount.
 fn ask<T>(mountpoint: Option<&Path>, request: &Request, pick: impl FnOnce(Reply) -> Option<T>) -> Result<T> {
     let mount = locate::given_or_only(mountpoint)?;
     let mut daemon = locate::need_daemon(&mount)?;
     locate::ask(&mut daemon, request, pick)
 }
 
-/// A directory as the daemon finds it, which works elsewhere.
+/// A directory's absolute path, for the daemon, which has another working
+/// directory.
 fn real(dir: &Path) -> Result<String> {
     let shown = dir.shown();
     let real = std::fs::canonicalize(dir).map_err(|error| Failure::new(format!("{shown}: {error}")))?;

@@ -1,5 +1,5 @@
-//! `braid trace record`: takes what the daemon records and writes it to a file
-//! of whoever asks.
+//! `braid trace record`: receives the daemon's recording and writes it to a
+//! file of the caller.
 
 mod output;
 
@@ -20,14 +20,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Why a recording ends.
+/// Why a recording ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum End {
     Interrupted,
     Duration,
     Size,
-    /// By somebody else, through the control socket.
+    /// On another request through the control socket.
     Stopped,
     Unmounted,
 }
@@ -44,7 +44,7 @@ impl End {
     }
 }
 
-/// What was recorded.
+/// The totals of the recording.
 #[derive(Serialize)]
 struct Summary {
     file: String,
@@ -62,7 +62,7 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<()> {
     let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     let mut daemon = locate::need_daemon(&mount)?;
     output::check_place(&args.output, &mount)?;
-    // Signals are noticed before there is anything that they would break off.
+    // Signals are handled before there is a recording to interrupt.
     let (ender, ends) = sync_channel(2);
     watch_signals(ender.clone())?;
     let mut output = Output::create(&args.output, limit)?;
@@ -97,7 +97,7 @@ fn begin(daemon: &mut Client, args: &TraceRecordArgs) -> Result<TraceBegun> {
     })
 }
 
-/// What came so far.
+/// The part received so far.
 #[derive(Default)]
 struct Taken {
     ops: u64,
@@ -107,7 +107,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes all lines until the recording has ended; answers why, as far as
+    /// Receives all lines until the recording has ended; answers why, as far as
     /// the daemon knows.
     fn all(
         &mut self,
@@ -119,7 +119,8 @@ impl Taken {
         loop {
             match daemon.receive() {
                 Ok(Reply::TraceLines(lines)) => {
-                    // What the file has no room for was not recorded.
+                    // Operations without room in the file count as not
+                    // recorded.
                     if !output.is_full() {
                         self.ops += output.write(&lines)?;
                         self.dropped += lines.dropped;
@@ -127,7 +128,7 @@ impl Taken {
                         self.age_ns = lines.age_ns;
                     }
                     if output.is_full() {
-                        // If there are others, it ends anyway.
+                        // If there are more, it ends anyway.
                         let _ = ender.try_send(End::Size);
                     }
                     progress.show(&self.line(output.bytes()));
@@ -139,7 +140,7 @@ impl Taken {
                     return Ok(if ended.unmounted { End::Unmounted } else { End::Stopped });
                 }
                 Ok(_) => return Err(Failure::new("the daemon answered something else")),
-                // Nothing is missing that there would be room for.
+                // Nothing is missing that would have fitted.
                 Err(_) if output.is_full() => return Ok(End::Size),
                 Err(error) => return Err(broken_off(output, self.ops, asked.get().is_some(), &error)),
             }
@@ -153,8 +154,8 @@ impl Taken {
     }
 }
 
-/// The recording has ended, and not all of it came; `ending` if this command
-/// was about to end it.
+/// The recording ended, but not all of it arrived; `ending` if this command was
+/// about to end it.
 fn broken_off(output: &Output, ops: u64, ending: bool, why: &ClientError) -> Failure {
     let (when, cause) = match ending {
         true => (" when it was to end", "the daemon is gone, or could not be asked to end it"),
@@ -168,13 +169,13 @@ fn broken_off(output: &Output, ops: u64, ending: bool, why: &ClientError) -> Fai
     ))
 }
 
-/// Ends the recording when it is time.
+/// Ends the recording.
 struct Stopper<S> {
-    /// Asks the daemon to end it.
+    /// Requests the end from the daemon.
     stop: S,
-    /// Why it ended.
+    /// The reason for the end.
     asked: Arc<OnceLock<End>>,
-    /// Of the connection that the recording comes through.
+    /// Breaks the connection of the recording.
     breaker: Breaker,
 }
 
@@ -190,24 +191,24 @@ impl<S: FnOnce() -> Result<()>> Stopper<S> {
         };
         let Some(end) = end else { return };
         let _ = self.asked.set(end);
-        // One that is not under way is ending already, and the rest of it comes.
+        // If it is not under way it is ending already, and the rest arrives.
         let is_ending = |failure: &Failure| failure.errno() == Some(Errno::NOENT.raw_os_error());
         if (self.stop)().is_err_and(|failure| !is_ending(&failure)) {
-            // It ends when nobody takes it any more.
+            // It ends when its reader is gone.
             self.breaker.hang_up();
         }
     }
 }
 
-/// The first signal ends the recording, the second this command.
+/// Makes the first signal end the recording, and the second this command.
 fn watch_signals(ender: SyncSender<End>) -> Result<()> {
     let watch = || {
-        // Not SIGHUP: `nohup` has it ignored, and without the command the
-        // recording ends too.
+        // Not SIGHUP: `nohup` ignores it, and the recording ends with the
+        // command anyway.
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             for (count, signal) in signals.forever().enumerate() {
-                // Where nobody takes it, the recording is ending already.
+                // Without a receiver, the recording is ending already.
                 let _ = ender.try_send(End::Interrupted);
                 if count > 0 {
                     let _ = signal_hook::low_level::emulate_default_handler(signal);

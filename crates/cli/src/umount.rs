@@ -1,4 +1,4 @@
-//! `braid umount`: unmounts and waits until the daemon has let go of the tiers.
+//! `braid umount`: unmounts and waits until the daemon has released the tiers.
 
 use crate::args::UmountArgs;
 use crate::failure::{Failure, Result};
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// After this long, the user is told what is being waited for.
+/// Time after which the user sees the reason for waiting.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 pub(crate) fn run(args: &UmountArgs) -> Result<()> {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
         };
     }
     let watch = Watch::start(&mount);
-    // A daemon that can be reached may be slow to answer, but is not dead.
+    // A reachable daemon may be slow to answer, but is not dead.
     let stale = watch.is_none() && mount.is_dead();
     detach(&mount, args.force || stale)?;
     if stale {
@@ -60,8 +60,8 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     }
 }
 
-/// Takes Braid file systems away from `point` whose daemons are gone: nothing
-/// can be reached through them.
+/// Removes Braid file systems at `point` whose daemons are gone, and which
+/// can't be used any more.
 pub(crate) fn clear_dead(point: &Path) -> Result<()> {
     while let Ok(mount) = locate::mounted_at(point)
         && locate::daemon(&mount).is_err()
@@ -73,8 +73,8 @@ pub(crate) fn clear_dead(point: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A volume that is not mounted where it was: says who it is served for, ends
-/// it, or waits for its end.
+/// Handles a volume that is not mounted where it was: shows its users, ends it,
+/// or waits for its end.
 fn again(args: &UmountArgs, daemon: &Daemon) -> Result<()> {
     let mount = daemon.mount();
     let watch = Watch::start(&mount);
@@ -86,8 +86,8 @@ fn again(args: &UmountArgs, daemon: &Daemon) -> Result<()> {
     watch.map_or(Ok(()), Watch::finish)
 }
 
-/// Lets the kernel end the connection to a daemon, whoever uses its file
-/// system.
+/// Makes the kernel end the connection to a daemon, even if its file system is
+/// in use.
 fn abort(dev: u64) -> Result<()> {
     connection::abort(dev).map_err(|error| Failure::new(format!("it can't be ended: {error}")))
 }
@@ -103,7 +103,7 @@ fn detach(mount: &Mount, lazy: bool) -> Result<()> {
     }
 }
 
-/// For users there is no other way than the helper that is installed for them.
+/// Users without privilege need the helper that is installed for them.
 fn detach_by_helper(mount: &Mount, lazy: bool) -> Result<()> {
     let point = &mount.point;
     let mut command = Command::new("fusermount3");
@@ -135,7 +135,7 @@ fn busy(mount: &Mount) -> Failure {
     ))
 }
 
-/// The socket that a daemon which was killed left behind.
+/// Removes the socket that a killed daemon left behind.
 fn remove_socket(mount: &Mount) {
     for path in socket::candidates(mount.dev, mount.owner().unwrap_or(0)) {
         let _ = std::fs::remove_file(path);
@@ -146,18 +146,18 @@ fn remove_socket(mount: &Mount) {
 struct Watch {
     client: Client,
     pid: u32,
-    /// Becomes readable when the process has ended; `None` where it can't be
-    /// seen from here.
+    /// Becomes readable when the process has ended; `None` if it is not visible
+    /// from here.
     process: Option<OwnedFd>,
 }
 
 impl Watch {
-    /// `None` if the daemon can't be asked: then there is nothing to wait by.
+    /// `None` if the daemon does not answer: then there is nothing to wait for.
     fn start(mount: &Mount) -> Option<Self> {
         let mut client = locate::daemon(mount).ok()?;
         let pid = client.peer_pid().and_then(Pid::from_raw);
         let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        // The answer shows that the process is still the one that was opened.
+        // The answer proves that the opened process is the daemon.
         let Reply::Hello(hello) = client.request(&Request::Hello).ok()? else { return None };
         client.send(&Request::Wait).ok()?;
         Some(Self { client, pid: hello.pid, process })
@@ -183,7 +183,7 @@ impl Watch {
     }
 }
 
-/// Waits until there is something to read, and says so if it takes long.
+/// Waits for input, with a message if it takes long.
 fn wait_readable(fd: impl AsFd, what: &str) -> Result<()> {
     let mut patience = Some(&PATIENCE);
     loop {

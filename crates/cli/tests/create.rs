@@ -1,5 +1,5 @@
-//! Volumes are made when asked to, and only then. Needs root and /dev/fuse;
-//! skipped without them.
+//! Volumes are created on request only. Needs root and /dev/fuse; skipped
+//! without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 impl Bench {
-    /// Makes the volume, with a file in it.
+    /// Creates the volume, with a file in it.
     fn made(&self) {
         assert!(self.as_written(&["create", "s.yaml"]).status.success());
         assert!(self.as_written(&["mount", "s.yaml", "m"]).status.success());
@@ -18,7 +18,7 @@ impl Bench {
         self.ok(&["umount", "--wait", "m"]);
     }
 
-    /// Puts an empty directory where a tier's was, as while its device is not
+    /// Puts an empty directory in place of a tier's, as while its device is not
     /// mounted.
     fn hide(&self, dir: &str) -> PathBuf {
         let hidden = self.path(&format!("{dir}.hidden"));
@@ -58,7 +58,7 @@ fn a_mount_makes_no_volume_unless_asked() {
     assert!(bench.as_written(&["mount", "s.yaml", "m"]).status.success());
     assert_eq!(bench.status()["volume"], id);
     bench.ok(&["umount", "m"]);
-    // It can stand in scripts.
+    // The flag may stay in scripts.
     assert!(bench.as_written(&["mount", "--create", "s.yaml", "m"]).status.success());
     assert_eq!(bench.status()["volume"], id);
     bench.unmount_clean();
@@ -136,7 +136,8 @@ fn the_table_of_file_systems_names_the_device_that_is_missing() {
     let Some(bench) = Bench::new() else { return };
     let dir = bench.path("a");
     fs::write(bench.path("fstab"), format!("UUID=12-ab {} ext4 nofail 0 2\n", dir.display())).unwrap();
-    // In a mount namespace of its own, so that nobody else sees that table.
+    // In a mount namespace of its own, so that other programs do not see that
+    // table.
     let script =
         format!("mount --bind fstab /etc/fstab && exec {} mount s.yaml m", env!("CARGO_BIN_EXE_braid"));
     let mut command = Command::new("unshare");
@@ -236,7 +237,7 @@ fn the_uuid_of_a_file_system_is_found() {
     };
     let uuid = found("b");
     if uuid.is_empty() {
-        return; // A file system without a UUID, or nobody to tell it.
+        return; // A file system without a UUID, or without a way to find it.
     }
     bench.write_stack(&stack(&bench).replace("dir: b,", &format!("dir: b, require: uuid={uuid},")));
     bench.made();

@@ -1,7 +1,7 @@
 //! The documents against the command: every command, flag, key, policy and
-//! variable that there is has its line in `docs/`, and nothing else has; and
-//! each command is used by a test with each flag. What there is, the command itself
-//! tells: by its help, and by what it says to what it does not know.
+//! variable has its line in `docs/`, and nothing else has; and tests use each
+//! command with each flag. The command itself lists them, in its help and in
+//! its messages about unknown ones.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_ipc::protocol::Request;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether a text has this as a word: no part of a longer name.
+/// Whether a text has this word: not as part of a longer name.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -50,8 +50,8 @@ fn help(words: &[String]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Long flags at the beginning of a line's words: what is told of them stands
-/// further in, and what is told of the command further out.
+/// Long flags at the start of a line's words: their descriptions are indented
+/// further, and the command's less.
 fn flags_of(help: &str) -> BTreeSet<String> {
     let options = help.split_once("Options:\n").map_or("", |(_, options)| options);
     let is_flag = |line: &&str| {
@@ -64,7 +64,7 @@ fn flags_of(help: &str) -> BTreeSet<String> {
     lines.filter_map(long).filter(|flag| !["--help", "--version"].contains(&flag.as_str())).collect()
 }
 
-/// What the command's help tells of, commands of commands too.
+/// The commands in the help, including sub-commands.
 fn commands() -> Commands {
     let (mut found, mut left) = (Commands::new(), vec![Vec::new()]);
     while let Some(words) = left.pop() {
@@ -73,7 +73,7 @@ fn commands() -> Commands {
         let names: Vec<&str> = below
             .lines()
             .take_while(|line| line.starts_with("  "))
-            // What is told of a command may go on below it, further in.
+            // A description may continue on the next line, indented further.
             .filter(|line| !line.starts_with("   "))
             .filter_map(|line| line.split_whitespace().next())
             .filter(|name| *name != "help")
@@ -87,8 +87,7 @@ fn commands() -> Commands {
     found
 }
 
-/// What stands in code in a document and calls the command: the words after
-/// `braid`.
+/// The calls of the command in code in a document: the words after `braid`.
 fn calls(text: &str) -> Vec<Vec<String>> {
     let mut calls = Vec::new();
     let mut enter = |code: &str| {
@@ -163,12 +162,12 @@ fn tests() -> String {
 }
 
 /// Flags that `common` adds to a command, or to all that begin with the word;
-/// and those of the daemon itself, rather than of what it serves.
+/// and those of the daemon itself, not of its file system.
 const NOT_LISTED: [(&str, &str); 3] =
     [("mount", "--log-file"), ("mount", "--foreground"), ("mount", "--log-level")];
 
-/// What tests call with the rest of a command's arguments, and the words that
-/// it puts before them.
+/// Functions that tests call with the rest of a command's arguments, and the
+/// words that these put first.
 const CALLERS: [(&str, &[&str]); 2] =
     [("calibrate(&", &["bench", "calibrate"]), ("Recording::start(&bench, &", &["trace", "record"])];
 
@@ -242,7 +241,7 @@ fn every_verb_of_the_control_socket_is_documented_and_no_other() {
     assert_eq!(verbs, documented);
 }
 
-/// What the command says to a stack file with these settings of the volume.
+/// The message about a stack file with these settings of the volume.
 fn said_to(rest: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("s.yaml"), rest).unwrap();
@@ -259,8 +258,8 @@ fn listed(said: &str, before: &str) -> BTreeSet<String> {
     list.replace(" or ", ", ").split(", ").map(|name| name.trim().to_owned()).collect()
 }
 
-/// The first column of the table that begins with this line after a heading,
-/// without what stands around the names.
+/// The first column of the table that begins with this line after a heading;
+/// the names without markup.
 fn first_column(text: &str, heading: &str, header: &str) -> BTreeSet<String> {
     column(text, heading, header, 1)
 }
@@ -274,7 +273,7 @@ fn column(text: &str, heading: &str, header: &str, number: usize) -> BTreeSet<St
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// Whether a key with a value stands somewhere in the tests.
+/// Whether the tests set this key somewhere.
 fn sets(tests: &str, key: &str) -> bool {
     tests.match_indices(&format!("{key}: ")).any(|(at, _)| {
         let before = tests[..at].chars().next_back();
@@ -282,7 +281,7 @@ fn sets(tests: &str, key: &str) -> bool {
     })
 }
 
-/// A stack file in which something stands in the place of `@`.
+/// A stack file with a text in place of `@`.
 fn with(place: &str, what: &str) -> String {
     let text = format!(
         "@top\nstack: {{ volume: {{ home: fast, @volume policy: {{ {} }}, tiers: {{ fast: {{ dir: a, @tier }} }} }} }}\n\
@@ -306,7 +305,7 @@ fn every_key_of_a_stack_file_is_documented_and_set_by_a_test_and_no_other_is() {
     ] {
         let known = listed(&said_to(&with(place, what)), "the keys here are ");
         assert_eq!(known, first_column(&configuration, heading, header), "{heading} {header}");
-        // With a value behind it, in a stack file.
+        // With a value after it, in a stack file.
         let is_set = |key: &String| sets(&tests, key);
         let unused: Vec<&String> = known.iter().filter(|key| !is_set(key)).collect();
         assert!(unused.is_empty(), "{heading} {header}: no test sets {unused:?}");
@@ -340,7 +339,7 @@ fn every_policy_and_its_settings_are_documented_and_no_other() {
         }
     }
     for name in column(&configuration, "### `stack.….volume`", table, 2) {
-        // Values stand in code too.
+        // Values are in code too.
         if settings.contains(&name) {
             documented.insert(name);
         }

@@ -1,4 +1,4 @@
-//! `braid eject`, as a user who has had enough of Braid runs it.
+//! `braid eject`, from a user's point of view.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Attributes of Braid's on a file.
+/// Braid's attributes of a file.
 fn attributes(path: &Path) -> Vec<String> {
     let mut names = vec![0; 4096];
     let len = rustix::fs::listxattr(path, &mut names).unwrap();
@@ -20,7 +20,7 @@ fn attributes(path: &Path) -> Vec<String> {
     names.split('\0').filter(|name| name.contains("braid")).map(str::to_owned).collect()
 }
 
-/// A volume with files of all kinds, unmounted; what they hold, by name.
+/// A volume with files of all kinds, unmounted; their contents, by name.
 fn filled(bench: &Bench) -> Vec<(&'static str, Vec<u8>)> {
     bench.ok(&["mount", "s.yaml", "m"]);
     let files = vec![
@@ -122,7 +122,7 @@ stack:
 fn one_that_was_interrupted_is_gone_on_with() {
     let Some(bench) = Bench::new() else { return };
     let files = filled(&bench);
-    // As it is when all is home, and `.braid` of the other tier is gone.
+    // As when all data is home, and `.braid` of the other tier is gone.
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.ok(&["unpin", "m/dir/pinned"]);
     bench.ok(&["move", "m", "--to", "fast"]);
@@ -136,7 +136,7 @@ fn one_that_was_interrupted_is_gone_on_with() {
     assert!(said.contains("go on with braid eject"), "{said}");
     let said = bench.fails(&["eject", "--dry-run", "s.yaml"]).1;
     assert!(said.contains("what is left is to be cleared"), "{said}");
-    // A tier of another volume that came into the stack file is not cleared.
+    // A tier of another volume in the stack file is not cleared.
     bench.make_dir("c");
     bench.make_dir("d");
     bench.ok(&["create", "--tier", "one=c", "--tier", "two=d", "--home", "one", "--policy", "adaptive"]);
@@ -155,7 +155,7 @@ fn one_that_was_interrupted_is_gone_on_with() {
 fn a_file_that_cant_be_read_keeps_the_volume_together() {
     let Some(bench) = Bench::new() else { return };
     filled(&bench);
-    // An id that was copied along is nobody's: it goes.
+    // A copied id belongs to no file: it is removed.
     let mut id = [0; 256];
     let len = rustix::fs::getxattr(bench.path("a/large"), "trusted.braid.id", &mut id).unwrap();
     rustix::fs::setxattr(bench.path("a/small"), "trusted.braid.id", &id[..len], XattrFlags::empty()).unwrap();
@@ -169,11 +169,11 @@ fn a_file_that_cant_be_read_keeps_the_volume_together() {
     assert_eq!(attributes(&bench.path("a/small")), [""; 0]);
 }
 
-/// A disk's directory, the name of a file of it, and what the file holds.
+/// A disk's directory, the name of a file there, and its contents.
 type Disks = (&'static str, &'static str, Vec<u8>);
 
-/// Three disks, each with files of its own that came in; home has room for none
-/// of the others. What they hold, by the directory and the name.
+/// Three disks with imported files; home has no room for the others'. Their
+/// contents, by directory and name.
 fn three_disks() -> Option<(Bench, Vec<Disks>)> {
     let mut bench = Bench::bare(&["m"])?;
     bench.make_tmpfs("a", c"size=8m");
@@ -242,7 +242,8 @@ fn set_times(path: &Path, secs: u64) {
 
 type State = (u32, u32, u32, i64, i64, u64, Vec<(String, Vec<u8>)>);
 
-/// What a path is, but for its place: mode, owner, time, links, attributes.
+/// The state of a file, apart from its path: mode, owner, time, links,
+/// attributes.
 fn state(path: &Path) -> State {
     let stat = fs::metadata(path).unwrap();
     let mut names = vec![0; 4096];
@@ -260,10 +261,10 @@ fn state(path: &Path) -> State {
     (stat.mode(), stat.uid(), stat.gid(), stat.mtime(), stat.mtime_nsec(), links, attributes)
 }
 
-/// Where paths are on their own disk.
+/// Paths of the files on their own disk.
 const STATES: [&str; 5] = ["b/films/two", "b/only/b/again", "b/only/b/deep", "b/only/b", "c/films/three"];
 
-/// What they are through the mount, which ends.
+/// Their states through the mount, which then ends.
 fn states(bench: &Bench) -> Vec<State> {
     let states = STATES.iter().map(|path| state(&bench.path("m").join(&path[2..]))).collect();
     bench.ok(&["umount", "m"]);
@@ -300,12 +301,13 @@ fn three_full_disks_are_parted_again() {
     write_ranges(&bench.path("m/both"), &pattern(9, 2 * RANGE));
     set_times(&bench.path("m/films"), 1_222_222_222);
     let states = states(&bench);
-    // What an object has beyond the end of its file has no meaning.
+    // Data of an object beyond the end of its file has no meaning.
     let deep = object_of(&bench, 10 * RANGE as u64);
     fs::File::options().append(true).open(deep).unwrap().write_all(b"garbage").unwrap();
     assert!(!states[0].6.is_empty() && !states[3].6.is_empty(), "{states:?}");
 
-    // Without room for all of it, the way out is told, with the numbers.
+    // Without room for all of it, the message names the remedy, with the
+    // numbers.
     let said = bench.refused(&["eject", "s.yaml"]);
     assert!(said.contains("tier one has no room for all that is elsewhere"), "{said}");
     assert!(said.contains("help: with --in-place, what is wholly on another tier stays there"), "{said}");
@@ -353,7 +355,7 @@ fn what_is_in_the_place_of_a_file_is_not_touched() {
     }
     assert!(!bench.path("b/films").exists(), "nothing was begun");
     assert_eq!(fs::read(bench.path("c/films/three")).unwrap(), b"foreign");
-    // What is small enough comes home.
+    // Small files come home.
     fs::remove_dir_all(bench.path("c/films")).unwrap();
     let said = bench.ok(&["eject", "--in-place", "s.yaml"]);
     assert!(said.contains("brought home: 100 B of 1 file"), "{said}");
@@ -397,14 +399,14 @@ fn one_in_place_that_was_interrupted_is_gone_on_with() {
         }
         kill_process(Pid::from_child(&eject), signal).unwrap();
         assert!(!eject.wait().unwrap().success(), "it was too fast to be interrupted");
-        // It is a volume still, and all is well with it.
+        // It still is a volume, and a sound one.
         mount_noting(&bench);
         for at in 0..4000 {
             assert_eq!(fs::read(bench.path(&format!("m/many/{at}"))).unwrap(), format!("{at}").as_bytes());
         }
         assert!(fs::read(bench.path("m/films/two")).unwrap() == files[1].2);
         if signal == Signal::INT {
-            // What has its name already is known as what is in the volume.
+            // A file that has its name already is recognised.
             bench.ok(&["import", "two", "m"]);
             assert!(!bench.path("b/many").exists());
         }
@@ -423,7 +425,7 @@ fn one_in_place_that_was_interrupted_is_gone_on_with() {
 fn after_one_in_place_was_interrupted_everything_can_come_home() {
     let Some((bench, files)) = three_disks() else { return };
     let states = states(&bench);
-    // As it is when a file has its name on the tier.
+    // As when a file has its name on the tier.
     let large = object_of(&bench, files[1].2.len() as u64);
     fs::create_dir(bench.path("b/films")).unwrap();
     fs::hard_link(large, bench.path("b/films/two")).unwrap();

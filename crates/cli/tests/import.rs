@@ -1,4 +1,4 @@
-//! `braid import`: somebody with disks full of files joins them.
+//! `braid import`: a user joins disks full of files.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -22,7 +22,7 @@ stack:
 
 type Files = Vec<(&'static str, Vec<u8>)>;
 
-/// Two disks with files, and what the second one's hold, by name.
+/// Two disks with files, and the contents of the second one's, by name.
 fn disks() -> Option<(Bench, Files)> {
     let bench = Bench::bare(&["a", "b", "m"])?;
     bench.write_stack(STACK);
@@ -60,7 +60,7 @@ fn names_below(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A mount that tells of files nobody sees.
+/// A mount that reports invisible files.
 fn mount(bench: &Bench) -> String {
     let output = bench.braid(&["mount", "s.yaml", "m"]);
     assert!(output.status.success());
@@ -83,7 +83,7 @@ fn files_of_another_disk_come_in_where_they_are() {
     let said = mount(&bench);
     assert!(said.contains("tier two: its directory has files of its own"), "{said}");
     assert!(said.contains("braid import two"), "{said}");
-    // The kernel remembers what is not there, and the listing.
+    // The kernel caches missing names, and the listing.
     assert!(!bench.path("m/large").exists());
     let names = names_below(&bench.path("m")).len();
 
@@ -118,7 +118,7 @@ fn files_of_another_disk_come_in_where_they_are() {
     let objects = names_of_objects(&bench.path("b/.braid/data"));
     assert!(objects.iter().any(|path| fs::metadata(path).unwrap().ino() == ino));
 
-    // It is a file like any other from now on.
+    // It is a file like any other.
     bench.ok(&["move", "m/films/new/three", "--to", "one"]);
     fs::write(bench.path("m/large"), pattern(9, 3 * RANGE)).unwrap();
     fs::remove_file(bench.path("m/films/two")).unwrap();
@@ -145,7 +145,7 @@ fn an_import_that_was_killed_is_gone_on_with() {
     bench.ok(&["import", "two", "m", "--background"]);
     bench.kill();
     mount(&bench);
-    // The job goes on by itself.
+    // The job continues by itself.
     bench.ok(&["job", "wait", "1"]);
     for at in 0..600 {
         let [one, twin] = ["many", "twin"].map(|name| bench.path(&format!("m/{name}-{at}")));
@@ -177,7 +177,8 @@ fn what_has_no_files_of_its_own_is_told() {
     );
     bench.ok(&["import", "three", "m"]);
     assert_eq!(fs::read(bench.path("m/more")).unwrap(), b"x");
-    // A spread file of another volume has holes where its data is elsewhere.
+    // A spread file of another volume has holes where its data is on other
+    // tiers.
     fs::write(bench.path("c/spread"), "x").unwrap();
     let none = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(bench.path("c/spread"), "trusted.braid.id", &[7; 64], none).unwrap();
@@ -193,7 +194,7 @@ fn what_is_mounted_below_is_passed_over() {
     let _turn = common::turn();
     bench.make_tmpfs("b/other", c"size=1m");
     fs::write(bench.path("b/other/foreign"), "on another file system").unwrap();
-    // Of the same file system, by another way.
+    // The same file system, mounted at another place.
     bench.make_dir("elsewhere");
     fs::write(bench.path("elsewhere/kept"), "outside").unwrap();
     bench.bind("elsewhere", "b/bound");
@@ -222,7 +223,7 @@ fn what_is_open_goes_on_leading_to_the_object() {
     let Some((bench, files)) = disks() else { return };
     let (name, data) = &files[0];
     let open = fs::File::options().read(true).write(true).open(bench.path("b").join(name)).unwrap();
-    // As does a name outside of the tier's directory.
+    // So does a name outside the tier's directory.
     fs::hard_link(bench.path("b/large"), bench.path("outside")).unwrap();
     mount(&bench);
     bench.ok(&["import", "two", "m"]);

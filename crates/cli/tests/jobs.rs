@@ -1,5 +1,5 @@
-//! The commands that move data, on real mounts: each verb, jobs in the middle
-//! of their work, a daemon that is killed, and what is refused.
+//! The commands that move data, on real mounts: each command, jobs midway, a
+//! killed daemon, and refusals.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -65,7 +65,7 @@ impl Bench {
         assert_eq!(fs::read_to_string(self.path("m/d/small")).unwrap(), "small");
     }
 
-    /// Finds nothing wrong, mounted and unmounted.
+    /// Checks that all is well, mounted and unmounted.
     fn finish(&self) {
         self.is_whole();
         assert!(self.ok(&["fsck", "m"]).ends_with("no problems\n"));
@@ -122,7 +122,7 @@ fn promotion_and_demotion_follow_the_weights() {
     assert_eq!(bench.on("m/d/big", "slow"), RANGES);
     bench.ok(&["promote", "m/d"]);
     assert_eq!(bench.on("m/d/big", "fast"), RANGES);
-    // All of it is on home.
+    // It is all on home.
     assert_eq!(bench.json(&["explain", "m/d/big", "--json"])["layout"], "plain");
     bench.finish();
 }
@@ -190,7 +190,7 @@ fn a_tier_that_was_added_gets_its_share_and_is_emptied_again() {
     );
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.ok(&["rebalance", "m"]);
-    // Where a file's turn begins differs from file to file.
+    // The order of tiers begins elsewhere for each file.
     assert!(bench.on("m/d/big", "third").abs_diff(RANGES / 2) <= 1);
     assert_eq!(bench.json(&["explain", "m/d/small", "--json"])["layout"], "plain");
     let again = bench.json(&["rebalance", "m", "--json"]);
@@ -260,8 +260,8 @@ fn a_job_keeps_the_caps_of_the_tiers_and_may_be_let_off_the_guard() {
     bench.ok(&["move", "m/d/big", "--to", "fast"]);
     let begun = Instant::now();
     bench.ok(&["move", "m/d/big", "--to", "slow"]);
-    // The first range waits for nothing; the others for those before them, but
-    // for a burst of a tenth of a second.
+    // The first range does not wait; the others wait for those before them,
+    // except for a burst of a tenth of a second.
     let least = Duration::from_secs_f64((RANGES - 1) as f64 * RANGE as f64 / f64::from(1 << 20) - 0.1);
     assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
     assert_eq!(bench.on("m/d/big", "slow"), RANGES);
@@ -278,7 +278,7 @@ fn a_job_keeps_the_caps_of_the_tiers_and_may_be_let_off_the_guard() {
     bench.ok(&["job", "set", &id, "guard=on"]);
     assert_eq!(bench.job(id.parse().unwrap())["guarded"], true);
     bench.ok(&["job", "set", &id, "guard=off"]);
-    // What waits for its own cap is told of a pause at once.
+    // A job that waits for its own limit sees a pause at once.
     bench.ok(&["job", "pause", &id]);
     bench.ok(&["job", "resume", &id]);
     bench.ok(&["job", "set", &id, "bandwidth=none"]);
@@ -312,7 +312,7 @@ fn jobs_that_are_killed_again_and_again_end_well() {
         let to = if round % 2 == 0 { "slow" } else { "fast" };
         let words = ["move", "m/d", "--to", to, "--bandwidth", "2MiB/s", "--background", "--json"];
         let id = bench.json(&words)["id"].as_u64().unwrap();
-        // Somewhere else in each round.
+        // At another place in each round.
         bench.until(id, |job| moved(job) >= round || job["state"] == "done");
         bench.kill_and_mount();
         bench.is_whole();
@@ -327,7 +327,7 @@ fn files_that_the_kernel_reads_by_itself_are_waited_for() {
     let Some(bench) = Bench::with_files() else { return };
     let open = fs::File::open(bench.path("m/d/small")).unwrap();
     let id = bench.json(&["move", "m/d", "--to", "slow", "--background", "--json"])["id"].as_u64().unwrap();
-    // Without passthrough in the kernel, nothing has to be waited for.
+    // Without passthrough in the kernel, there is nothing to wait for.
     let job = bench.until(id, |job| job["waiting_for"] == 1 || job["state"] == "done");
     if job["state"] == "running" {
         assert!(bench.ok(&["job", "show", &id.to_string()]).contains("waiting for 1 file in use"));
@@ -409,7 +409,7 @@ fn a_job_is_followed_to_its_end_and_not_changed_after_it() {
         assert_eq!(bench.refused(words), says, "{words:?}");
     }
     assert_eq!(bench.job(1), before);
-    // Of several, one that there is not is told before any is waited for.
+    // An unknown job is reported before any is awaited.
     assert_eq!(bench.refused(&["job", "wait", "1", "9"]), "braid: there is no job 9\n");
     bench.finish();
 }
@@ -458,7 +458,7 @@ fn what_can_not_be_done_is_refused_with_the_reason() {
     assert!(said.contains("failed: tier fast has room for 0 bytes, and 524288 bytes in 1 file"), "{said}");
     assert_eq!(bench.on("m/d/big", "slow"), RANGES / 2);
 
-    // How many run at a time is checked like everything in a stack file.
+    // The number of parallel jobs is checked like all of a stack file.
     let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
     fs::write(bench.path("bad.yaml"), stack.replace("jobs: 3", "jobs: 99")).unwrap();
     let said = bench.refused(&["mount", "bad.yaml", "m"]);

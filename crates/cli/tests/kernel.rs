@@ -1,6 +1,6 @@
-//! What the kernel keeps of a mount, and what it does not pass on: set-id bits
-//! and what executes by them, cached data beside asynchronous direct writes,
-//! `braid sync`. Needs root and /dev/fuse; skipped without them.
+//! The kernel's side of a mount: set-id bits and execution with them, cached
+//! data beside asynchronous direct writes, `braid sync`. Needs root and
+//! /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -15,13 +15,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Somebody who is not root, in a group of his own and in no other.
+/// A user other than root, in a group of his own and in no other.
 const USER: u32 = 1234;
 const ROOT: u32 = 0;
 
 impl Bench {
-    /// A bench that others than root get into, mounted; beside it a directory
-    /// `native`.
+    /// A mounted bench that other users can reach, with a directory `native`
+    /// beside the mount.
     fn open_to_all() -> Option<Self> {
         let bench = Self::new()?;
         bench.make_dir("native");
@@ -33,7 +33,7 @@ impl Bench {
     }
 }
 
-/// Who does something to a file that has which mode and owner.
+/// A change of a file with this mode and owner, by this user.
 struct Case {
     mode: u32,
     owner: (u32, u32),
@@ -57,11 +57,11 @@ const COPY: &[&str] = &["xfs_io", "-c", "copy_range -l 4096 source", "p"];
 const MAP: &[&str] = &["xfs_io", "-c", "mmap -rw 0 4096", "-c", "mwrite 0 4", "-c", "msync -s", "p"];
 const LIST: &[&str] = &["setfacl", "-m", "u:5:rw", "p"];
 
-/// Whatever changes a file, by root, by its owner and by others.
+/// All changes of a file, by root, by its owner and by others.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for words in [WRITE, WRITE_DIRECTLY, ALLOCATE, PUNCH, ZERO, CUT, EMPTY, COPY, MAP] {
-        // Set-group-id without group execution stays where a member writes.
+        // Set-group-id without group execution stays if a member writes.
         for mode in [0o4777, 0o2777, 0o6777, 0o6767] {
             cases.push(case(mode, (ROOT, ROOT), USER, words));
             cases.push(case(mode, (ROOT, USER), USER, words));
@@ -82,7 +82,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Something that gives rights, whose bytes mean: one capability, effective.
+/// Sets a capability, effective, by its raw bytes.
 fn give_capability(file: &Path) {
     let mut value = [0_u8; 20];
     value[..4].copy_from_slice(&0x0200_0001_u32.to_le_bytes());
@@ -90,8 +90,8 @@ fn give_capability(file: &Path) {
     rustix::fs::setxattr(file, "security.capability", &value, XattrFlags::empty()).unwrap();
 }
 
-/// Does it in `dir`, and tells whether that went well, the mode that is left,
-/// and whether there are capabilities.
+/// Makes the change in `dir`; answers whether it succeeded, the mode that is
+/// left, and whether there are capabilities.
 fn outcome(dir: &Path, case: &Case, spread: bool) -> (bool, String, bool) {
     let file = dir.join("p");
     let _ = fs::remove_file(&file);
@@ -103,9 +103,9 @@ fn outcome(dir: &Path, case: &Case, spread: bool) -> (bool, String, bool) {
     fs::write(dir.join("source"), &text[..4096]).unwrap();
     chown(&file, Some(case.owner.0), Some(case.owner.1)).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(case.mode)).unwrap();
-    // A write by root to a file with both looks to Braid as if he had said
-    // `chown`: both go.
-    // A store to a mapping comes as a write, so that capabilities go by it too.
+    // A write by root to a file with both looks like a `chown` to Braid: both
+    // are cleared. A store to a mapping arrives as a write, and also clears
+    // capabilities.
     let as_natively = case.by != ROOT || case.mode & 0o6000 == 0;
     if as_natively && case.words != MAP {
         give_capability(&file);
@@ -170,8 +170,8 @@ fn a_set_id_program_that_another_wrote_to_runs_without_its_owners_rights() {
             fs::set_permissions(&program, Permissions::from_mode(0o4777)).unwrap();
             let reader = held_open.then(|| fs::File::open(&program).unwrap());
             assert_eq!(runs_as(), "0");
-            // The same bytes: it is who wrote them that counts. They come from
-            // elsewhere, so that nobody else has the program open.
+            // The same bytes, but written by another user. They come from
+            // another file, so that no one else has the program open.
             fs::copy(&program, bench.path("source")).unwrap();
             let write = ["dd", "if=../source", "of=p", "bs=4096", "count=1", "conv=notrunc", how];
             assert!(quiet(&write).uid(USER).gid(USER).current_dir(&dir).status().unwrap().success());
@@ -182,7 +182,7 @@ fn a_set_id_program_that_another_wrote_to_runs_without_its_owners_rights() {
     bench.unmount_clean();
 }
 
-/// Whether there is such a program; tests that need one are passed over.
+/// Whether there is such a program; tests that need one are skipped.
 fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
     if !there {
@@ -191,9 +191,8 @@ fn has(program: &str) -> bool {
     there
 }
 
-/// While an asynchronous direct write is under way, somebody reads what was
-/// there before through the cache. When the write is done, everybody finds
-/// what it wrote.
+/// During an asynchronous direct write, a reader caches the old data. When the
+/// write is done, every reader gets the new data.
 #[test]
 fn what_was_cached_beside_an_asynchronous_direct_write_does_not_stay() {
     let Some(bench) = Bench::new() else { return };
@@ -208,7 +207,7 @@ fn what_was_cached_beside_an_asynchronous_direct_write_does_not_stay() {
     for engine in ["libaio", "io_uring"] {
         write_ranges(&file, &vec![b'o'; 8 * RANGE]);
         bench.ok(&["move", "m/f", "--to", "slow"]);
-        // It keeps the file open, so that all that follows is through the cache.
+        // The file stays open, so that all later access is through the cache.
         let reader = fs::File::open(&file).unwrap();
         bench.ok(&["drill", "slow", "write:hang", "./m"]);
         let name = format!("--filename={}", file.display());
@@ -239,10 +238,11 @@ fn sync_makes_all_durable_or_says_what_is_not() {
     write_ranges(&bench.path("m").join("f"), &pattern(3, 8 * RANGE));
     assert_eq!(bench.ok(&["sync", "m"]), "");
     assert_eq!(bench.ok(&["sync", "m/f"]), "");
-    // As sync(1), it is for everybody; the program may lie where not all get.
+    // Like sync(1), it is for every user; the program may be where not all can
+    // reach it.
     let program = bench.path("braid");
-    // By a process of its own: one that a test beside this one forks would hold
-    // the copy open for writing.
+    // In a process of its own: one that a parallel test forks would hold the
+    // copy open for writing.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_braid")).arg(&program).status();
     assert!(copied.unwrap().success());
     let mut theirs = Command::new(program);
@@ -270,12 +270,12 @@ fn sync_makes_all_durable_or_says_what_is_not() {
     bench.unmount_clean();
 }
 
-/// What `name_to_handle_at` says of a path of the mount.
+/// The answer of `name_to_handle_at` for a path of the mount.
 fn handle(bench: &Bench, path: &str) -> (i32, Vec<u8>) {
     braid_sys::handle_of(fs::File::open(bench.path(path)).unwrap()).unwrap()
 }
 
-/// Opens it again.
+/// Opens an inode by handle.
 fn by_handle(bench: &Bench, (kind, bytes): &(i32, Vec<u8>)) -> io::Result<fs::File> {
     let mount = fs::File::open(bench.path("m")).unwrap();
     braid_sys::open_handle(mount, *kind, bytes, OFlags::RDONLY).map(fs::File::from)
@@ -306,7 +306,7 @@ fn a_handle_leads_back_after_caches_were_dropped_and_after_a_remount() {
         fs::write(bench.path("m/d/gone"), "gone").unwrap();
         let [root, dir, plain, spread, gone] =
             ["m", "m/d/e", "m/d/plain", "m/d/e/spread", "m/d/gone"].map(|path| handle(&bench, path));
-        // Inodes of home's file system that are not in the volume.
+        // Inodes of home's file system outside the volume.
         let others = ["disk/a/.braid", "disk/a/.braid/index", "disk"].map(|path| forged(&bench, path, &dir));
         for round in ["dropped", "mounted anew"] {
             if round == "dropped" {
@@ -343,8 +343,8 @@ fn a_handle_leads_back_after_caches_were_dropped_and_after_a_remount() {
     }
 }
 
-/// A forged handle, like another one but for what it leads to: number and
-/// generation as the daemon would tell of the native file.
+/// A forged handle, equal to another one except for its inode: number and
+/// generation as the daemon would report for the native file.
 fn forged(bench: &Bench, path: &str, like: &(i32, Vec<u8>)) -> (i32, Vec<u8>) {
     let ino = fs::metadata(bench.path(path)).unwrap().ino();
     let (kind, native) = handle(bench, path);
@@ -368,7 +368,7 @@ fn access_times_are_renewed_as_the_mount_says() {
         touch.args(["-h", "-a", "-d", date]).args(FILES).current_dir(bench.path("m"));
         assert!(touch.status().unwrap().success());
     };
-    // Which of them have a new access time after all were read.
+    // The files with a new access time after all were read.
     let renewed = || {
         let before = FILES.map(|name| accessed(&bench, name));
         drop_caches();
@@ -394,7 +394,7 @@ fn access_times_are_renewed_as_the_mount_says() {
         age("1 hour");
         assert_eq!(renewed(), recent, "{options}, recent times");
     }
-    // Others hold at once.
+    // New options take effect at once.
     let remounted = |options: &str| {
         let mut helper = Command::new(env!("CARGO_BIN_EXE_braid"));
         helper.arg0("mount.fuse.braid").args(["s.yaml", "m", "-o", options]).current_dir(bench.path(""));

@@ -32,7 +32,7 @@ fn mount_use_ask_unmount_check() {
     assert_eq!(bench.json(&["explain", "m/small", "--json"])["layout"], "plain");
     assert!(bench.ok(&["explain", "m/big"]).contains("in all: fast "));
 
-    // The daemon checks what is mounted, by whatever name it is asked for.
+    // The daemon checks the mounted volume, by whatever name it is addressed.
     for target in [&["fsck", "s.yaml"][..], &["fsck", "m"], &["fsck", "m", "big"], &["fsck", "--repair", "m"]]
     {
         assert!(bench.ok(target).ends_with("no problems\n"), "{target:?}");
@@ -52,7 +52,7 @@ fn mount_use_ask_unmount_check() {
 
     bench.ok(&["umount", "m"]);
     assert!(fs::read_dir(bench.path("m")).unwrap().next().is_none());
-    // The tiers are free at once: nothing is asked twice or waited for.
+    // The tiers are released at once: no retry or wait is needed.
     assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
     assert!(
         bench.ok(&["fsck", "--tier", "fast=a", "--tier", "slow=b", "big"]).starts_with("1 file, 1 of them")
@@ -130,7 +130,7 @@ fn what_is_refused_leaves_nothing_behind() {
     let (status, said) = bench.fails(&["mount", "m"]);
     assert_eq!((status, said.starts_with("braid: give a stack file, or --tier")), (2, true));
 
-    // A tier of another volume is found by the daemon, and told by the command.
+    // The daemon finds a tier of another volume, and the command reports it.
     fs::create_dir(bench.path("c")).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.ok(&["umount", "m"]);
@@ -157,7 +157,7 @@ fn each_tier_says_that_its_directory_is_no_backup() {
     bench.ok(&["mount", "s.yaml", "m"]);
     assert!(says("a") && says("b"), "a new volume");
     bench.ok(&["umount", "m"]);
-    // A volume from before there was one; and one that somebody wrote in.
+    // A volume from before the file existed; and one with a modified file.
     fs::remove_file(bench.path("a/.braid/README")).unwrap();
     fs::write(bench.path("b/.braid/README"), "something else").unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);

@@ -1,5 +1,5 @@
-//! Limits of the process, odd files, and what is refused because of them. Needs
-//! root and /dev/fuse; skipped without them.
+//! Limits of the process, odd files, and refusals because of them. Needs root
+//! and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -97,7 +97,7 @@ fn a_log_goes_to_no_file_that_others_chose() {
     refused("open/fifo");
     assert_eq!(fs::read_to_string(bench.path("secret")).unwrap(), "kept");
 
-    // A link of one's own is followed.
+    // The user's own link is followed.
     symlink(bench.path("real/log"), bench.path("mine")).unwrap();
     assert!(bench.as_written(&["mount", "s.yaml", "m", "--log-file", "mine"]).status.success());
     assert!(fs::read_to_string(bench.path("real/log")).unwrap().contains("mounted"));

@@ -1,5 +1,5 @@
-//! Tiers in memory through the `braid` command: what an unmount moves away, and
-//! what a daemon that is killed takes with it. Needs root and /dev/fuse; skipped
+//! Tiers in memory through the `braid` command: data that an unmount moves
+//! away, and data lost with a killed daemon. Needs root and /dev/fuse; skipped
 //! without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 const RANGES: usize = 8;
 const EIO: i32 = 5;
 
-/// A home, another tier, and one in memory that only scratch files go to.
+/// A home, another tier, and one in memory for scratch files only.
 fn bench(size: &str) -> Option<Bench> {
     let bench = Bench::bare(&["a", "b", "m"])?;
     bench.write_stack(&format!(
@@ -48,7 +48,7 @@ fn read(bench: &Bench, name: &str) -> Vec<u8> {
 fn an_unmount_moves_what_is_in_memory_to_the_other_tiers() {
     let Some(bench) = bench("16MiB") else { return };
     let before = stack(&bench);
-    // More often than there are numbers of tiers to be used up.
+    // More often than there are tier numbers.
     for seed in 0..3 {
         bench.ok(&["mount", "s.yaml", "m"]);
         let ram = bench.tier("ram");
@@ -91,7 +91,7 @@ fn what_a_killed_daemon_takes_with_it_answers_eio_and_never_zeros() {
     let lost = file.read_exact_at(&mut buf, (RANGES - 1) as u64 * RANGE as u64).unwrap_err();
     assert_eq!(lost.raw_os_error(), Some(EIO));
     drop(file);
-    // The new tier is used, and what was lost can be written anew.
+    // The new tier is used, and lost data can be written again.
     fs::remove_file(bench.path("m/scratch/file")).unwrap();
     let data = write(&bench, "scratch/file", 3);
     assert!(bench.on("m/scratch/file", "ram") > 0);

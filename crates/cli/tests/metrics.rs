@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A metric: its type, what it means, and the labels of its samples.
+/// A metric: its type, its meaning, and the labels of its samples.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Metric {
     kind: String,
@@ -38,7 +38,7 @@ fn scrape(mut stream: impl Read + Write) -> String {
     body.to_owned()
 }
 
-/// Metrics by the name that their samples have.
+/// Metrics by the name of their samples.
 fn served(text: &str) -> BTreeMap<String, Metric> {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     let mut help = "";
@@ -60,14 +60,14 @@ fn served(text: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// The metric that samples of this name are of: a histogram has three names.
+/// The metric of samples with this name: a histogram has three.
 fn metric_of(sample: &str, metrics: &BTreeMap<String, Metric>) -> String {
     let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| sample.strip_suffix(suffix));
     let is_histogram = |base: &&str| metrics.get(*base).is_some_and(|metric| metric.kind == "histogram");
     base.filter(is_histogram).unwrap_or(sample).to_owned()
 }
 
-/// Metrics as the document has them.
+/// Metrics in the document.
 fn documented() -> BTreeMap<String, Metric> {
     let text = docs("metrics.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -120,7 +120,7 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
     for (name, metric) in &served {
         let told = &documented[name];
         assert_eq!((&metric.kind, &metric.help), (&told.kind, &told.help), "{name}");
-        // Of what has not happened yet there are no samples.
+        // Events that have not happened yet have no samples.
         assert!(metric.labels.is_empty() || metric.labels == told.labels, "{name}: {metric:?}, {told:?}");
     }
     assert!(text.ends_with("# EOF\n"), "{text}");
@@ -190,7 +190,7 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
     let begun = Instant::now();
     let mut turn = 0;
     loop {
-        // What tiers can do is learned as they do it.
+        // The performance of tiers is learned from their work.
         for at in [1, 2] {
             read_anew(&bench.path(&format!("m/f{at}")));
         }
@@ -205,7 +205,7 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
     }
     let text = scrape(UnixStream::connect(&socket).unwrap());
     assert!(values(&text, "braid_move_ranges_total").iter().all(|ranges| *ranges > 0.0));
-    // What was calibrated is where it begins.
+    // It begins with the calibrated figures.
     assert!(values(&text, "braid_tier_write_bandwidth_bytes_per_second").iter().all(|most| *most >= 3e6));
     let jobs =
         text.lines().find(|line| line.starts_with("braid_jobs{") && line.contains("\"done\"")).unwrap();
@@ -243,7 +243,7 @@ fn latencies_are_histograms_of_every_operation_since_the_mount() {
             let (last, ops) = found[found.len() - 1];
             assert!(last.is_infinite() && ops > 0.0 && found.len() <= 24, "{found:?}");
             assert_eq!(tier[format!("{kind}_latency_total_ns")]["ops"].as_f64(), Some(ops), "{tier}");
-            // The JSON has the same, not yet summed up.
+            // The JSON has the same, not cumulative.
             let json = &tier[format!("{kind}_latency_histogram_ns")];
             let counts = json["buckets"].as_array().unwrap();
             let sums = counts.iter().scan(0.0, |sum, bucket| {
@@ -251,7 +251,7 @@ fn latencies_are_histograms_of_every_operation_since_the_mount() {
                 Some((bucket["below"].as_f64().map_or(f64::INFINITY, |ns| ns / 1e9), *sum))
             });
             assert_eq!(sums.collect::<Vec<_>>(), found);
-            // A mean is between the bounds of those that there are.
+            // The mean is between the lowest and the highest bound.
             let mean = json["sum"].as_f64().unwrap() / ops / 1e9;
             let least =
                 found.iter().take_while(|(_, count)| *count == 0.0).last().map_or(0.0, |(bound, _)| *bound);
@@ -268,7 +268,7 @@ fn latencies_are_histograms_of_every_operation_since_the_mount() {
 #[test]
 fn a_port_of_the_stack_file_is_served_and_the_flag_wins() {
     let Some(bench) = Bench::new() else { return };
-    // Taken and let go, so that it is free most likely.
+    // Bound and released, so that it most likely is free.
     let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (first, second) = (port(), port());
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
@@ -336,7 +336,7 @@ fn a_tier_that_is_being_emptied_and_one_that_answers_errors_are_told_of() {
     bench.ok(&["tier", "evacuate", "slow", "--undo", "m"]);
     assert_eq!(sample("braid_errors_total{", "tier=\"slow\",kind=\"io\""), 0.0);
     bench.ok(&["drill", "slow", "write:EIO", "./m"]);
-    // It may or may not be told of the first of them.
+    // The first of them may or may not be reported.
     let file = fs::File::create(bench.path("m/g")).unwrap();
     for chunk in pattern(1, 16 * RANGE).chunks(RANGE) {
         let _ = (&file).write_all(chunk);

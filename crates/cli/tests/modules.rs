@@ -56,7 +56,7 @@ fn what_a_pattern_denies_can_be_read_and_not_changed() {
     fs::write(at("other"), b"changed").unwrap();
     fs::rename(at("other"), at("images/else")).unwrap();
     assert_eq!(fs::read(at("images/else")).unwrap(), b"changed");
-    // The stack as it runs is told with the settings.
+    // The dump of the running stack has the settings.
     assert!(bench.ok(&["stack", "dump", "m"]).contains("**/*.iso"));
     bench.ok(&["tier", "set", "slow", "weight=5", "./m"]);
     assert!(stack(&bench).contains("weight: 5") && stack(&bench).contains("**/*.iso"));
@@ -85,7 +85,7 @@ fn other_settings_come_into_force_on_a_mounted_volume_and_names_are_not_forgotte
     denied(File::create(at("x.iso")));
     assert_eq!(bench.ok(&["reload", "m"]), "module deny: other settings\n");
     assert_eq!(bench.ok(&["reload", "m"]), "nothing changed\n");
-    // The kernel knows these inodes and asks for no name of them again.
+    // The kernel knows these inodes and does not look their names up again.
     for name in ["b/x", "b/y.img", "z.img"] {
         denied(OpenOptions::new().write(true).open(at(name)));
     }

@@ -1,5 +1,5 @@
-//! The helpers of mount(8) and umount(8): by themselves, and as those programs
-//! call them for the command line and for fstab. Needs root and /dev/fuse;
+//! The helpers of mount(8) and umount(8): on their own, and called by those
+//! programs for the command line and for fstab. Needs root and /dev/fuse;
 //! skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 impl Bench {
-    /// The command by the name of a helper.
+    /// Runs the command by the name of a helper.
     fn helper(&self, name: &str, words: &[&str]) -> Output {
         let path = self.path(name);
         if !path.exists() {
@@ -133,7 +133,7 @@ fn the_stack_file_says_where_and_how_to_mount() {
     assert!(dump.contains(&format!("point: {}", point.display())), "{dump}");
     assert!(dump.contains("options: [ ro, nodev ]"), "{dump}");
     bench.ok(&["umount", "m"]);
-    // A flag comes after what the file says.
+    // Flags take precedence over the file.
     bench.ok(&["mount", "s.yaml", "--options", "rw,sync"]);
     assert!(bench.mount_line().contains(" rw,sync,nodev"), "{}", bench.mount_line());
     bench.ok(&["umount", "m"]);
@@ -142,8 +142,8 @@ fn the_stack_file_says_where_and_how_to_mount() {
     assert!(said.contains("mount.options: found 'uid=3', expected an option of mounts"), "{said}");
 }
 
-/// What mount(8) and umount(8) do with the helpers, in a mount namespace where
-/// these are installed.
+/// The helpers under mount(8) and umount(8), in a mount namespace where they
+/// are installed.
 const SCRIPT: &str = r#"
 set -eux
 fails() { if "$@"; then exit 9; fi; }

@@ -1,6 +1,6 @@
-//! What moves by itself, through the `braid` command: hot ranges to the faster
-//! tier, cold ones off a full tier; heat across mounts; what `explain` and
-//! `status` tell of it. Needs root and /dev/fuse; skipped without them.
+//! Movers through the `braid` command: hot ranges to the faster tier, cold ones
+//! off a full tier; heat across mounts; `explain` and `status` about it. Needs
+//! root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -68,12 +68,12 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
     write_ranges(&bench.path("m/hot"), &hot);
     write_ranges(&bench.path("m/cold"), &cold);
     assert!(bench.bytes_on("m/cold", "slow") > 30 * RANGE as u64);
-    // But for its end, which keeps it a spread file.
+    // Except for its end, which keeps it a spread file.
     let in_use = 39 * RANGE;
     until("what is read again and again is promoted", || {
         let mut found = vec![0; in_use];
         let file = fs::File::open(bench.path("m/hot")).unwrap();
-        // From the tiers, and nothing beyond.
+        // From the tiers only.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
         file.read_exact_at(&mut found, 0).unwrap();
@@ -121,7 +121,7 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
     same(&bench.path("m/hot"), &hot);
     same(&bench.path("m/cold"), &cold);
 
-    // What is damaged is forgotten, and keeps nobody from mounting.
+    // Damaged heat is dropped, and does not prevent a mount.
     bench.ok(&["umount", "m"]);
     fs::write(bench.path("fast/.braid/heat"), "BRAIDHOT and no more").unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
@@ -130,7 +130,7 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
     bench.unmount_clean();
 }
 
-/// The movers, as `job list` tells of them.
+/// The movers in `job list`.
 fn standing(bench: &Bench) -> Vec<Value> {
     bench.json(&["job", "list", "--json"])["jobs"].as_array().unwrap().clone()
 }
@@ -149,7 +149,7 @@ fn movers_are_jobs_that_stand() {
     assert_eq!(said, told);
     assert!(bench.ok(&["top", "m", "--once"]).contains("promote what is in use"));
 
-    // Paused, it moves nothing; there is plenty to be moved.
+    // A paused mover moves nothing, though there is much to move.
     assert!(bench.ok(&["job", "pause", "promote"]).ends_with(": paused\n"));
     let said = bench.refused(&["job", "pause", "promote"]);
     assert_eq!(said, "braid: job promote is paused, not running or idle\n");
@@ -164,7 +164,7 @@ fn movers_are_jobs_that_stand() {
     assert!(runs.iter().all(|run| run["now"] == "stays"), "{runs:?}");
     assert_eq!((bench.bytes_on("m/f", "fast"), bench.moved("promote", "slow", "fast")), (was, 0));
 
-    // Slowed down to next to nothing, it moves one range and waits.
+    // Slowed down to almost nothing, it moves one range and waits.
     bench.ok(&["job", "set", "promote", "bandwidth=1"]);
     assert!(bench.ok(&["job", "resume", "promote"]).contains("job promote: promote what is in use: "));
     until("one range is moved", || {
@@ -198,7 +198,7 @@ fn movers_are_jobs_that_stand() {
         let said = bench.refused(words);
         assert!(said.contains(says), "{words:?}: {said}");
     }
-    // It is as the stack file says at the next mount.
+    // The next mount goes by the stack file.
     bench.ok(&["job", "pause", "demote"]);
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
@@ -212,7 +212,7 @@ fn a_tier_at_its_watermark_gives_what_is_cold() {
                     movers: { promote: false, watermark_high: 80%, watermark_low: 50%, bandwidth: 500MiB/s }";
     let Some(bench) = Bench::small(settings) else { return };
     let files: Vec<(String, Vec<u8>)> = (0..5).map(|at| (format!("m/f{at}"), pattern(at, 4 << 20))).collect();
-    // A large plain file, written natively before: nothing is known of its use.
+    // A large plain file, written natively before: its use is unknown.
     for (name, data) in &files {
         write_ranges(&bench.path(name), data);
     }
@@ -319,7 +319,7 @@ fn the_threshold_says_how_much_use_is_enough() {
     let runs = bench.runs("m/f");
     let last = runs.last().unwrap();
     assert_eq!((&last["tier"]["name"], &last["now"]), (&"slow".into(), &"stays".into()), "{last}");
-    // Nobody watches how long anything takes.
+    // Monitoring is off.
     for tier in bench.status()["tiers"].as_array().unwrap() {
         assert_eq!(
             (&tier["write_latency_total_ns"]["ops"], &tier["threads"]),
@@ -352,7 +352,7 @@ fn a_monitor_that_is_off_sees_nothing_from_the_first_operation_on() {
     bench.ok(&["mount", "s.yaml", "m"]);
     write_ranges(&bench.path("m/f"), &pattern(7, 8 * RANGE));
     for tier in bench.status()["tiers"].as_array().unwrap() {
-        // Bytes are counted all the same: placement goes by them.
+        // Bytes are still counted: placement needs them.
         assert!(tier["write_bytes"].as_u64() > Some(0), "{tier}");
         assert_eq!(
             (&tier["write_latency_total_ns"]["ops"], &tier["threads"]),

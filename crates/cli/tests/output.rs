@@ -1,5 +1,5 @@
-//! What the command prints: names that would forge it, sizes and words. Needs
-//! root and /dev/fuse; skipped without them.
+//! The command's output: names that would forge it, sizes and words. Needs root
+//! and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,16 +8,16 @@ use common::{Bench, RANGE, pattern, until, write_ranges};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Names that nobody can be shown as they are, and how they are shown: one ends
-/// a line and says what a check would say, one is an escape sequence of eight
-/// bits, one writes backwards.
+/// Names that must not be printed unchanged, and their printed form: one ends a
+/// line and imitates a check's output, one is an escape sequence of eight bits,
+/// one reverses the direction.
 const NAMES: [(&str, &str); 3] = [
     ("x\n0 problems\nno problems", r"$'x\n0 problems\nno problems'"),
     ("\u{9b}31mred", r"$'\u009b31mred'"),
     ("\u{202e}txt.exe", r"$'\u202etxt.exe'"),
 ];
 
-/// Whether a terminal would do anything but show it, line by line.
+/// Whether a terminal would only show it, line by line.
 fn is_tame(text: &str) -> bool {
     let wild = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
     !text.contains(wild)
@@ -80,7 +80,7 @@ fn a_check_and_a_list_of_the_affected_name_files_as_they_are() {
     let affected = bench.ok(&["status", "m", "--affected"]);
     let affected_json = bench.ok(&["status", "m", "--affected", "--json"]);
     bench.ok(&["umount", "m"]);
-    // Of another version, as a check says with the file's name.
+    // From another version, as a check reports it with the file's name.
     for dir in std::fs::read_dir(bench.path("a/.braid/index")).unwrap() {
         for index in std::fs::read_dir(dir.unwrap().path()).unwrap() {
             let index = std::fs::File::options().write(true).open(index.unwrap().path()).unwrap();
@@ -137,7 +137,8 @@ fn what_is_removed_is_not_counted_any_more() {
     until("the files are hot", || hottest() == 3);
     std::fs::remove_file(bench.path("m/f0")).unwrap();
     std::fs::remove_file(bench.path("m/f1")).unwrap();
-    // Its data is removed once its removal is durable; then it counts no more.
+    // Its data is removed once its removal is durable; then it no longer
+    // counts.
     until("nothing is pending", || bench.status()["pending_removals"] == 0);
     assert_eq!((ranges(), hottest()), (8, 1));
     bench.ok(&["umount", "m"]);
@@ -146,13 +147,13 @@ fn what_is_removed_is_not_counted_any_more() {
     std::fs::remove_file(bench.path("m/f2")).unwrap();
     until("nothing is pending", || bench.status()["pending_removals"] == 0);
     bench.kill();
-    // What a crash left is counted anew, without what is being removed.
+    // After a crash the ranges are counted again, without those being removed.
     bench.ok(&["mount", "s.yaml", "m"]);
     until("all is counted", || ranges() == 0);
     bench.unmount_clean();
 }
 
-/// Writes a range at a time, and does not mind errors.
+/// Writes a range at a time, ignoring errors.
 fn write_and_fail(path: &Path) {
     let file = std::fs::File::create(path).unwrap();
     for at in 0..16 {

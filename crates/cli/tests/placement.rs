@@ -1,5 +1,5 @@
-//! Policies and rules through the `braid` command: where `braid explain` says
-//! that data went. Needs root and /dev/fuse; skipped without them.
+//! Policies and rules through the `braid` command: where data goes, by `braid
+//! explain`. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -27,7 +27,7 @@ impl Bench {
         self.write_stack(&text);
     }
 
-    /// What is said to a stack file with these settings, which is refused.
+    /// The message for a stack file with these settings, which is refused.
     #[track_caller]
     fn refuses(&self, settings: &str) -> String {
         let said = self.refuses_now(settings);
@@ -35,7 +35,7 @@ impl Bench {
         said
     }
 
-    /// The same where there is a volume already.
+    /// The same for an existing volume.
     #[track_caller]
     fn refuses_now(&self, settings: &str) -> String {
         self.stack(settings);
@@ -116,8 +116,8 @@ fn each_policy_places_as_it_says() {
 }
 
 impl Bench {
-    /// The tier that each of four threads writes to, the one after the other:
-    /// where all ranges of its file are but the first, which is home's.
+    /// The tier that each of four threads writes to, one after the other: all
+    /// ranges of its file are there except the first, which is home's.
     fn tiers_of_threads(&self) -> [String; 4] {
         [0, 1, 2, 3].map(|at| {
             let name = format!("thread{at}");
@@ -131,8 +131,8 @@ impl Bench {
     }
 }
 
-/// A profile of three tiers, of which a thread saturates the first and two the
-/// second; the third is the slowest.
+/// A profile of three tiers: one thread saturates the first, two the second;
+/// the third is the slowest.
 fn profile() -> String {
     let tier = |(name, bandwidth, threads): (&str, u64, u32)| {
         let figures = format!(
@@ -144,7 +144,7 @@ fn profile() -> String {
     format!("version: 1\ntiers:\n{}", tiers.map(tier).concat())
 }
 
-/// Nothing is learned, and no thread mapped anew, before a test is over.
+/// Nothing is learned, and no thread reassigned, before a test is over.
 const LONG_EPOCH: &str = "epoch: 60s\nmovers: { promote: false, demote: false }";
 
 #[test]
@@ -152,7 +152,7 @@ fn threads_are_mapped_to_the_tiers_that_they_saturate() {
     let Some(bench) = Bench::of_three() else { return };
     fs::write(bench.path("p.yaml"), profile()).unwrap();
     for policy in ["static", "dynamic"] {
-        // What the profile says of a tier goes before the setting.
+        // The profile takes precedence over the setting.
         let profiled = format!("policy: {{ {policy}: {{ threads: 8 }} }}\nprofile: p.yaml\n{LONG_EPOCH}");
         bench.mounted(&profiled, || {
             assert_eq!(bench.tiers_of_threads(), ["fast", "slow", "slow", "disk"], "{policy}");
@@ -169,7 +169,7 @@ fn threads_are_mapped_to_the_tiers_that_they_saturate() {
 #[test]
 fn rules_go_before_the_policy_and_the_first_that_matches_counts() {
     let Some(bench) = Bench::of_three() else { return };
-    // Nothing is to move by itself before it was looked at.
+    // No ranges may move before they were examined.
     let settings = r#"policy: { home-first: { } }
 movers: { promote: false, demote: false }
 rules:
@@ -193,7 +193,7 @@ rules:
         assert_eq!(bench.ranges("x.big")[1..], vec![by_rule("disk", "the policy of rule 3"); 3]);
         assert!(bench.ok(&["status", "m"]).contains("5 rules before it"));
     });
-    // They may change from mount to mount; what is there stays.
+    // They may change from mount to mount; existing ranges stay.
     bench.mounted("policy: { weighted: { } }", || {
         assert_eq!(bench.tiers("db/x.wal"), ["slow"; 3]);
     });
@@ -214,7 +214,7 @@ rules:
     let text = |name: &str| bench.ok(&["explain", &format!("m/{name}")]);
     let mut places = Vec::new();
     bench.mounted(settings, || {
-        // As long as it fits into one of its ranges, it is plain.
+        // While it fits into one of its ranges, it is plain.
         bench.write("a.big", 4, 0);
         assert_eq!((layout("a.big"), size("a.big")), ("plain".into(), 256 << 10));
         let said = "ranges: if it is spread now, of 256KiB; those of the volume are of 64KiB\n";
@@ -223,8 +223,8 @@ rules:
         assert_eq!((layout("b.big"), size("b.big")), ("spread".into(), 256 << 10));
         assert!(text("b.big").contains("in ranges of 256KiB"), "{}", text("b.big"));
         assert!(text("b.big").contains("ranges: of 256KiB; those of the volume are of 64KiB\n"));
-        // Ten ranges, of which the fast tier has three fifths, and up to two more:
-        // where in its turn each tier begins differs from file to file.
+        // Ten ranges, of which the fast tier has three fifths, and up to two
+        // more: the order of tiers begins elsewhere for each file.
         places = bench.tiers("b.big");
         assert_eq!(places.len(), 10);
         let fast = places.iter().filter(|tier| *tier == "fast").count();
@@ -240,7 +240,7 @@ rules:
         assert!(copied.unwrap().success());
         assert_eq!((layout("copy"), size("copy")), ("spread".into(), 64 << 10));
     });
-    // The rule is gone: what is spread keeps its ranges, and grows by them.
+    // The rule is gone: a spread file keeps its range size, and grows by it.
     bench.mounted("policy: { weighted: { } }", || {
         assert_eq!((bench.tiers("b.big"), size("b.big")), (places.clone(), 256 << 10));
         bench.write("b.big", 48, 0);
@@ -251,11 +251,11 @@ rules:
         bench.write("a.big", 8, 0);
         assert_eq!((layout("a.big"), size("a.big")), ("spread".into(), 64 << 10));
         assert_eq!(fs::read(bench.path("m/a.big")).unwrap(), vec![7; 8 * RANGE]);
-        // What is moved is moved by its own ranges.
+        // Moves use the file's own ranges.
         bench.ok(&["move", "m/b.big", "--to", "slow"]);
         assert_eq!((bench.tiers("b.big"), size("b.big")), (vec!["slow".to_owned(); 12], 256 << 10));
     });
-    // What is written by a dump says the same.
+    // The stack file of a dump says the same.
     bench.mounted(settings, || {
         let dump = bench.ok(&["stack", "dump", "m"]);
         assert!(dump.contains("range: 256KiB") && dump.contains("range: 64KiB"), "{dump}");
@@ -374,11 +374,11 @@ fn wrong_rules_and_profiles_are_refused_before_anything_is_made() {
     bench.mounted("policy: { static: { } }\nprofile: p.yaml", || bench.write("file", 4, 0));
 }
 
-/// Where a range of a file should be by a rule for one variable.
+/// The expected tier of a file's range by a rule for one variable.
 type Expected = (&'static str, usize, &'static str);
 
-/// A variable, a condition in which it decides, and where files should be that
-/// are below a directory of its name.
+/// A variable, a condition that depends on it, and the expected tiers of files
+/// below a directory of its name.
 type Case = (&'static str, &'static str, &'static [Expected]);
 
 const CASES: [Case; 13] = [
@@ -406,7 +406,7 @@ const CASES: [Case; 13] = [
 ];
 
 impl Bench {
-    /// Writes what the cases look at.
+    /// Writes the files of the cases.
     fn write_cases(&self) {
         let path = |name: &str| self.path("m").join(name);
         for (variable, ..) in CASES {
@@ -443,7 +443,7 @@ impl Bench {
         }
     }
 
-    /// The tiers of a file's ranges; holes are nowhere.
+    /// The tiers of a file's ranges; holes have none.
     fn tiers_with_holes(&self, name: &str) -> Vec<String> {
         let mut tiers = self.tiers(name);
         tiers.resize(4, "nowhere".into());
@@ -454,7 +454,7 @@ impl Bench {
 #[test]
 fn every_variable_of_a_condition_decides_where_data_goes() {
     let Some(bench) = Bench::of_three() else { return };
-    // Another user has to get at the mount.
+    // Another user has to reach the mount.
     fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let rule = |(variable, condition, _): &Case| {

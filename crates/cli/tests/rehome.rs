@@ -1,5 +1,5 @@
-//! The home tier is replaced under a mount that is in use, through the `braid`
-//! command. Needs root and /dev/fuse; skipped without them.
+//! Replacing the home tier under a mount in use, through the `braid` command.
+//! Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -29,8 +29,8 @@ impl Bench {
     }
 }
 
-/// Writes, syncs, renames and reads back until told to end; each file holds the
-/// pattern of the round that it was written in.
+/// Writes, syncs, renames and reads back until stopped; each file holds the
+/// pattern of the round that wrote it.
 fn work(dir: &Path, end: &AtomicBool, rounds: &AtomicU64) -> u64 {
     fs::create_dir(dir).unwrap();
     let log =
@@ -125,7 +125,7 @@ fn home_is_replaced_under_programs_that_go_on() {
     bench.ok(&["umount", "m"]);
 }
 
-/// Starts a replacement that waits for a file that the kernel reads by itself.
+/// Starts a replacement that waits for a file with passthrough.
 fn waiting(bench: &Bench) -> (std::process::Child, File) {
     fs::write(bench.path("m/held"), "held").unwrap();
     let held = File::open(bench.path("m/held")).unwrap();
@@ -143,7 +143,7 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
     let (mut child, held) = waiting(&bench);
     let (status, beside) = bench.fails(&["fsck", "m"]);
     assert!(status == 8 && beside.contains("the home tier is being replaced"), "{beside}");
-    // To end the command leaves the job.
+    // Ending the command does not end the job.
     child.kill().unwrap();
     child.wait().unwrap();
     bench.ok(&["job", "cancel", "1"]);
@@ -164,7 +164,7 @@ fn a_replacement_waits_for_passthrough_and_can_be_given_up() {
     fs::create_dir(bench.path("full")).unwrap();
     fs::write(bench.path("full/thing"), "x").unwrap();
     assert!(bench.refused(&["tier", "replace", "fast", "full", "m"]).contains("not empty"));
-    // How far it is comes on standard error.
+    // Progress goes to standard error.
     let replaced = bench.braid(&["tier", "replace", "fast", "new", "m"]);
     assert!(replaced.status.success(), "{}", String::from_utf8_lossy(&replaced.stderr));
     assert!(bench.home_is_at("new"));

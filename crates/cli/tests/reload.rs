@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 
 impl Bench {
-    /// Writes the stack file with some parts in the place of others.
+    /// Edits the stack file, replacing some parts by others.
     #[track_caller]
     fn edit(&self, parts: &[(&str, &str)]) {
         let mut text = stack(self);
@@ -80,7 +80,7 @@ fn what_changed_in_the_stack_file_comes_into_force() {
     assert_eq!(bench.tier_of("m/b.other"), "fast");
     assert_eq!(bench.ok(&["reload", "m"]), "nothing changed\n");
 
-    // A mount of the file finds what a reload made of it.
+    // A mount of the file accepts the result of a reload.
     bench.unmount_clean();
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(fs::read(bench.path("m/a.third")).unwrap(), vec![1; 1 << 20]);
@@ -136,7 +136,7 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
         ),
         ("weight: 1 }", "weight: 1 }\n        more: { dir: b }", "one would be inside the other"),
     ] {
-        // What could be changed is not changed either.
+        // Even possible changes are not made.
         bench.write_stack(&text.replace("weight: 3", "weight: 30").replacen(from, to, 1));
         let refused = bench.refused(&["reload", "m"]);
         assert!(refused.contains(said), "{to}: {refused}");
@@ -156,7 +156,8 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
 fn a_change_that_fails_in_the_middle_is_undone() {
     let Some(bench) = Bench::new() else { return };
     ["c", "d", "n"].iter().for_each(|name| bench.make_dir(name));
-    // A tier of another volume: only the volume can tell, when it is to join.
+    // A tier of another volume: only the volume can detect that, when it is to
+    // join.
     bench.ok(&["mount", "--tier", "home=n", "--tier", "foreign=d", "m"]);
     bench.ok(&["umount", "m"]);
     bench.ok(&["mount", "s.yaml", "m"]);
@@ -172,7 +173,7 @@ fn a_change_that_fails_in_the_middle_is_undone() {
     assert!(!bench.path("c/.braid").exists(), "the first one stayed");
     bench.write_stack(&text);
     bench.unmount_clean();
-    // A mount does not take the tier for one that was removed.
+    // A mount does not take the tier for a removed one.
     bench.write_stack(&text.replace("weight: 1 }", "weight: 1 }\n        third: { dir: c }"));
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(bench.tier("third")["state"], "online");

@@ -1,6 +1,6 @@
-//! Tiers that are well are replaced and drained on a mounted volume, and home
-//! is moved by a job, by the `braid` command. Needs root and /dev/fuse; passed
-//! over without them.
+//! Replacing and emptying healthy tiers on a mounted volume, and moving home by
+//! a job, through the `braid` command. Needs root and /dev/fuse; skipped
+//! without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -24,8 +24,8 @@ fn mounted() -> Option<Bench> {
     Some(bench)
 }
 
-/// As [`mounted`], with nothing on top of the volume, so that the kernel may
-/// read plain files by itself.
+/// As [`mounted`], without modules on the volume, so that the kernel may use
+/// passthrough for plain files.
 fn mounted_plainly() -> Option<Bench> {
     let bench = Bench::new()?;
     fs::create_dir(bench.path("new")).unwrap();
@@ -36,7 +36,7 @@ fn mounted_plainly() -> Option<Bench> {
     Some(bench)
 }
 
-/// Makes a file of 16 ranges, each written by itself, so that they are dealt.
+/// Creates a file of 16 ranges, each written by itself, so that they are dealt.
 fn put(bench: &Bench, name: &str, seed: u64) -> (File, Vec<u8>) {
     let data = pattern(seed, 16 * RANGE);
     let path = bench.path(name);
@@ -151,7 +151,7 @@ fn a_replacement_that_is_cancelled_leaves_both_tiers_in_use() {
     bench.kill();
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(bench.state("slow"), "online");
-    // It can be done the other way round.
+    // The reverse is possible.
     bench.ok(&["tier", "remove", "archive", "m"]);
     assert!(bench.tier("archive").is_null() && !stack(&bench).contains("archive"));
     drop(file);
@@ -192,7 +192,7 @@ fn what_can_not_replace_a_tier_is_refused_and_nothing_changes() {
     bench.ok(&["tier", "set", "fast", "reserve=default", "./m"]);
     assert_eq!(stack(&bench), before);
     bench.ok(&["umount", "m"]);
-    // One that the policy names is needed.
+    // A tier that the policy names is needed.
     fs::write(bench.path("s.yaml"), before.replace("weighted: { }", "size: { large: slow }")).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
     let (_, said) = bench.fails(&["tier", "replace", "slow", "archive=c", "m"]);
@@ -298,16 +298,15 @@ fn a_name_that_is_given_again_is_of_a_tier_that_takes_data() {
     is_well(&bench);
 }
 
-/// A file that the kernel reads by itself.
+/// A file with passthrough.
 fn held(bench: &Bench) -> File {
     fs::write(bench.path("m/held"), "held").unwrap();
-    // It does so when nobody has the file open in another way.
+    // The kernel uses passthrough once the file has no other open.
     until("nobody has it open", || bench.status()["open_files"] == 0);
     File::open(bench.path("m/held")).unwrap()
 }
 
-/// Starts a job that moves home and waits for a file that the kernel reads by
-/// itself.
+/// Starts a job that moves home and waits for a file with passthrough.
 fn waiting(bench: &Bench) -> File {
     let held = held(bench);
     let job = bench.json(&["tier", "replace", "fast", "new", "m", "--background", "--json"]);
@@ -380,7 +379,7 @@ fn a_job_tells_that_the_stack_file_could_not_follow() {
     for part in [&format!("home is at {} now\n", home.display()), why_not, "\n  set for fast  dir: "] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // By one that is not a job of its own, too.
+    // Also by a command without a job of its own.
     put(&bench, "m/g", 2);
     let said = bench.ok(&["tier", "replace", "archive", "third=b", "m"]);
     for part in [why_not, "\n  add  third: { dir: ", "\n  take out  archive\n"] {
@@ -475,7 +474,7 @@ fn ctrl_c_leaves_the_job_that_moves_home_running() {
     bench.ok(&["umount", "m"]);
 }
 
-/// A daemon that does nothing until this is dropped.
+/// A daemon that is stopped until this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -505,7 +504,7 @@ fn a_second_ctrl_c_ends_a_command_that_gets_no_answer() {
         ended.is_some()
     });
     drop(stopped);
-    // An answer may have been on its way when the first one came.
+    // An answer may have been on its way when the first one arrived.
     let status = ended.unwrap().code();
     assert!([Some(130), Some(1)].contains(&status), "{status:?}");
     assert_eq!(bench.job(1)["state"], "running");
@@ -515,7 +514,7 @@ fn a_second_ctrl_c_ends_a_command_that_gets_no_answer() {
     bench.ok(&["umount", "m"]);
 }
 
-/// A command that waits for what is held, and has said so.
+/// A command that waits for a held file, and has said so.
 fn replacing_held(bench: &Bench) -> (Child, BufReader<ChildStderr>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command.current_dir(bench.path("")).args(["tier", "replace", "fast", "new", "m"]).stdin(Stdio::null());

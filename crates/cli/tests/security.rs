@@ -1,8 +1,8 @@
-//! The attacks that `docs/security.md` names, by users who are not those that
-//! they pretend to be: at home's tree. What they do to `.braid` is in
-//! `security_braid.rs`, what they do at the mount, the control socket and the
-//! metrics port in `security_doors.rs`. Needs root, /dev/fuse, `setpriv` and `python3`; passed
-//! over without root.
+//! The attacks that `docs/security.md` names, by users who pretend to be
+//! others: on home's tree. Attacks on `.braid` are in `security_braid.rs`,
+//! those at the mount, the control socket and the metrics port in
+//! `security_doors.rs`. Needs root, /dev/fuse, `setpriv` and `python3`; skipped
+//! without root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -18,13 +18,13 @@ use std::process::Command;
 use users::{ALICE, BIG, BOB, as_user, said, with_crc};
 
 impl Bench {
-    /// Bob gives his file natively the attribute that he likes.
+    /// Bob gives his file, natively, an attribute of his choice.
     fn forge(&self, value: &[u8]) {
         let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
         self.python_ok(BOB, &format!("os.setxattr('a/bob', 'user.braid.id', bytes.fromhex('{hex}'))"));
     }
 
-    /// Whatever Bob does to his file, Alice's data stays hers and as it was.
+    /// Whatever Bob does to his file, Alice's data stays unchanged and hers.
     #[track_caller]
     fn bob_gets_nothing(&self) {
         self.mount();
@@ -52,8 +52,8 @@ fn sealed(value: Vec<u8>) -> Vec<u8> {
     with_crc(value, 4)
 }
 
-/// What Bob, who knows all but the key, writes to get at Alice's data: her
-/// object's id, as an attribute of either version and kind.
+/// The attributes with which Bob, who knows all but the key, tries to get
+/// Alice's data: her object's id, in either version and kind.
 fn forgeries(bob: &[u8], alice: &[u8]) -> Vec<Vec<u8>> {
     let mut forged = Vec::new();
     for kind in [1, 2] {
@@ -64,7 +64,7 @@ fn forgeries(bob: &[u8], alice: &[u8]) -> Vec<Vec<u8>> {
         one[0] = 1;
         forged.extend([sealed(two), sealed(one), alice.to_vec()]);
     }
-    // Copied as it is, Alice's names her inode, and is ignored.
+    // An unchanged copy of Alice's names her inode, and is ignored.
     forged.retain(|value| value != alice);
     forged
 }
@@ -119,7 +119,7 @@ fn an_old_attribute_shows_nothing_of_others() {
     for gone in [&spread, &bench.attribute("alice")] {
         bench.forge(gone);
         bench.mount();
-        // It is his, as it was or as it is, or can't be had.
+        // He gets his own data, old or new, or an error.
         bench.python_ok(
             BOB,
             "try: found = open('m/bob', 'rb').read()\nexcept OSError as e: sys.exit(e.errno != 117)\n\
@@ -163,7 +163,7 @@ fn on_a_volume_that_had_version_1_the_index_says_whose_it_is() {
         bench.forge(&value);
         bench.bob_gets_nothing();
     }
-    // One of version 1 that is right is as good as ever.
+    // A correct attribute of version 1 is still valid.
     let mut old = own[..40].to_vec();
     old[0] = 1;
     bench.forge(&sealed(old));
@@ -280,7 +280,7 @@ fn a_file_moved_natively_is_still_its_owners() {
     bench.unmount_clean();
 }
 
-/// Nothing that programs do shows the file as absent, or takes its name away.
+/// No operation of programs shows the file as missing, or removes its name.
 #[track_caller]
 fn is_kept(bench: &Bench, name: &str) {
     let path = bench.path("m/d").join(name);
@@ -356,7 +356,7 @@ fn a_new_volume_says_what_it_finds_of_another() {
     assert!(told.contains(&volume) && told.contains("d/old"), "{told}");
     is_kept(&bench, "old");
     bench.ok(&["umount", "m"]);
-    // It is told where the volume is made, and not at each mount.
+    // The message appears when the volume is created, and not at each mount.
     bench.mount();
     bench.ok(&["umount", "m"]);
 }

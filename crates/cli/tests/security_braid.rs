@@ -1,6 +1,6 @@
-//! What is in `.braid` when somebody else than the daemon wrote it: the attacks
-//! that `docs/security.md` names, on a volume that a user made and root mounts.
-//! Needs root, /dev/fuse, `setpriv` and `python3`; passed over without root.
+//! Contents of `.braid` that another user wrote: the attacks that
+//! `docs/security.md` names, on a volume that a user created and root mounts.
+//! Needs root, /dev/fuse, `setpriv` and `python3`; skipped without root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use users::{ALICE, BIG, BOB, as_user, said, with_crc};
 
-/// All that can be seen of what is in a directory.
+/// All visible state of a directory's files.
 type Contents = Vec<(OsString, Vec<u8>, Vec<u8>, [i64; 4])>;
 
 fn contents(dir: &Path) -> Contents {
@@ -39,7 +39,7 @@ fn contents(dir: &Path) -> Contents {
 
 impl Bench {
     /// A user's volume with a file of Alice's, and beside its tiers a directory
-    /// of root's that is not the volume's.
+    /// of root's outside the volume.
     fn beside_a_secret() -> Option<(Self, Contents)> {
         let bench = Self::shared()?;
         bench.made_by_a_user();
@@ -69,7 +69,7 @@ impl Bench {
         assert!(copied.unwrap().success());
     }
 
-    /// `.braid` of both tiers is as it was.
+    /// Restores `.braid` of both tiers.
     fn restore(&self) {
         for tier in ["a", "b"] {
             fs::remove_dir_all(self.path(tier).join(".braid")).unwrap();
@@ -85,7 +85,7 @@ impl Bench {
         timed.current_dir(self.path(".")).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Mounts the volume, or is told why not; answers whether it is mounted.
+    /// Mounts the volume, or gets a refusal; answers whether it is mounted.
     #[track_caller]
     fn try_mount(&self, what: &str) -> bool {
         let output = self.in_time(&["mount", "s.yaml", "m"]);
@@ -97,7 +97,7 @@ impl Bench {
         output.status.success()
     }
 
-    /// Gives home a job that somebody wrote, as the daemon would have.
+    /// Adds a forged job to home, in the daemon's format.
     fn forge_job(&self, what: &str) {
         let body = format!(
             "{{\"id\": 1, \"what\": {what}, \"state\": \"queued\", \"bandwidth\": null, \"created_ns\": 0, \
@@ -134,7 +134,7 @@ fn a_forged_job_moves_nothing_that_is_not_the_volumes() {
         assert!(contents(&bench.path("outside")) == outside, "{job}");
         assert!(fs::read(bench.path("a/.braid/volume")).unwrap() == table, "{job}");
     }
-    // One like them about a file of the volume is carried out.
+    // A similar job for a file of the volume is carried out.
     bench.forge_job("{\"kind\": \"move\", \"path\": \"own\", \"to\": \"slow\"}");
     bench.mount();
     bench.until(1, |job| job["state"] == "done");
@@ -142,7 +142,7 @@ fn a_forged_job_moves_nothing_that_is_not_the_volumes() {
     bench.ok(&["umount", "m"]);
 }
 
-/// A link in the place of a file or a directory.
+/// Replaces a file or a directory by a link.
 fn lead(path: &Path, to: &Path) {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).unwrap(),
@@ -174,7 +174,7 @@ fn links_in_braid_lead_the_daemon_nowhere() {
         let _ = fs::create_dir(bench.path("a/.braid/jobs"));
         links.iter().for_each(|link| lead(&bench.path(link), to));
         if bench.try_mount(&what) {
-            // It may fail, but not be written elsewhere.
+            // It may fail, but must not write elsewhere.
             let line = format!(
                 "for n in range(20):\n try:\n  fd = os.open(f'm/new{{n}}', os.O_WRONLY | os.O_CREAT, 0o600)\n  \
                  for at in range(4): os.write(fd, b'x' * {RANGE})\n  os.fsync(fd)\n except OSError: pass"
@@ -195,7 +195,7 @@ fn links_in_braid_lead_the_daemon_nowhere() {
     }
 }
 
-/// What somebody who wants to do harm puts in the place of a file.
+/// Replaces a file as an attacker would.
 fn spoil(path: &Path, how: &str) {
     let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     match how {
@@ -210,7 +210,7 @@ fn spoil(path: &Path, how: &str) {
 
 #[test]
 fn what_is_damaged_in_braid_is_left_out_or_refused_and_reported() {
-    // Root's own: of a user's, less is read.
+    // Root's own directory: less is read of a user's.
     let Some(bench) = Bench::shared() else { return };
     let (bench, _) = bench.with_a_secret();
     let mark = format!("a/.braid/open/{}", "0f".repeat(16));

@@ -1,6 +1,6 @@
-//! Who gets what at the mount, at the control socket and at the metrics port:
+//! Access rights at the mount, at the control socket and at the metrics port:
 //! the attacks that `docs/security.md` names. Needs root, /dev/fuse, `setpriv`
-//! and `python3`; passed over without root.
+//! and `python3`; skipped without root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use users::{ALICE, BIG, BOB, said};
 
-/// Sends the lines in the file `requests` to the socket of what is mounted at `m`, each
+/// Sends the lines in the file `requests` to the socket of the mount `m`, each
 /// by a connection of its own, and writes the first line of each answer.
 const ASK: &str = "\
 import socket, json
@@ -34,7 +34,7 @@ for request in requests:
 ";
 
 impl Bench {
-    /// What a user is answered at the control socket.
+    /// The answers that a user gets at the control socket.
     fn asks(&self, uid: u32, requests: &[String]) -> Vec<Value> {
         let requests: Vec<String> = requests.iter().map(|line| format!("{line}\n")).collect();
         fs::write(self.path("requests"), serde_json::to_vec(&requests).unwrap()).unwrap();
@@ -48,7 +48,7 @@ impl Bench {
         self.asks(uid, &[request.to_owned()]).remove(0)
     }
 
-    /// Has Alice use a file so much that the daemon tells of it.
+    /// Makes Alice use a file so much that the daemon reports it.
     fn with_a_hot_file(&self) {
         self.open_to_all();
         self.python_ok(ALICE, "os.mkdir('m/private', 0o700)");
@@ -64,11 +64,11 @@ impl Bench {
     }
 }
 
-/// How many requests there are.
+/// Number of requests.
 const REQUESTS: usize = 26;
 
-/// Each request that there is, and whether it is for root and the user who
-/// mounted alone. A new one has to be entered.
+/// All requests, and whether only root and the user who mounted may make them.
+/// New ones have to be added here.
 const VERBS: [(&str, bool, &str); REQUESTS + 3] = [
     ("hello", false, ""),
     ("status", false, ""),
@@ -96,7 +96,7 @@ const VERBS: [(&str, bool, &str); REQUESTS + 3] = [
     ("pin", true, r#","path":"alice","pin":true,"recursive":false"#),
     ("record-trace", true, ""),
     ("stop-trace", true, r#","id":1"#),
-    // Not requests, but what is no request.
+    // No valid requests.
     ("", true, ""),
     ("Status", true, ""),
     ("shutdown", true, ""),
@@ -177,8 +177,8 @@ fn who_sends_what_is_no_request_stops_nothing_at_the_socket() {
         let hung_up = answer.as_object().is_some_and(serde_json::Map::is_empty);
         assert!(answer["error"].is_object() || hung_up, "{}: {answer}", &request[..request.len().min(60)]);
     }
-    // One user has no more than a share of the connections, and keeps others
-    // from none.
+    // A user has a limited share of the connections, and does not keep others
+    // out.
     let line = "import socket\nname = f'/run/braid/{os.stat(\"m\").st_dev:x}.sock'\nheld = []\n\
                 for n in range(300):\n s = socket.socket(socket.AF_UNIX)\n s.connect(name)\n held.append(s)\n\
                 print('held', flush=True)\nsys.stdin.read()";
@@ -203,9 +203,9 @@ fn who_sends_what_is_no_request_stops_nothing_at_the_socket() {
     assert!(!fs::read_to_string(bench.path("log")).unwrap().contains("panicked"));
 }
 
-/// The answer to what somebody sends.
+/// The answer to these bytes.
 fn get(mut stream: impl Read + Write, request: &[u8]) -> String {
-    // It may be hung up on before all is sent or read.
+    // The server may close the connection before all is sent or read.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -215,7 +215,7 @@ fn get(mut stream: impl Read + Write, request: &[u8]) -> String {
 #[test]
 fn the_metrics_port_has_one_request_and_no_names_of_files() {
     let Some(bench) = Bench::shared() else { return };
-    // Taken and let go, so that it is free most likely.
+    // Bound and released, so that it most likely is free.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     bench.ok(&["mount", "s.yaml", "m", "--metrics", &port.to_string()]);
     bench.with_a_hot_file();
@@ -242,18 +242,18 @@ fn the_metrics_port_has_one_request_and_no_names_of_files() {
     ] {
         let answer = ask(request);
         let shown = String::from_utf8_lossy(&request[..request.len().min(40)]).into_owned();
-        // Who sends more than is read may find the connection reset before the
-        // answer is read.
+        // A client that sends too much may find the connection reset before it
+        // reads the answer.
         let cut = answer.is_empty() && request.len() > 8192;
         assert!(cut || answer.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {answer}");
         assert!(!answer.contains("braid_"), "{shown}: {answer}");
     }
-    // One that ends in the middle is answered nothing.
+    // An incomplete request is not answered.
     let stream = TcpStream::connect(port).unwrap();
     (&stream).write_all(b"GET /metrics HT").unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(get(&stream, b""), "");
-    // Half of one, again and again, keeps nobody out.
+    // Incomplete requests, again and again, keep no other client out.
     let held: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(port).unwrap()).collect();
     held.iter().for_each(|mut stream| drop(stream.write_all(b"GET /metrics HTTP/1.1\r\n")));
     assert!(ask(b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
@@ -295,7 +295,7 @@ fn there_is_no_metrics_port_by_default_and_roots_socket_is_for_all() {
     assert!(!socket.exists());
 }
 
-/// What users of the mount try to get at `.braid` by; each has to fail.
+/// Ways in which users of the mount try to reach `.braid`; each has to fail.
 const AT_BRAID: [&str; 22] = [
     "os.stat('m/.braid')",
     "os.listdir('m/.braid')",
@@ -345,8 +345,8 @@ fn users_of_the_mount_do_not_come_at_braid() {
     bench.unmount_clean();
 }
 
-/// Tries all that can be done with an attribute, of every name that Braid has
-/// or might have; writes what succeeded.
+/// Tries all operations on attributes, with every name that Braid has or might
+/// have; writes those that succeeded.
 const AT_ATTRIBUTES: &str = "\
 import errno
 def tried(what, wanted, call):
@@ -440,7 +440,7 @@ fn users_of_the_mount_do_with_others_files_what_their_mode_lets_them() {
         assert!(!output.status.success() && refused, "{line}: {}", said(&output));
     }
     bench.python_ok(ALICE, &format!("sys.exit(open('m/alice', 'rb').read() != b'\\x0a' * {BIG})"));
-    // A list lets him in, as far as it says.
+    // An access control list lets him in, as far as it grants.
     bench.python_ok(
         ALICE,
         "import struct\nacl = struct.pack('<I', 2)\n\

@@ -1,6 +1,6 @@
-//! A user who mounts: the daemon is hers, and she gets no more by it than the
-//! kernel lets her natively (`docs/security.md`). Needs root, /dev/fuse,
-//! `setpriv`, `unshare` and `fusermount3`; passed over without root.
+//! A user who mounts: the daemon is hers, and it gives her no more rights than
+//! the kernel does natively (`docs/security.md`). Needs root, /dev/fuse,
+//! `setpriv`, `unshare` and `fusermount3`; skipped without root.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -11,7 +11,7 @@ use common::Bench;
 use std::process::Command;
 use users::said;
 
-/// Run in a mount namespace of its own, where /dev/fuse is everybody's.
+/// Run in a mount namespace of its own, in which every user may open /dev/fuse.
 const SCRIPT: &str = r#"
 mknod fuse c 10 229 && chmod 666 fuse && mount --bind fuse /dev/fuse
 { cat /etc/passwd; for user in 4711 4802; do echo "user$user:x:$user:$user::/:/bin/sh"; done; } >passwd

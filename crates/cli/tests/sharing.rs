@@ -1,7 +1,7 @@
 //! Programs that use one file at the same time, while its ranges move between
-//! tiers: what `docs/semantics.md` promises to those who append, who read
-//! beside a write, and who use other ranges. Needs root and /dev/fuse; passed
-//! over without them.
+//! tiers: the promises of `docs/semantics.md` for appends, for reads beside a
+//! write, and for users of other ranges. Needs root and /dev/fuse; skipped
+//! without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 impl Bench {
     /// Starts to move all of a file; when this returns, the job has moved one
-    /// range and goes on when [`let_go`](Self::let_go) says so.
+    /// range and waits for [`let_go`](Self::let_go).
     fn begin_move(&self, file: &str, to: &str) -> u64 {
         let words = ["move", file, "--to", to, "--bandwidth", "1", "--background", "--json"];
         let id = self.json(&words)["id"].as_u64().unwrap();
@@ -33,8 +33,8 @@ impl Bench {
         self.ok(&["job", "set", &id.to_string(), "bandwidth=none"]);
     }
 
-    /// Lets an operation on `slow` hang that this fault is about, which `work`
-    /// brings about; answers when it hangs.
+    /// Makes an operation on `slow` hang, which matches this fault and is
+    /// caused by `work`; returns when it hangs.
     fn hang_in<T>(&self, fault: &str, work: impl FnOnce() -> T) -> T {
         self.ok(&["drill", "slow", fault, "./m"]);
         let begun = work();
@@ -52,7 +52,7 @@ const MAGIC: u32 = 0x6272_6964;
 /// Magic, writer, number of the record, bytes of the record.
 const HEAD: usize = 20;
 
-/// A record that nothing else looks like: all of it follows from its head.
+/// A unique record: all of it follows from its head.
 fn record(writer: u32, number: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len);
     bytes.extend(MAGIC.to_le_bytes());
@@ -63,25 +63,25 @@ fn record(writer: u32, number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Odd sizes, of which some are larger than a range.
+/// Odd sizes, some of them larger than a range.
 fn odd_len(writer: u32, number: u64) -> usize {
     HEAD + 1 + ((number * 7919 + u64::from(writer) * 104_729) % 80_021) as usize
 }
 
-/// Reads a file of records from its beginning on.
+/// Reads a file of records from the start.
 #[derive(Default)]
 struct Reader {
-    /// Where the first record begins that was not whole yet.
+    /// Offset of the first incomplete record.
     offset: u64,
-    /// What there is of it.
+    /// The part of it read so far.
     rest: Vec<u8>,
-    /// By writer, the number that its next record has.
+    /// The number of each writer's next record.
     next: BTreeMap<u32, u64>,
 }
 
 impl Reader {
-    /// Takes more of the file: records are whole, each writer's in order, and
-    /// of the last one there may be only the beginning.
+    /// Takes more of the file: records are whole, each writer's in order; the
+    /// last one may be incomplete.
     fn take(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         while let Some((writer, number, len)) = self.head() {
@@ -101,7 +101,7 @@ impl Reader {
         }
     }
 
-    /// The head of the next record, which is the next one of its writer.
+    /// The head of the next record, which must be its writer's next.
     fn head(&self) -> Option<(u32, u64, usize)> {
         let head: &[u8; HEAD] = self.rest.first_chunk()?;
         let word = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().unwrap());
@@ -112,7 +112,7 @@ impl Reader {
         Some((word(4), number, word(16) as usize))
     }
 
-    /// Takes what was appended since; answers whether there was anything.
+    /// Takes new records; answers whether there were any.
     fn follow(&mut self, file: &File) -> bool {
         let mut piece = vec![0; 200_003];
         let got = file.read_at(&mut piece, self.offset + self.rest.len() as u64).unwrap();
@@ -121,10 +121,10 @@ impl Reader {
     }
 }
 
-/// Records that each writer appends in each round.
+/// Number of records that each writer appends in each round.
 const RECORDS: u64 = 8;
 
-/// Appends the records of a round, one call each.
+/// Appends the records of a round, with one call each.
 fn append(path: &Path, writer: u32, round: u64, appended: &AtomicU64) {
     let mut file = File::options().append(true).open(path).unwrap();
     for number in round * RECORDS..(round + 1) * RECORDS {
@@ -133,7 +133,7 @@ fn append(path: &Path, writer: u32, round: u64, appended: &AtomicU64) {
     }
 }
 
-/// Another process appends the records of a round, all of one size.
+/// Appends the records of a round from another process, all of one size.
 fn append_by_dd(bench: &Bench, writer: u32, round: u64) {
     let len = odd_len(writer, 5);
     let input = bench.path(&format!("input{writer}"));
@@ -145,8 +145,8 @@ fn append_by_dd(bench: &Bench, writer: u32, round: u64) {
     assert!(dd.status().unwrap().success());
 }
 
-/// Two threads and two other processes append while the file moves to `to`,
-/// and somebody reads what they append.
+/// Two threads and two other processes append while the file moves to `to`, and
+/// a reader follows.
 fn append_beside_a_move(bench: &Bench, round: u64, to: &str, reader: &mut Reader) {
     let path = &bench.path("m/log");
     let job = bench.begin_move("m/log", to);
@@ -156,7 +156,7 @@ fn append_beside_a_move(bench: &Bench, round: u64, to: &str, reader: &mut Reader
         let programs = [3, 4].map(|writer| scope.spawn(move || append_by_dd(bench, writer, round)));
         let follower = scope.spawn(move || {
             let file = File::open(path).unwrap();
-            // Once more after the end, for what came last.
+            // Once more after the end, for the last records.
             while !end.load(Ordering::Acquire) {
                 reader.follow(&file);
             }
@@ -180,7 +180,7 @@ fn what_several_programs_append_is_there_once_and_whole_while_the_file_moves() {
     const ROUNDS: u64 = 4;
     let Some(bench) = Bench::new() else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
-    // Something to move from the beginning on.
+    // Something to move from the start on.
     let begins: Vec<u8> = (0..RECORDS).flat_map(|number| record(0, number, 70_001)).collect();
     write_ranges(&bench.path("m/log"), &begins);
     let mut reader = Reader::default();
@@ -194,7 +194,7 @@ fn what_several_programs_append_is_there_once_and_whole_while_the_file_moves() {
         .map(|(writer, number)| odd_len(writer, if writer > 2 { 5 } else { number }) as u64)
         .sum();
     let size = begins.len() as u64 + sum;
-    // As it was seen on the way, and as it is on the tiers; nothing is left over.
+    // As read on the way, and as it is on the tiers, with nothing left over.
     let mut again = Reader::default();
     again.take(&read_anew(&bench.path("m/log")));
     for (what, reader) in [("on the way", &reader), ("in the end", &again)] {
@@ -207,25 +207,25 @@ fn what_several_programs_append_is_there_once_and_whole_while_the_file_moves() {
 
 /// Bytes of a block in the test of readers beside writers.
 const BLOCK: usize = 4096;
-/// Blocks that are written at once: some of these groups lie in two ranges.
+/// Blocks written at once: some of these groups cross a range boundary.
 const GROUP: usize = 6;
 const GROUPS: usize = 8 * RANGE / BLOCK / GROUP;
 
-/// A group of blocks: each word says which block and version it is of.
+/// A group of blocks: each word names its block and version.
 fn group(number: usize, version: u32) -> Vec<u8> {
     let block = |block: usize| ((block as u64) << 32 | u64::from(version)).to_le_bytes().repeat(BLOCK / 8);
     (number * GROUP..(number + 1) * GROUP).flat_map(block).collect()
 }
 
-/// The versions of a group that were begun and done so far.
+/// The last versions of a group that were begun and completed.
 #[derive(Default)]
 struct Versions {
     begun: AtomicU64,
     done: AtomicU64,
 }
 
-/// Reads one block; every word of it is of a version that was done before, or
-/// that was begun.
+/// Reads one block; every word of it is of the version completed before, or of
+/// a later one that was begun.
 fn read_block(file: &File, number: usize, versions: &[Versions]) {
     let of = &versions[number / GROUP];
     let oldest = of.done.load(Ordering::SeqCst);
@@ -241,7 +241,7 @@ fn read_block(file: &File, number: usize, versions: &[Versions]) {
     }
 }
 
-/// Writes its share of the groups again and again.
+/// Writes its share of the groups repeatedly.
 fn write_groups(file: &File, me: usize, versions: &[Versions], end: &AtomicBool) {
     for version in 1.. {
         for number in (me..GROUPS).step_by(2) {
@@ -271,7 +271,7 @@ fn readers_beside_writers(bench: &Bench, flags: OFlags) {
             for turn in (0..).take_while(|_| !end.load(Ordering::Relaxed)) {
                 read_block(read, turn * 37 % (GROUPS * GROUP), versions);
                 if turn % 16 == 0 {
-                    // From the tiers, and not from the kernel's memory.
+                    // From the tiers, and not from the kernel's cache.
                     rustix::fs::fadvise(read, 0, None, Advice::DontNeed).unwrap();
                 }
                 reads.fetch_add(1, Ordering::Relaxed);
@@ -307,8 +307,8 @@ fn a_reader_beside_writers_sees_what_was_or_what_is_written_while_the_file_moves
     bench.unmount_clean();
 }
 
-/// Does `work` in a thread of its own; fails if it does not end. Nothing is
-/// judged by how long it takes: a hundred times what it needs are waited for.
+/// Does `work` in a thread of its own; fails if it does not end. Timing does
+/// not matter: the limit is a hundred times what it needs.
 fn ends(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -345,7 +345,7 @@ fn a_write_that_is_held_up_keeps_nobody_from_other_ranges() {
     let others: Vec<usize> = (0..RANGES).filter(|range| *range != held).collect();
     assert!(others.iter().any(|range| tiers[*range] == "slow"), "{tiers:?}");
 
-    // With `O_DIRECT` the kernel lets several write to one file at a time.
+    // With `O_DIRECT` the kernel allows parallel writes to one file.
     let flags = OFlags::DIRECT.bits().cast_signed();
     let open = || File::options().read(true).write(true).custom_flags(flags).open(&path).unwrap();
     let (first, second) = (open(), open());
@@ -393,8 +393,8 @@ fn a_move_that_is_held_up_keeps_nobody_from_other_ranges_or_from_closing() {
     let ended = ends({
         let (path, data) = (path.clone(), data.clone());
         move || {
-            // The file grows on a tier that is not home, and is closed, several
-            // times: each brings the home inode up to date.
+            // The file grows on a tier other than home, and is closed several
+            // times: each close brings the home inode up to date.
             for turn in 0..3 {
                 let mut file = File::options().append(true).open(&path).unwrap();
                 file.write_all(&vec![turn; RANGE]).unwrap();
@@ -420,7 +420,7 @@ fn what_is_written_to_a_range_on_its_way_goes_with_it() {
     let mut data = pattern(9, RANGE + RANGE / 2);
     write_ranges(&path, &data);
     bench.ok(&["move", "m/f", "--to", "fast"]);
-    // The second range was read, and is to be written to where it goes.
+    // The second range was read, and is then written on its new tier.
     let job = bench.hang_in("write:hang,after=1,once", || {
         bench.json(&["move", "m/f", "--to", "slow", "--background", "--json"])["id"].to_string()
     });
@@ -447,7 +447,7 @@ fn a_read_of_a_range_that_leaves_meanwhile_finds_what_is_in_it() {
     bench.ok(&["move", "m/f", "--to", "slow"]);
     let file =
         File::options().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path).unwrap();
-    // It knows where the range is, and reads there when nothing is left.
+    // It knows the tier of the range, and reads there after nothing is left.
     let reader = bench.hang_in("read:hang,once", || {
         std::thread::spawn(move || {
             let mut found = vec![0; RANGE];

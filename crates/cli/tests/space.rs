@@ -1,6 +1,6 @@
-//! Space is as it is told: what is allocated is there, what could not be is
-//! not, and what was removed can be used. By the `braid` command, over file
-//! systems in memory. Needs root and /dev/fuse; skipped without them.
+//! Space is as reported: allocated space exists, failed allocations leave none,
+//! and freed space can be used. Through the `braid` command, over file systems
+//! in memory. Needs root and /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -15,7 +15,8 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-/// A volume over two file systems in memory, with `more` said of the second.
+/// A volume over two file systems in memory, with `more` settings for the
+/// second.
 fn bench(more: &str) -> Option<Bench> {
     let mut bench = Bench::bare(&["m"])?;
     bench.make_tmpfs("a", c"size=6m");
@@ -51,7 +52,7 @@ fn allocate(path: &Path, flags: FallocateFlags, len: u64) -> Result<(), Errno> {
     rustix::fs::fallocate(&file, flags, 0, len)
 }
 
-/// Writes until there is no room, but no more than `most`; answers how much.
+/// Writes until there is no room, but at most `most` bytes; answers how many.
 fn fill(path: &Path, most: u64) -> u64 {
     let (mut file, piece) = (File::create(path).unwrap(), vec![7; 256 << 10]);
     let mut done = 0;
@@ -76,7 +77,7 @@ fn used(bench: &Bench) -> u64 {
 
 #[test]
 fn an_allocation_that_fails_midway_leaves_the_file_as_it_was() {
-    // The tiers say that there is room; then one of them has none.
+    // The tiers report room; then one of them turns out to have none.
     let Some(bench) = bench(", faults: [\"allocate:ENOSPC,after=20\"]") else { return };
     let (new, old) = (bench.path("m/new"), bench.path("m/old"));
     let data = pattern(1, 300_000);
@@ -91,7 +92,7 @@ fn an_allocation_that_fails_midway_leaves_the_file_as_it_was() {
     // An index each, and directories.
     let after = used(&bench);
     assert!(after < before + 512 * 1024, "{before} bytes were used, {after} are");
-    // What the kernel believes of the sizes is forgotten.
+    // Drops the kernel's cached sizes.
     remount(&bench);
     assert_eq!(fs::metadata(&new).unwrap().size(), 0);
     assert_eq!(fs::read(&old).unwrap(), data);
@@ -115,7 +116,7 @@ fn space_that_is_kept_beyond_the_size_is_there_on_a_full_volume() {
     file.write_all_at(&data, 0).unwrap();
     drop(file);
     assert!(fs::read(&kept).unwrap() == data, "what was written to kept space is not what is read");
-    // It is given back by a cut, as natively.
+    // A truncation frees it, as natively.
     fs::remove_file(bench.path("m/filler")).unwrap();
     fs::remove_file(&kept).unwrap();
     allocate(&kept, FallocateFlags::KEEP_SIZE, 8 * MIB).unwrap();
@@ -157,8 +158,7 @@ fn an_allocation_beside_writes_gets_what_fits() {
         });
         fs::remove_file(&written).unwrap();
         fs::remove_file(&allocated).unwrap();
-        // The kernel tells of removals in its own time; `df` is not asked
-        // before.
+        // The kernel reports removals later; `df` does not wait for them.
         common::until("space comes back", || available(&bench.path("m")) > 2 * half);
     }
     bench.ok(&["umount", "m"]);

@@ -1,6 +1,6 @@
-//! Tiers come and go on a mounted volume, under load, by the `braid` command;
-//! and the stack file follows. Needs root and /dev/fuse; skipped without
-//! them.
+//! Adding and removing tiers on a mounted volume under load, through the
+//! `braid` command; the stack file follows. Needs root and /dev/fuse; skipped
+//! without them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 const RANGE: u64 = common::RANGE as u64;
 
-/// Writes files all the time, and reads back and compares what it wrote.
+/// Keeps writing files, reading them back and comparing.
 struct Load {
     stop: Arc<AtomicBool>,
     turns: Arc<AtomicU64>,
@@ -36,7 +36,7 @@ impl Load {
         Self { stop, turns, thread }
     }
 
-    /// Waits until the load has gone on for a while.
+    /// Waits until the load has continued for a while.
     fn goes_on(&self) {
         let from = self.turns.load(Ordering::SeqCst);
         until("the load goes on", || {
@@ -51,7 +51,7 @@ impl Load {
     }
 }
 
-/// Every third time the file is made anew, else it is written over.
+/// Every third time the file is created again, otherwise overwritten.
 fn write_and_compare(path: &Path, number: u64) {
     if number.is_multiple_of(3) {
         let _ = fs::remove_file(path);
@@ -97,7 +97,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
 
     let (status, said) = bench.fails(&["tier", "remove", "new", "--no-evacuate", "m"]);
     assert!(status == 1 && said.contains("ranges") && said.contains("braid tier evacuate new"), "{said}");
-    // It is emptied by what is written: nothing new goes there.
+    // Writes empty it: nothing new goes there.
     bench.ok(&["tier", "set", "new", "readonly", "weight=auto", "reserve=default", "./m"]);
     assert_eq!(stack(&bench), format!("{first}{}", line.replace("weight: 9", "readonly: true")));
     assert_eq!(
@@ -112,8 +112,8 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     assert_eq!(stack(&bench), first);
     assert!(is_empty(&dir));
     load.goes_on();
-    // Once more, by its old name and in its old place; what it holds is moved
-    // away before it goes.
+    // Once more, with its old name and directory; its data is moved away before
+    // it is removed.
     bench.ok(&["tier", "add", "new=c,weight=9", "m"]);
     load.goes_on();
     let said = bench.ok(&["tier", "remove", "new", "m"]);
@@ -121,7 +121,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     assert_eq!(stack(&bench), first);
     assert!(is_empty(&dir));
     load.goes_on();
-    // And over a kill.
+    // Also across a kill.
     bench.ok(&["tier", "add", "new=c", "m"]);
     load.goes_on();
     load.end();
@@ -199,7 +199,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
     ] {
         assert_eq!(bench.fails(words).0, 2, "{words:?}");
     }
-    // In use by another volume, at present.
+    // In use by another volume.
     for name in ["m2", "m3"] {
         bench.make_dir(name);
     }
@@ -227,13 +227,14 @@ fn a_stack_file_that_somebody_changed_is_not_written_over() {
     fs::create_dir(bench.path("c")).unwrap();
     let first = stack(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
-    // Not the tiers: what was written there stays.
+    // Not the tiers: their writes stay.
     let noted = format!("# a note\n{first}mount: {{ threads: 9 }}\n");
     fs::write(bench.path("s.yaml"), &noted).unwrap();
     let set = bench.json(&["tier", "set", "slow", "weight=7", "./m", "--json"]);
     assert_eq!((&set["tier"], &set["saved"]["written"]), (&"slow".into(), &true.into()));
     assert_eq!(stack(&bench), noted.replace("dir: b, weight: 1", "dir: b, weight: 7"));
-    // The tiers: it says what to do, and what is in force is in force.
+    // The change of tiers: the message says what to do, and the change stays in
+    // force.
     let mine = noted.replace("dir: a", "dir: ./a");
     fs::write(bench.path("s.yaml"), &mine).unwrap();
     let said = bench.ok(&["tier", "add", "new=c", "m"]);
@@ -242,7 +243,7 @@ fn a_stack_file_that_somebody_changed_is_not_written_over() {
     assert_eq!(stack(&bench), mine);
     let dump = bench.ok(&["stack", "dump", "m"]);
     assert!(dump.contains("new:") && dump.contains("weight: 7"), "{dump}");
-    // At the next mount, the volume's own table counts.
+    // At the next mount, the volume's own table is authoritative.
     bench.ok(&["umount", "m"]);
     let (_, said) = bench.fails(&["mount", "s.yaml", "m"]);
     assert!(
@@ -252,7 +253,7 @@ fn a_stack_file_that_somebody_changed_is_not_written_over() {
     fs::write(bench.path("dump.yaml"), &dump).unwrap();
     bench.ok(&["mount", "dump.yaml", "m"]);
     assert_eq!(bench.ok(&["stack", "dump", "m"]), dump);
-    // The other way round: what was removed, and still stands somewhere.
+    // The reverse: a removed tier that is still configured.
     bench.ok(&["tier", "remove", "new", "m"]);
     bench.ok(&["umount", "m"]);
     fs::write(bench.path("dump.yaml"), &dump).unwrap();
@@ -332,7 +333,8 @@ fn a_daemon_that_is_killed_while_tiers_come_and_go_leaves_a_whole_volume() {
         }
         bench.kill();
         let _ = command.wait();
-        // The table counts. Where the file could not follow, it says what to do.
+        // The table is authoritative. If the file could not follow, the message
+        // says what to do.
         let mounted = bench.braid(&["mount", "s.yaml", "m"]);
         if !mounted.status.success() {
             let said = String::from_utf8(mounted.stderr).unwrap();
@@ -376,7 +378,7 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
         ),
     ] {
         let said = bench.refused(words);
-        // Of a megabyte, half is kept free.
+        // Half of a megabyte is kept free.
         let room = said.split_once("room for ").map_or("", |(_, rest)| rest.split(' ').next().unwrap());
         let is_room = room.is_empty() || (1..512 << 10).contains(&room.parse::<u64>().unwrap());
         assert!(is_room && said.contains(&says.replace("ROOM", room)), "{words:?}: {said}");
@@ -384,7 +386,8 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
     assert_eq!((stack(&bench), bench.json(&["explain", "m/f", "--json"])), before);
     bench.unmount_clean();
 
-    // Not named by a policy, it can leave, but for want of room.
+    // Without a policy that names it, only a lack of room keeps it from
+    // leaving.
     let text = stack(&bench).replace("{ size: { small: 64KiB, large: slow } }", "{ weighted: { } }");
     bench.write_stack(&text);
     bench.ok(&["mount", "s.yaml", "m"]);
@@ -392,7 +395,7 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
     assert!(said.contains("tier slow holds 1.9 MiB, and the other tiers have room for "), "{said}");
     assert_eq!(stack(&bench), text);
     assert!(bench.json(&["job", "list", "--json"])["jobs"].as_array().unwrap().is_empty());
-    // Nor has home, all of which has to be on a new one.
+    // Nor has home, since a new one needs room for all of it.
     fs::write(bench.path("m/plain"), "x").unwrap();
     let home: u64 = 3 << 20;
     fs::write(bench.path("a/beside"), pattern(2, home as usize)).unwrap();
@@ -417,7 +420,7 @@ fn a_tier_that_fails_is_told_of_left_out_and_replaced() {
     common::write_ranges(&bench.path("m/f"), &data);
     assert!(bench.on("m/f", "slow") > 0);
     bench.ok(&["umount", "m"]);
-    // Lost: the mount says how to go without it, and goes.
+    // Lost: the message says how to mount without it, and that works.
     fs::rename(bench.path("b"), bench.path("away")).unwrap();
     let said = bench.refused(&["mount", "s.yaml", "m"]);
     assert!(said.contains("there is no directory") && said.contains("--without slow"), "{said}");
@@ -430,7 +433,7 @@ fn a_tier_that_fails_is_told_of_left_out_and_replaced() {
         let said = bench.refused(words);
         assert!(said.contains("tier slow is absent"), "{words:?}: {said}");
     }
-    // Nothing else but what is on it is lost.
+    // Only its own data is lost.
     bench.make_dir("new");
     let said = bench.ok(&["tier", "replace", "slow", "new", "m"]);
     assert!(said.contains("tier slow is at") && said.contains("s.yaml says so"), "{said}");

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const RANGE: usize = 64 << 10;
-/// A trace that was written by hand: a thread makes a file of four ranges.
+/// A handwritten trace: a thread creates a file of four ranges.
 const HAND_MADE: &str = r#"{"braid-trace":1,"braid":"0.1.0","volume":"0","range":65536,"policy":"weighted","began":1}
 {"op":"file","at":0,"file":9,"path":"a.wal"}
 {"op":"create","at":0,"took":10,"thread":1,"file":9,"write":true}
@@ -43,12 +43,12 @@ impl Recording {
         Self { child, errors }
     }
 
-    /// Ctrl-C.
+    /// Sends Ctrl-C.
     fn interrupt(&self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
-    /// How many sockets it has.
+    /// Its number of sockets.
     fn sockets(&self) -> usize {
         let fds = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let link = |fd: std::io::Result<fs::DirEntry>| fs::read_link(fd.unwrap().path()).unwrap_or_default();
@@ -75,7 +75,7 @@ fn lines(path: &Path) -> Vec<Value> {
     fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The lines that tell such an operation of a file.
+/// The lines with this operation on a file.
 fn ops<'a>(lines: &'a [Value], op: &str, path: &str) -> Vec<&'a Value> {
     let told = |line: &&Value| line["op"] == "file" && line["path"] == path;
     let files: Vec<&Value> = lines.iter().filter(told).map(|line| &line["file"]).collect();
@@ -109,11 +109,11 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
     file.set_len(RANGE as u64).unwrap();
     file.sync_all().unwrap();
     fs::remove_file(bench.path("m/data")).unwrap();
-    // It is gone when nobody has it open any more.
+    // It is gone after its last close.
     drop(file);
     fs::rename(bench.path("m/db/x.wal"), bench.path("m/old")).unwrap();
     fs::metadata(bench.path("m/old")).unwrap();
-    // The kernel does not wait for what it tells of a close.
+    // The kernel does not wait for the notice of a close.
     while fs::read_to_string(bench.path("t")).unwrap().matches("\"op\":\"remove\"").count() < 2 {
         std::thread::yield_now();
     }
@@ -152,7 +152,7 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
     assert_eq!(all as u64, told["ops"].as_u64().unwrap());
     bench.ok(&["umount", "m"]);
 
-    // The devices need not be there.
+    // The devices need not exist.
     let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
     fs::write(bench.path("far.yaml"), stack.replace("dir: a", "dir: /no/a").replace("dir: b", "dir: /no/b"))
         .unwrap();
@@ -171,7 +171,7 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
     assert!(weighted[0]["ranges"].as_u64() > weighted[1]["ranges"].as_u64(), "{weighted}");
     let home_first = policies.iter().find(|policy| policy["policy"] == "home-first").unwrap();
     assert_eq!(home_first["tiers"][1]["ranges"], 0);
-    // Nobody notices the throttle's slices here but for the time.
+    // The throttle's slices only affect the time here.
     let throttled =
         bench.json(&["placement", "simulate", "far.yaml", "--trace", "t", "--throttled", "--json"]);
     assert_eq!(throttled["policies"].as_array().unwrap().len(), 6);
@@ -189,7 +189,8 @@ fn a_recording_ends_as_it_is_told_and_takes_no_more_than_it_is_to() {
     let recording = Recording::start(&bench, &["--output", "t1", "--duration", "100ms", "--json"]);
     assert_eq!(recording.ended()["ended"], "duration");
 
-    // Only what matches; nobody else's recording beside it, and no file twice.
+    // Only matching operations; without those of a parallel recording, and each
+    // file once.
     let recording = Recording::start(&bench, &["--output", "t2", "--path", "db/*", "--json"]);
     for (words, says) in [
         (
@@ -214,7 +215,7 @@ fn a_recording_ends_as_it_is_told_and_takes_no_more_than_it_is_to() {
     assert!(status == 1 && said.contains("'[a' is not a pattern"), "{said}");
     assert!(!bench.path("t4").exists());
 
-    // A file that may not become larger ends whole.
+    // A file with a limit ends with a whole line.
     let recording = Recording::start(&bench, &["--output", "t5", "--size", "4096", "--json"]);
     write(bench.path("m/many"), 100, rustix::fs::OFlags::empty());
     let told = recording.ended();
@@ -240,7 +241,7 @@ fn a_recording_ends_as_it_is_told_and_takes_no_more_than_it_is_to() {
     }
 }
 
-/// A file system without much room, until this is dropped.
+/// A small file system, until this is dropped.
 struct Small(PathBuf);
 
 impl Small {
@@ -287,7 +288,7 @@ fn a_recording_that_is_broken_off_leaves_whole_lines() {
     assert!(fs::read_to_string(bench.path("t")).unwrap().ends_with('\n'));
     bench.ok(&["umount", "m"]);
 
-    // So is one whose end the daemon was asked for, and did not live to see.
+    // The same if the daemon is asked to end it, and dies first.
     bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
     let recording = Recording::start(&bench, &["--output", "u"]);
     let pid = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
@@ -307,12 +308,13 @@ fn a_recording_that_is_broken_off_leaves_whole_lines() {
     bench.ok(&["umount", "m"]);
 }
 
-/// Records that a file is read, on a new mount. Whether its open is told as one
-/// by passthrough, whether the read is, and what the command says.
+/// Records a read of a file on a new mount. Answers whether the open is
+/// recorded as passthrough, whether the read is recorded, and the command's
+/// output.
 fn read_while_recorded(bench: &Bench, output: &str, option: &[&str]) -> (bool, bool, String) {
     bench.ok(&[&["mount", "s.yaml", "m"], option].concat());
     fs::write(bench.path("m/plain"), "x").unwrap();
-    // A kernel that takes no backing file says so at the first open.
+    // A kernel without backing files says so at the first open.
     fs::read(bench.path("m/plain")).unwrap();
     let recording = Recording::start(bench, &["--output", output]);
     let mut file = fs::File::open(bench.path("m/plain")).unwrap();
@@ -407,7 +409,7 @@ fn what_can_not_be_simulated_is_refused_with_place_and_reason() {
         (&report["range_size"], &report["trace"]["ops"], &report["trace"]["complete"]),
         (&RANGE.into(), &3.into(), &true.into())
     );
-    // The rule counts from the first byte on: 256 KiB at 10 MB/s.
+    // The rule holds from the first byte on: 256 KiB at 10 MB/s.
     for policy in report["policies"].as_array().unwrap() {
         assert_eq!(policy["placed_by"], serde_json::json!({ "rule 1": 4 }));
         let seconds = policy["seconds"].as_f64().unwrap();

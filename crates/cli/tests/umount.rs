@@ -1,5 +1,5 @@
-//! Unmounting what somebody holds, and mounting what is mounted. Needs root
-//! and /dev/fuse; skipped without them.
+//! Unmounting a volume in use, and mounting a mounted one. Needs root and
+//! /dev/fuse; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -209,7 +209,7 @@ fn users_mount_at_one_place() {
     let log = ["--log-file", "a/log"];
     let mounted = user(&[&["mount", "--create", "s.yaml", "m"][..], &log].concat());
     if !mounted.status.success() {
-        return; // Where users can't mount, or can't run this program, nothing is to be seen.
+        return; // Users can't mount here, or can't run this program: nothing to test.
     }
     let again = user(&[&["mount", "s.yaml", "n"][..], &log].concat());
     let said = String::from_utf8(again.stderr).unwrap();

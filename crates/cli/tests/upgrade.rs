@@ -1,7 +1,7 @@
-//! Volumes of earlier format versions are mounted, used and checked as any
-//! other, and are of the present version then, which earlier builds refuse.
-//! `fixtures/<version>/make.sh` made them. Needs root, /dev/fuse and loop
-//! devices.
+//! Volumes of earlier format versions are mounted, used and checked like any
+//! other, and become volumes of the present version, which earlier builds
+//! refuse. `fixtures/<version>/make.sh` created them. Needs root, /dev/fuse and
+//! loop devices.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who made the volume of a user.
+/// The user who created a user's volume.
 const USER: u32 = 65534;
 
 const STACK: &str = "\
@@ -57,12 +57,12 @@ fn bench(version: &str, volume: &str, uid: u32) -> Option<Bench> {
     Some(bench)
 }
 
-/// What block of 4 KiB `at` of the file with this seed is full of.
+/// The fill of block `at`, of 4 KiB, of the file with this seed.
 fn block(seed: u64, at: u64) -> [u8; 4096] {
     [((seed + 7 * at) % 255 + 1) as u8; 4096]
 }
 
-/// What `fill.py` wrote to a file of so many blocks.
+/// The contents that `fill.py` wrote to a file of so many blocks.
 fn filled(seed: u64, blocks: u64) -> Vec<u8> {
     (0..blocks).flat_map(|at| block(seed, at)).collect()
 }
@@ -75,8 +75,8 @@ fn holds(path: &Path, expected: &[u8]) {
     assert_eq!(differs, None, "{}", path.display());
 }
 
-/// Files that only one of the volumes has, or has otherwise: those that were in
-/// use when the daemon of root's was killed.
+/// Files that only one of the volumes has, or has with other contents: those in
+/// use when root's daemon was killed.
 fn left_by(volume: &str, m: &Path) {
     if volume == "root" {
         holds(&m.join("held"), &filled(50, 65));
@@ -91,7 +91,7 @@ fn left_by(volume: &str, m: &Path) {
     }
 }
 
-/// All is there that the fixture was made with.
+/// Checks all contents of the fixture.
 fn is_as_made(bench: &Bench, volume: &str, uid: u32) {
     let m = bench.path("m");
     holds(&m.join("plain"), b"a plain file\n");
@@ -125,8 +125,8 @@ fn is_as_made(bench: &Bench, volume: &str, uid: u32) {
     }
 }
 
-/// Uses the volume: files grow, change, are cut, moved, replaced and removed,
-/// and a job goes on.
+/// Uses the volume: files grow, change, are truncated, moved, replaced and
+/// removed, and a job continues.
 fn use_it(bench: &Bench) {
     let m = bench.path("m");
     let mut spread = OpenOptions::new().append(true).open(m.join("dir/second")).unwrap();
@@ -148,7 +148,7 @@ fn use_it(bench: &Bench) {
     fs::write(m.join("emptied"), filled(4, 70)).unwrap();
 }
 
-/// What [`use_it`] made of it.
+/// Checks the result of [`use_it`].
 fn is_as_used(bench: &Bench) {
     let m = bench.path("m");
     holds(&m.join("dir/spread"), &[filled(10, 100), block(1, 0).to_vec()].concat());
@@ -168,8 +168,8 @@ fn is_as_used(bench: &Bench) {
     assert_eq!(bench.job(3)["state"], "done");
 }
 
-/// The format versions in what says which volume and tier this is: a build
-/// refuses any that is above its own.
+/// The format versions in the records that identify volume and tier: a build
+/// refuses any above its own.
 fn versions(bench: &Bench, tiers: [&str; 2]) -> [u16; 3] {
     let [home, other] = tiers;
     [format!("{home}/.braid/label"), format!("{home}/.braid/volume"), format!("{other}/.braid/label")].map(
@@ -180,7 +180,7 @@ fn versions(bench: &Bench, tiers: [&str; 2]) -> [u16; 3] {
     )
 }
 
-/// The versions that the present build gives to a volume that it makes.
+/// The versions of a volume that the present build creates.
 fn present_versions(bench: &Bench) -> [u16; 3] {
     for dir in ["new", "new/a", "new/b", "new/m"] {
         bench.make_dir(dir);
@@ -198,7 +198,7 @@ fn upgrades(bench: &Bench, volume: &str, uid: u32) {
     bench.ok(&["mount", "s.yaml", "m"]);
     is_as_made(bench, volume, uid);
     assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
-    // What stays as it was is read in the same way after it was mounted once.
+    // Unchanged parts are read in the same way after a first mount.
     bench.unmount_clean();
     bench.ok(&["mount", "s.yaml", "m"]);
     is_as_made(bench, volume, uid);
@@ -219,15 +219,15 @@ fn a_volume_of_version_1_that_was_not_unmounted_is_read_and_used() {
     upgrades(&bench, "root", 0);
 }
 
-/// This thread acts as a user from now on, and so does what it starts.
+/// Makes this thread, and processes that it starts, act as a user.
 fn become_user(uid: u32) {
     set_thread_groups(&[]).unwrap();
     set_thread_gid(Gid::from_raw(uid)).unwrap();
     set_thread_uid(Uid::from_raw(uid)).unwrap();
 }
 
-/// Opens `/dev/fuse` to users, for this thread and what it starts: on some
-/// machines it is root's alone.
+/// Opens `/dev/fuse` to users, for this thread and processes that it starts: on
+/// some machines it is root's alone.
 fn open_fuse_to_users(bench: &mut Bench) {
     bench.make_tmpfs("dev", c"mode=755");
     let device = bench.path("dev/fuse");
@@ -237,7 +237,7 @@ fn open_fuse_to_users(bench: &mut Bench) {
     rustix::mount::mount_bind(device, "/dev/fuse").unwrap();
 }
 
-/// In mounts of its own, which go with the thread.
+/// In mounts of its own, which end with the thread.
 fn a_user_upgrades() -> Option<PathBuf> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -257,6 +257,6 @@ fn a_volume_of_version_1_of_a_user_is_read_and_used() {
         return;
     }
     let dir = std::thread::spawn(a_user_upgrades).join().unwrap();
-    // The user could not take its mounts away.
+    // The user could not remove its mounts.
     dir.map(fs::remove_dir_all);
 }

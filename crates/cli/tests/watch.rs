@@ -53,7 +53,7 @@ fn calibration_writes_a_profile_and_a_plot_and_leaves_nothing_else() {
     let plot = fs::read_to_string(bench.path("s.profile.svg")).unwrap();
     assert!(plot.starts_with("<svg ") && plot.contains("fast") && plot.contains("slow"), "{plot}");
 
-    // One tier anew, elsewhere; what the profile has of the other stays.
+    // One tier again, to another file; the profile keeps the other tier.
     fs::copy(&file, bench.path("p.yaml")).unwrap();
     let measured =
         bench.json(&calibrate(&["--tiers", "slow", "--output", "p.yaml", "--svg", "p.svg", "--json"]));
@@ -123,8 +123,8 @@ fn what_can_not_be_calibrated_is_refused_with_place_and_reason() {
     assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("profile")));
 }
 
-/// Whether the process has files open that have no names, and more than
-/// `bytes` of them.
+/// Whether the process has open files without names, with more than `bytes` in
+/// them.
 fn has_scratch(pid: u32, bytes: u64) -> bool {
     let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let nameless = fds.flatten().filter(|fd| {
@@ -145,7 +145,7 @@ fn a_calibration_that_is_ended_leaves_nothing() {
     for end in [Signal::INT, Signal::TERM, Signal::KILL] {
         let words = ["bench", "calibrate", "s.yaml", "--seconds", "600", "--size", "2MiB"];
         let mut child = bench.start(&words);
-        // All of the first tier's files are there: it is being measured.
+        // All files of the first tier exist: it is being measured.
         until("it is measured", || {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             has_scratch(child.id(), 2 << 20)
@@ -163,7 +163,7 @@ fn top_prints_a_frame_or_json() {
     bench.ok(&["mount", "s.yaml", "m"]);
     fs::write(bench.path("m/f"), vec![1; 1 << 20]).unwrap();
     let point = bench.path("m").display().to_string();
-    // Standard output is no terminal, so `--once` goes without saying.
+    // Standard output is no terminal, which implies `--once`.
     for words in [&["top", "m", "--once"][..], &["top", "m"]] {
         let frame = bench.ok(words);
         assert!(frame.starts_with(&format!("{point}  policy weighted  ")), "{frame}");
@@ -206,7 +206,7 @@ fn top_prints_a_frame_or_json() {
     assert!(status == 1 && said.contains("is not in a Braid file system"), "{said}");
 }
 
-/// Tells threads that they are to end, also where a test fails.
+/// Ends threads, even if a test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -218,12 +218,12 @@ impl Drop for End<'_> {
 #[test]
 fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
     let Some(bench) = Bench::new() else { return };
-    // Another user has to get at the mount, and at the command.
+    // Another user has to reach the mount, and the command.
     fs::set_permissions(bench.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     let (braid, mine) = (env!("CARGO_BIN_EXE_braid"), bench.path("braid"));
     fs::hard_link(braid, &mine).or_else(|_| fs::copy(braid, &mine).map(drop)).unwrap();
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
-    // What is told of is a second, however short an epoch is.
+    // The figures cover a second, however short an epoch is.
     bench.write_stack(&text.replace("range: 64KiB", "range: 64KiB\n      epoch: 10ms"));
     bench.ok(&["mount", "s.yaml", "m"]);
     let ended = AtomicBool::new(false);
@@ -258,7 +258,7 @@ fn the_busiest_threads_of_each_tier_are_told_to_root_and_the_owner() {
             assert_eq!(thread["program"], program.trim_end(), "{thread}");
             let (rate, ops) = (figure("write_rate"), figure("write_op_rate"));
             assert!(ops > 0.0 && rate > 0.0 && rate <= ops * RANGE as f64 * 1.001, "{thread}");
-            // What is under way on average is operations a second by seconds.
+            // The average in flight is operations a second times seconds.
             let under_way = ops * figure("write_latency_ns") / 1e9;
             assert!(under_way > 0.0 && figure("in_flight") >= under_way * 0.999, "{thread}");
             assert_eq!(
@@ -297,14 +297,14 @@ fn start_top(bench: &Bench) -> (OwnedFd, Child) {
     (master, child)
 }
 
-/// What `braid top` showed from the first frame to its end, which `end` brings
-/// about.
+/// The output of `braid top` from the first frame to its end, which `end`
+/// causes.
 fn top_on_a_terminal(bench: &Bench, end: impl FnOnce(&mut fs::File, &Child)) -> String {
     let (master, mut child) = start_top(bench);
     let mut master = fs::File::from(master);
     let (mut shown, mut end) = (String::new(), Some(end));
     let mut piece = [0; 4096];
-    // Reading fails when nobody has the other side open any more.
+    // Reading fails once all of the other side is closed.
     while let Ok(got) = master.read(&mut piece) {
         shown.push_str(&String::from_utf8_lossy(&piece[..got]));
         if shown.contains("HOTTEST")
@@ -325,15 +325,15 @@ fn top_draws_on_a_terminal_and_gives_it_back_however_it_ends() {
     let by_signal = top_on_a_terminal(&bench, |_, child| signal(child, rustix::process::Signal::TERM));
     let by_unmount = top_on_a_terminal(&bench, |_, _| drop(bench.ok(&["umount", "m"])));
     for shown in [by_key, by_signal, by_unmount] {
-        // The other screen, and back from it with the cursor.
+        // The alternate screen, and back from it with the cursor.
         let (begin, rest) = shown.split_once("\x1b[?1049h").unwrap();
         assert!(begin.is_empty() && rest.contains("fast*") && rest.contains("quit"), "{shown}");
         assert!(rest.contains("\x1b[?1049l") && rest.trim_end().ends_with("\x1b[?25h"), "{shown}");
     }
 }
 
-/// `braid top` whose terminal is gone, or that is told to end while its daemon
-/// does not answer, ends.
+/// `braid top` ends when its terminal is gone, or on request while its daemon
+/// does not answer.
 #[test]
 fn top_ends_when_its_terminal_is_gone_and_when_it_is_told_to() {
     let Some(bench) = Bench::new() else { return };
@@ -368,7 +368,7 @@ fn a_stack_that_names_the_profile_that_is_to_be_made_is_calibrated() {
     bench.write_stack(&text.replace("range: 64KiB", "range: 64KiB\n      profile: s.profile.yaml"));
     assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("s.profile.yaml can't be read"));
     bench.ok(&calibrate(&[]));
-    // And again: what is there is not looked at, whatever it is.
+    // And again: an existing file is not checked, whatever it is.
     fs::write(bench.path("s.profile.yaml"), "version: 99\n").unwrap();
     bench.ok(&calibrate(&[]));
     bench.ok(&["mount", "s.yaml", "m"]);

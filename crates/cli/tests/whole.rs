@@ -1,6 +1,6 @@
 //! Small files on every tier, through the `braid` command: what a well filled
-//! home does with new files and with growing ones. Needs root and /dev/fuse;
-//! skipped without them.
+//! home does with new and growing files. Needs root and /dev/fuse; skipped
+//! without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -43,7 +43,7 @@ fn small_files_fill_all_tiers_and_names_have_room_to_the_end() {
         file.write_all(&data)?;
         file.sync_all()
     };
-    // Home alone is full long before.
+    // Home alone would be full long before.
     let half = promised / 2 / data.len() as u64;
     for at in 0..half {
         make(at).unwrap();
@@ -67,12 +67,12 @@ fn small_files_fill_all_tiers_and_names_have_room_to_the_end() {
     });
     let (at, error) = refused.unwrap();
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()), "{error}");
-    // A file system gives 100,000 bytes in blocks of 4096.
+    // A file system allocates blocks of 4096 for 100,000 bytes.
     let taken = written / 100_000 * 102_400;
     assert!(taken * 100 >= promised * 95, "{taken} bytes of {promised}");
     fs::remove_file(mount.join(format!("f{at}"))).unwrap();
     fs::remove_file(mount.join("f0")).unwrap();
-    // Names have room whatever data took.
+    // There is still room for names, however much data there is.
     for name in 0..200 {
         fs::File::create(mount.join(format!("n{name}"))).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The asking end: one connection to one daemon.
+//! The client: one connection to one daemon.
 
 use crate::protocol::{ErrorReply, PROTOCOL, Reply, ReplyLine, Request, RequestLine};
 use crate::socket;
@@ -11,17 +11,17 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a daemon may take to answer what does not take long by nature.
+/// Time limit for an answer that should be quick.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum ClientError {
-    /// No daemon can be reached, or it went away.
+    /// The daemon can't be reached, or went away.
     Io(io::Error),
     /// The daemon answered with an error.
     Refused(ErrorReply),
-    /// What came back is not understood.
+    /// The reply is not understood.
     Protocol(String),
 }
 
@@ -49,14 +49,14 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Ends a connection that another thread waits for.
+/// Breaks a connection that another thread waits for.
 #[derive(Debug)]
 pub struct Breaker(UnixStream);
 
 impl Breaker {
-    /// Hangs up: whoever waits for an answer is told that there is none.
+    /// Hangs up: a waiting request fails.
     pub fn hang_up(&self) {
-        // One that has ended already is as good.
+        // A connection that has ended already is fine.
         let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
@@ -66,13 +66,13 @@ impl Client {
     /// `owner`.
     ///
     /// # Errors
-    /// If none of the places where its socket may be leads to it.
+    /// If none of the possible paths of its socket leads to it.
     pub fn find(dev: u64, owner: u32) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for path in socket::candidates(dev, owner) {
             match Self::connect(&path, owner) {
                 Ok(client) => return Ok(client),
-                // What went wrong at a place that exists says more.
+                // The error of an existing path says more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => last = error,
             }
@@ -83,7 +83,7 @@ impl Client {
     /// Connects to the socket at `path` if it is `owner`'s.
     ///
     /// # Errors
-    /// If nobody listens there, or somebody else does.
+    /// If no daemon listens there, or another user's.
     pub fn connect(path: &Path, owner: u32) -> io::Result<Self> {
         socket::check_directory(path.parent().unwrap_or(Path::new("/")), owner)?;
         let stream = UnixStream::connect(path)?;
@@ -96,7 +96,7 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// What ends the connection from another thread.
+    /// A handle for breaking the connection from another thread.
     ///
     /// # Errors
     /// If there is no descriptor left.
@@ -112,14 +112,14 @@ impl Client {
         Some(credentials.pid.as_raw_nonzero().get())
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] if the daemon says so, the others if it does
+    /// [`ClientError::Refused`] if the daemon refuses, the others if it does
     /// not answer.
     pub fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
-        // All indexes may be looked at before a tier is emptied or removed, and
-        // a sync takes as long as the slowest tier.
+        // Emptying or removing a tier may read all indexes first, and a sync
+        // takes as long as the slowest tier.
         let takes_long = matches!(
             request,
             Request::Wait
@@ -134,13 +134,13 @@ impl Client {
         self.receive()
     }
 
-    /// Asks, and hands each answer to `visit` until there are no more. Waits
-    /// for as long as it takes: a daemon that ends hangs up. `visit` answers
-    /// whether the answer is one to this request.
+    /// Sends a request, and hands each answer to `visit` until the last. Waits
+    /// without a limit: a daemon that ends hangs up. `visit` answers whether
+    /// the reply matches the request.
     ///
     /// # Errors
-    /// As [`request`](Self::request); [`ClientError::Protocol`] at an answer
-    /// that is none. The connection is of no use then.
+    /// As [`request`](Self::request); [`ClientError::Protocol`] at a reply that
+    /// does not match. The connection is then unusable.
     pub fn request_all(
         &mut self,
         request: &Request,
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Asks; [`receive`](Self::receive) fetches the answer.
+    /// Sends a request; [`receive`](Self::receive) fetches the answer.
     ///
     /// # Errors
     /// If the daemon went away.
@@ -197,13 +197,13 @@ impl Client {
 }
 
 impl AsFd for Client {
-    /// Readable when an answer has come, or the daemon has gone.
+    /// Readable when a reply has arrived, or the daemon has gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().as_fd()
     }
 }
 
-/// What every version of a reply has in common.
+/// The part that replies of all versions share.
 #[derive(serde::Deserialize)]
 struct VersionOnly {
     protocol: u32,

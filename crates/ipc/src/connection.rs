@@ -1,5 +1,5 @@
-//! The kernel's end of a FUSE file system: it can be cut off from there,
-//! whoever uses it.
+//! The kernel's end of a FUSE file system: aborting it there works even if it
+//! is in use.
 
 use crate::mounts;
 use rustix::fs::minor;
@@ -7,16 +7,16 @@ use rustix::mount::{MountFlags, mount};
 use std::io;
 use std::path::Path;
 
-/// Where the kernel has a directory for each FUSE connection.
+/// The kernel's directories of FUSE connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// The file system that must be mounted there.
 const CONTROL: &str = "fusectl";
 
-/// Ends the connection to the daemon of the file system `dev`: who uses that
-/// gets errors. One that is over already is as good.
+/// Ends the connection to the daemon of the file system `dev`: its users get
+/// errors. A connection that is over already is no error.
 ///
 /// # Errors
-/// If the kernel's control file system is not there, or does not let this user.
+/// If the kernel's control file system is not there, or refuses this user.
 pub fn abort(dev: u64) -> io::Result<()> {
     let is_there = |mount: &mounts::Mount| mount.fs_type == CONTROL && mount.point == Path::new(CONNECTIONS);
     if !mounts::list()?.iter().any(is_there) {

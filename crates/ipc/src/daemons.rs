@@ -1,5 +1,5 @@
-//! The daemons of this machine, by their sockets: those too whose file system
-//! is not mounted any more, and is still used.
+//! The daemons of this machine, by their sockets: including those whose file
+//! system is unmounted but still in use.
 
 use crate::Client;
 use crate::mounts::{FS_TYPE, Mount};
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 pub struct Daemon {
     /// Device number of its file system.
     pub dev: u64,
-    /// Whose it is.
+    /// Its user.
     pub owner: u32,
-    /// What it says of itself.
+    /// Its description of itself.
     pub hello: Hello,
     client: Client,
 }
 
 impl Daemon {
-    /// The state of its volume; `None` if it does not tell.
+    /// The state of its volume; `None` without an answer.
     pub fn status(&mut self) -> Option<Status> {
         match self.client.request(&Request::Status) {
             Ok(Reply::Status(status)) => Some(status),
@@ -29,7 +29,7 @@ impl Daemon {
         }
     }
 
-    /// Its file system as it was mounted.
+    /// The mount of its file system.
     #[must_use]
     pub fn mount(&self) -> Mount {
         Mount {
@@ -43,7 +43,7 @@ impl Daemon {
     }
 }
 
-/// The daemons that this user may ask: root's and her own; for root, all.
+/// The daemons that this user may contact: root's and her own; for root, all.
 #[must_use]
 pub fn list() -> Vec<Daemon> {
     socket::all(geteuid().as_raw())

@@ -1,4 +1,4 @@
-//! What a server asks of the one who knows the volume.
+//! The requests that a server passes on to the volume's side.
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
@@ -10,51 +10,52 @@ use std::io;
 
 /// Answers requests. Called from many threads at once.
 pub trait Handler: Send + Sync + 'static {
-    /// Who answers.
+    /// The daemon's description of itself.
     fn hello(&self) -> Hello;
 
     /// The state of the volume.
     ///
     /// # Errors
-    /// If there is none to tell.
+    /// If it is not available.
     fn status(&self) -> Result<Status, ErrorReply>;
 
-    /// Where the data of inode `ino` is.
+    /// The location of the data of inode `ino`.
     ///
     /// # Errors
     /// If the inode is unknown or can't be explained.
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply>;
 
-    /// Makes everything durable that was written to the volume.
+    /// Makes all writes to the volume durable.
     ///
     /// # Errors
-    /// If something could not be; the rest is.
+    /// If part of it failed; the rest is durable.
     fn sync(&self) -> Result<(), ErrorReply>;
 
-    /// Has options of any mount hold from now on.
+    /// Sets generic mount options.
     ///
     /// # Errors
-    /// If one can't be changed on this mount; nothing has changed then.
+    /// If one can't be changed on this mount; then nothing has changed.
     fn set_options(&self, options: &[String]) -> Result<(), ErrorReply>;
 
     /// Hands `tell` the files with ranges on tiers that can't be relied on. It
     /// fails when the client is gone.
     ///
     /// # Errors
-    /// If the files can't be gone through, or the client is gone.
+    /// If the files can't be listed, or the client is gone.
     fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply>;
 
     /// The faults that are armed, on one tier or on all; replaced by `rules`
     /// first, if there are any.
     ///
     /// # Errors
-    /// If there is no such tier, or a rule is none.
+    /// If there is no such tier, or a rule is invalid.
     fn drill(&self, tier: Option<&str>, rules: Option<&[String]>) -> Result<Drill, ErrorReply>;
 
-    /// Puts the empty directory `dir` in the place of a lost tier.
+    /// Replaces a lost tier by the empty directory `dir`.
     ///
     /// # Errors
-    /// If there is no such tier, it is not lost, or the directory won't do.
+    /// If there is no such tier, it is not lost, or the directory is
+    /// unsuitable.
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply>;
 
     /// Starts a job.
@@ -66,10 +67,10 @@ pub trait Handler: Send + Sync + 'static {
     /// The movers, then all jobs, oldest first.
     fn jobs(&self) -> Vec<Job>;
 
-    /// One job, changed first if that is asked for.
+    /// One job, after a change if one is requested.
     ///
     /// # Errors
-    /// If there is none of this name, or it can't be changed so.
+    /// If there is no such job, or the change is impossible.
     fn job(&self, id: JobId, change: Option<JobChange>) -> Result<Job, ErrorReply>;
 
     /// Lets a tier that was emptied take new ranges again.
@@ -84,10 +85,11 @@ pub trait Handler: Send + Sync + 'static {
     /// If there is no such file or tier.
     fn pin(&self, request: &PinRequest) -> Result<Pinned, ErrorReply>;
 
-    /// Makes the directory `dir` one more tier.
+    /// Adds the directory `dir` as a tier.
     ///
     /// # Errors
-    /// If there is such a tier, a setting is none, or the directory won't do.
+    /// If the tier exists, a setting is invalid, or the directory is
+    /// unsuitable.
     fn add_tier(
         &self,
         tier: &str,
@@ -98,10 +100,10 @@ pub trait Handler: Send + Sync + 'static {
     /// Changes settings of a tier.
     ///
     /// # Errors
-    /// If there is no such tier, or a setting is none.
+    /// If there is no such tier, or a setting is invalid.
     fn set_tier(&self, tier: &str, settings: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply>;
 
-    /// Takes a tier out of the volume.
+    /// Removes a tier from the volume.
     ///
     /// # Errors
     /// If there is no such tier, or it is needed.
@@ -113,26 +115,26 @@ pub trait Handler: Send + Sync + 'static {
     /// If there is no such tier, or it has no files of its own.
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply>;
 
-    /// The stack as it is now.
+    /// The current stack.
     ///
     /// # Errors
-    /// If there is none to tell.
+    /// If it is not available.
     fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
 
-    /// Reads the stack file anew, and applies it unless that is only asked for;
-    /// all of it or nothing.
+    /// Reads the stack file again, and applies it, completely or not at all;
+    /// with `dry_run`, only checks it.
     ///
     /// # Errors
     /// If there is no stack file, it is not valid, or changes what can't be
     /// changed.
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply>;
 
-    /// Puts a directory that becomes the tier `by` in the place of a tier that
-    /// is well, by a job.
+    /// Starts a job that replaces a healthy tier by a directory, as the tier
+    /// `by`.
     ///
     /// # Errors
-    /// If there is no such tier, it is needed, the directory won't do, or there
-    /// is no room.
+    /// If there is no such tier, it is needed, the directory is unsuitable, or
+    /// there is no room.
     fn replace_tier_by(
         &self,
         tier: &str,
@@ -142,12 +144,12 @@ pub trait Handler: Send + Sync + 'static {
         bandwidth: Option<u64>,
     ) -> Result<Replacing, ErrorReply>;
 
-    /// Makes the empty directory `dir` the home tier, by a job. Hands `tell`
-    /// how that is doing; it fails when the client is gone, and then the job
+    /// Makes the empty directory `dir` the home tier, by a job. Hands its
+    /// progress to `tell`, which fails when the client is gone; the job then
     /// goes on.
     ///
     /// # Errors
-    /// If the directory won't do, or the job failed or was cancelled.
+    /// If the directory is unsuitable, or the job failed or was cancelled.
     fn replace_home(
         &self,
         dir: &str,
@@ -155,12 +157,12 @@ pub trait Handler: Send + Sync + 'static {
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply>;
 
-    /// Records what applications do. Hands `tell` what was done, from
+    /// Records the operations of applications. Hands them to `tell`, from
     /// [`Reply::TraceBegun`] to [`Reply::TraceEnded`]; it fails when the client
-    /// is gone, and then the recording ends.
+    /// is gone, which ends the recording.
     ///
     /// # Errors
-    /// If it can't be recorded, or the client is gone.
+    /// If recording is impossible, or the client is gone.
     fn record_trace(
         &self,
         request: &TraceRequest,
@@ -170,11 +172,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Ends a recording.
     ///
     /// # Errors
-    /// If there is none of this number.
+    /// If there is no recording of this number.
     fn stop_trace(&self, id: u64) -> Result<(), ErrorReply>;
 
-    /// Checks the volume. Hands `tell` progress and problems; it fails when the
-    /// client is gone, and then the check ends.
+    /// Checks the volume. Hands progress and problems to `tell`, which fails
+    /// when the client is gone; the check then ends.
     ///
     /// # Errors
     /// If the check can't be carried out, or the client is gone.

@@ -1,6 +1,6 @@
-//! Who holds a file system: the processes that use files of it, and the places
-//! where it is mounted, in every mount namespace that a process shows. What
-//! others do is seen by root only; a user sees her own processes.
+//! The holders of a file system: processes that use its files, and its mounts
+//! in every visible mount namespace. Root sees all processes, a user only her
+//! own.
 
 use crate::mounts::{self, Mount};
 use braid_contract::Shown;
@@ -10,15 +10,14 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One that holds a file system.
+/// A holder of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// It is mounted here, in this process's mount namespace.
+    /// A mount, in this process's mount namespace.
     Mount(PathBuf),
-    /// It is mounted in another mount namespace, that of this process among
-    /// others.
+    /// A mount in another mount namespace, which this process is in.
     Elsewhere {
-        /// Where it is mounted there.
+        /// Its mount point there.
         point: PathBuf,
         /// A process in it.
         pid: u32,
@@ -31,7 +30,7 @@ pub enum Holder {
         pid: u32,
         /// Its name.
         name: String,
-        /// What it does there.
+        /// How it uses the file system.
         how: &'static str,
     },
 }
@@ -49,8 +48,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// All that are seen to hold the file system `dev`. The file system itself is
-/// not asked anything.
+/// All visible holders of the file system `dev`. The file system itself is not
+/// accessed.
 #[must_use]
 pub fn list(dev: u64) -> Vec<Holder> {
     let here = mounts::list().unwrap_or_default();
@@ -78,8 +77,8 @@ pub fn list(dev: u64) -> Vec<Holder> {
     holders
 }
 
-/// One line each, indented, to be put behind a message. Where nobody is seen,
-/// who it may be.
+/// One indented line for each, to follow a message. Without visible holders,
+/// the possible ones.
 #[must_use]
 pub fn lines(holders: &[Holder]) -> String {
     if holders.is_empty() {
@@ -98,7 +97,7 @@ fn namespace(pid: &str) -> Option<OsString> {
     std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok().map(PathBuf::into_os_string)
 }
 
-/// What the process does in the file system `dev`.
+/// How the process uses the file system `dev`.
 fn use_of(process: &Path, dev: u64) -> Option<&'static str> {
     let on = |what: &str| is_on(&process.join(what), dev);
     if on("cwd") || on("root") {
@@ -111,8 +110,8 @@ fn use_of(process: &Path, dev: u64) -> Option<&'static str> {
     (on("exe") || maps(process, dev)).then_some("runs or maps a file of it")
 }
 
-/// Whether what a link of the kernel leads to is in the file system `dev`,
-/// without asking that for anything.
+/// Whether a link of the kernel leads into the file system `dev`, without
+/// accessing that.
 fn is_on(link: &Path, dev: u64) -> bool {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let found = statx(CWD, link, flags, StatxFlags::empty());

@@ -1,12 +1,12 @@
-//! How the command line and a running daemon talk.
+//! Communication between the command line and a running daemon.
 //!
-//! One JSON object a line over a UNIX stream socket: [`protocol`] says what,
-//! [`socket`] says where, [`client`] asks and [`server`] answers, with what
-//! its [`handler`] knows. [`mounts`] reads the kernel's mount table, by which
-//! both ends find each other, [`daemons`] finds those whose file system is not
-//! mounted any more, and [`holders`] who uses it;
-//! [`connection`] ends it. The command line and the daemon call this crate;
-//! it knows nothing of volumes.
+//! One JSON object a line over a UNIX stream socket: [`protocol`] has the
+//! messages, [`socket`] the paths, [`client`] sends requests and [`server`]
+//! answers them, through a [`handler`]. [`mounts`] reads the kernel's mount
+//! table, by which both ends find each other, [`daemons`] finds those whose
+//! file system is not mounted any more, and [`holders`] its users;
+//! [`connection`] ends it. The command line and the daemon call this crate; it
+//! knows nothing of volumes.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -14,16 +14,16 @@ pub const FS_TYPE: &str = "fuse.braid";
 /// One line of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Device number, as `st_dev` of what is below.
+    /// Device number, as `st_dev` of the files below.
     pub dev: u64,
-    /// Which directory of the file system is mounted: `/` unless it is a bind
-    /// mount or a sub-volume.
+    /// The mounted directory of the file system: `/` unless it is a bind mount
+    /// or a sub-volume.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// Its mount point.
     pub point: PathBuf,
     /// Type of the file system.
     pub fs_type: String,
-    /// What was mounted.
+    /// Its source.
     pub source: String,
     /// The file system's own options.
     pub options: String,
@@ -42,17 +42,17 @@ impl Mount {
         self.options.split(',').find_map(|option| option.strip_prefix("user_id="))?.parse().ok()
     }
 
-    /// Whether the daemon behind a FUSE mount is gone. Asks it, and waits for
-    /// the answer of one that is alive: attributes may still be answered out of
-    /// the kernel's memory when nobody is there.
+    /// Whether the daemon behind a FUSE mount is gone. Sends a request, and
+    /// waits for the answer of a live daemon: the kernel may still answer
+    /// attributes from its cache for a dead one.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        // Aborted is what the daemon died over just now.
+        // The request is aborted if the daemon dies meanwhile.
         let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
         rustix::fs::statfs(&self.point).is_err_and(|error| dead.contains(&error))
     }
 
-    /// Where `path`, which is below this mount, is within the file system.
+    /// The path of `path`, which is below this mount, within the file system.
     #[must_use]
     pub fn path_within(&self, path: &Path) -> Option<PathBuf> {
         Some(self.root.join(path.strip_prefix(&self.point).ok()?))
@@ -67,7 +67,7 @@ pub fn list() -> io::Result<Vec<Mount>> {
     list_of(Path::new("/proc/self/mountinfo"))
 }
 
-/// The mounts that a file like `/proc/self/mountinfo` tells of.
+/// The mounts in a file like `/proc/self/mountinfo`.
 ///
 /// # Errors
 /// If it can't be read.
@@ -90,8 +90,8 @@ pub fn at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == path)
 }
 
-/// `path` absolute and without symbolic links, without asking what is mounted
-/// there: works where the daemon behind a mount point is dead or refuses us.
+/// `path` absolute and without symbolic links, without access to a mount there:
+/// works even if the daemon behind a mount point is dead or refuses this user.
 ///
 /// # Errors
 /// If the directory that `path` is in can't be reached.

@@ -1,7 +1,7 @@
-//! What is said: requests and replies as they appear on the wire.
+//! The messages: requests and replies in their form on the wire.
 //!
-//! Unknown fields are ignored and new ones may be added; a change that an
-//! older peer would misread raises [`PROTOCOL`].
+//! Unknown fields are ignored and new ones may be added; a change that an older
+//! peer would misread raises [`PROTOCOL`].
 
 mod fsck;
 mod jobs;
@@ -29,33 +29,31 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The version of the protocol that this crate speaks.
+/// The version of the protocol of this crate.
 pub const PROTOCOL: u32 = 2;
 
 /// The longest request line that a daemon reads, in bytes: room for the paths
 /// of a check, as many as a command line has.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
-    /// Who answers here.
+    /// Identify the daemon.
     Hello,
     /// The state of the volume and its tiers.
     Status,
-    /// Where the ranges of an inode are, and why. For the owner of the mount,
-    /// and for the owner of the file.
+    /// The location of an inode's ranges, and the reasons. For the owner of the
+    /// mount, and for the owner of the file.
     Explain {
         /// The inode number, as `stat(2)` reports it.
         ino: u64,
     },
-    /// Makes durable what was written to the volume: [`Reply::Done`] when it
-    /// is.
+    /// Makes all writes to the volume durable; [`Reply::Done`] when done.
     Sync,
-    /// Options of any mount that hold from now on, as for `mount -o remount`;
-    /// those that the kernel sees to are changed by the caller. For the owner
-    /// of the mount.
+    /// Sets generic mount options, as for `mount -o remount`; the caller
+    /// changes those that the kernel handles. For the owner of the mount.
     SetOptions {
         /// The options' names.
         options: Vec<String>,
@@ -63,25 +61,25 @@ pub enum Request {
     /// The files with ranges on tiers that can't be relied on: one reply for
     /// each, then [`Reply::Done`]. For the owner of the mount.
     Affected,
-    /// The faults that are armed on tiers for a drill. With `rules`, those of
-    /// one tier are replaced first; none lifts them. For the owner of the mount.
+    /// The armed faults of tiers, for drills. With `rules`, those of one tier
+    /// are replaced first; an empty list lifts them. For the owner of the
+    /// mount.
     Drill {
-        /// The tier; all of them if there is none.
+        /// The tier; all of them if `None`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tier: Option<String>,
         /// As in a stack file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<Vec<String>>,
     },
-    /// Puts an empty directory in the place of a tier that is lost. For the
-    /// owner of the mount.
+    /// Replaces a lost tier by an empty directory. For the owner of the mount.
     ReplaceTier {
         /// The tier's name.
         tier: String,
         /// The directory, absolute.
         dir: String,
     },
-    /// Makes a directory one more tier. For the owner of the mount.
+    /// Adds a directory as a tier. For the owner of the mount.
     AddTier {
         /// The tier's name.
         tier: String,
@@ -99,41 +97,41 @@ pub enum Request {
         /// `reserve` `default`.
         settings: BTreeMap<String, String>,
     },
-    /// Takes a tier out of the volume. For the owner of the mount.
+    /// Removes a tier from the volume. For the owner of the mount.
     RemoveTier {
         /// The tier's name.
         tier: String,
-        /// Move away first what is on it.
+        /// Whether to move its data away first.
         evacuate: bool,
     },
-    /// What a tier's directory has of its own, and what an import would do with
-    /// it. For the owner of the mount.
+    /// Surveys a tier directory's own files, and what an import would do with
+    /// them. For the owner of the mount.
     SurveyImport {
         /// The tier's name.
         tier: String,
     },
-    /// The stack as it is now. For the owner of the mount.
+    /// The current stack. For the owner of the mount.
     DumpStack,
-    /// Reads the stack file anew, and lets what changed in it come into force.
-    /// For the owner of the mount.
+    /// Reads the stack file again, and applies its changes. For the owner of
+    /// the mount.
     Reload {
-        /// Only tell what would change.
+        /// Whether only to report what would change.
         #[serde(default)]
         dry_run: bool,
     },
-    /// Puts a directory that becomes a tier in the place of a tier that is
-    /// well, by a job. For the owner of the mount.
+    /// Replaces a healthy tier by a directory, as a new tier, with a job. For
+    /// the owner of the mount.
     ReplaceTierBy {
-        /// The name of the tier that goes.
+        /// The name of the tier that leaves.
         tier: String,
         /// The name of the new one.
         by: String,
         /// Its directory, absolute.
         dir: String,
-        /// What to set of it, as in a stack file.
+        /// Its settings, as in a stack file.
         #[serde(default)]
         settings: BTreeMap<String, String>,
-        /// Most bytes a second; as fast as it goes without.
+        /// Limit in bytes a second; none if not set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bandwidth: Option<u64>,
     },
@@ -144,11 +142,11 @@ pub enum Request {
     ReplaceHome {
         /// The directory, absolute.
         dir: String,
-        /// Most bytes a second; as fast as it goes without.
+        /// Limit in bytes a second; none if not set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bandwidth: Option<u64>,
     },
-    /// Check the volume while it is used: any number of
+    /// Checks the volume while it is in use: any number of
     /// [`Reply::FsckProgress`] and [`Reply::FsckProblem`], one
     /// [`Reply::FsckSummary`], then [`Reply::Done`]. Ends early when the client
     /// hangs up. For the owner of the mount.
@@ -156,7 +154,7 @@ pub enum Request {
     /// Starts a job. For the owner of the mount, as are all that follow but
     /// [`Wait`](Self::Wait).
     StartJob(StartJob),
-    /// The movers, and all jobs that are known.
+    /// The movers, and all known jobs.
     Jobs,
     /// One job.
     Job {
@@ -167,36 +165,36 @@ pub enum Request {
     ChangeJob {
         /// Its number, or the name of a mover.
         id: JobId,
-        /// What is to become of it.
+        /// The change.
         change: JobChange,
     },
-    /// A tier that was emptied takes new ranges again.
+    /// Lets a tier that was emptied take new ranges again.
     UndoEvacuation {
         /// The tier's name.
         tier: String,
     },
     /// Pins files, or unpins them.
     Pin(PinRequest),
-    /// Records what applications do: one [`Reply::TraceBegun`], any number of
-    /// [`Reply::TraceLines`], one [`Reply::TraceEnded`], then [`Reply::Done`].
-    /// Ends with [`StopTrace`](Self::StopTrace), with the mount, or when the
-    /// client hangs up.
+    /// Records the operations of applications: one [`Reply::TraceBegun`], any
+    /// number of [`Reply::TraceLines`], one [`Reply::TraceEnded`], then
+    /// [`Reply::Done`]. Ends with [`StopTrace`](Self::StopTrace), with the
+    /// mount, or when the client hangs up.
     RecordTrace(TraceRequest),
-    /// Ends a recording that another connection asked for.
+    /// Ends a recording of another connection.
     StopTrace {
         /// Its number.
         id: u64,
     },
-    /// Answered when the daemon has ended, with how it went.
+    /// Answered when the daemon has ended, with the outcome.
     Wait,
 }
 
 impl Request {
-    /// Whether only root and the user who mounted may ask: it changes
-    /// something, or tells names that directory permissions may hide.
+    /// Whether only root and the user who mounted may make the request: it
+    /// changes something, or reveals names that directory permissions may hide.
     #[must_use]
     pub fn is_for_owner(&self) -> bool {
-        // One by one, so that a new request does not get by unnoticed.
+        // One by one, so that a new request is not overlooked.
         match self {
             Self::Hello | Self::Status | Self::Explain { .. } | Self::Sync | Self::Wait => false,
             Self::SetOptions { .. }
@@ -227,16 +225,15 @@ impl Request {
 /// A request as a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLine {
-    /// The version of the protocol that the client speaks; this one's if it
-    /// does not say.
+    /// The client's version of the protocol; if not given, this one's.
     #[serde(default = "current")]
     pub protocol: u32,
-    /// What it asks for.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
 }
 
-/// What a daemon answers.
+/// A daemon's reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
@@ -299,7 +296,7 @@ pub enum Reply {
 /// A reply as a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplyLine {
-    /// The version of the protocol that the daemon speaks.
+    /// The daemon's version of the protocol.
     pub protocol: u32,
     /// The answer.
     #[serde(flatten)]
@@ -310,16 +307,16 @@ fn current() -> u32 {
     PROTOCOL
 }
 
-/// Who answers.
+/// The daemon's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the daemon's program.
     pub version: String,
     /// The daemon's process id, in its own pid namespace.
     pub pid: u32,
-    /// Where the file system was mounted by it.
+    /// Where it mounted the file system.
     pub mountpoint: String,
-    /// The kernel has the file system still: it is mounted, or somebody uses it.
+    /// Whether the kernel still has the file system: it is mounted, or in use.
     #[serde(default = "yes")]
     pub serving: bool,
 }
@@ -328,10 +325,10 @@ fn yes() -> bool {
     true
 }
 
-/// How the daemon ended.
+/// The end of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// What went wrong while it ended; `None` after a clean end.
+    /// The error while it ended; `None` after a clean end.
     pub error: Option<String>,
 }
 
@@ -340,22 +337,22 @@ pub struct Ended {
 pub struct AffectedFile {
     /// Its path below the mount point.
     pub path: String,
-    /// Where its index can't be read, why: then it is not known what it has on
-    /// which tier.
+    /// The error, if its index can't be read: then its ranges on each tier are
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
     /// Stretches of its bytes on such tiers, in file order.
     pub runs: Vec<AffectedRun>,
 }
 
-/// There are no more replies to a request.
+/// The last of several replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}
 
-/// The faults that are armed.
+/// The armed faults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drill {
-    /// Every tier that was asked for, with or without.
+    /// Every requested tier, with or without faults.
     pub tiers: Vec<DrillTier>,
 }
 
@@ -364,22 +361,22 @@ pub struct Drill {
 pub struct DrillTier {
     /// The tier's name.
     pub tier: String,
-    /// What is armed.
+    /// Its armed faults.
     pub faults: Vec<ArmedFault>,
-    /// Operations that hang at present.
+    /// Operations that hang now.
     pub hanging: u64,
 }
 
-/// A fault and what it did so far.
+/// A fault and its effect so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmedFault {
     /// The rule, as in a stack file.
     pub rule: String,
-    /// How many operations met it.
+    /// Number of operations that met it.
     pub hits: u64,
 }
 
-/// Where a file's data is.
+/// The location of a file's data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// `plain` or `spread`.
@@ -392,24 +389,24 @@ pub struct Explanation {
     pub owner: Option<u32>,
     /// Size of the file in bytes.
     pub size: u64,
-    /// Size of a range of the file in bytes; for a plain one, what it would be.
+    /// Range size of the file in bytes; for a plain one, what it would be.
     pub range_size: u32,
-    /// Size of a range of files that no rule gives another one, in bytes; `None`
+    /// Range size of files without a rule that says otherwise, in bytes; `None`
     /// from a daemon of an earlier version.
     #[serde(default)]
     pub volume_range_size: Option<u32>,
-    /// Whether what was synced of it survives power loss: whether all tiers do
-    /// that it is on, home among them.
+    /// Whether its synced data survives power loss: all of its tiers, home
+    /// included, are durable.
     #[serde(default = "yes")]
     pub durable: bool,
-    /// The tiers of the file that do not.
+    /// The tiers of the file that are not durable.
     #[serde(default)]
     pub volatile_tiers: Vec<NamedTier>,
-    /// The rule that holds for the file now, while nobody writes to it: not
-    /// always the one that placed its ranges. `None` if none does.
+    /// The rule that holds for the file at rest: not always the one that placed
+    /// its ranges. `None` if none does.
     #[serde(default)]
     pub rule: Option<HoldingRule>,
-    /// The policy that counts for the file now, and its settings: the one that
+    /// The policy that holds for the file now, and its settings: the one that
     /// `rule` names, or else the volume's. `None` from a daemon of an earlier
     /// version.
     #[serde(default)]
@@ -417,10 +414,10 @@ pub struct Explanation {
     /// The tier that rules and policy would give a new range of the file now.
     #[serde(default)]
     pub next: Option<NamedTier>,
-    /// Where movers leave the file; `None` if it is not pinned.
+    /// The pin of the file; `None` if it is not pinned.
     #[serde(default)]
     pub pin: Option<Pin>,
-    /// Stretches of ranges of which the same is to be said, in file order.
+    /// Stretches of ranges with the same description, in file order.
     pub runs: Vec<PlacedRun>,
 }
 
@@ -435,7 +432,7 @@ pub struct ErrorReply {
 }
 
 impl ErrorReply {
-    /// An error that is not an operation's.
+    /// An error without a number.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { errno: None, message: message.into() }

@@ -1,8 +1,8 @@
-//! The answering end: a listening socket, and a thread for each connection.
+//! The server: a listening socket, and a thread for each connection.
 //!
-//! Clients are anybody, so nothing they send can stop the daemon, and nobody
-//! can keep others out: a line has a longest length, a connection that says
-//! nothing is closed, and each user has a limited number of connections.
+//! Every user may connect, so no client may stop the daemon or keep others out:
+//! lines are limited in length, silent connections are closed, and each user
+//! has a limited number of connections.
 
 use crate::handler::Handler;
 use crate::protocol::{
@@ -21,14 +21,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Connections that one user may have at a time.
+/// Most connections of one user at a time.
 const CONNECTIONS_PER_USER_MAX: usize = 16;
-/// Connections at a time.
+/// Most connections at a time.
 const CONNECTIONS_MAX: usize = 128;
-/// How long a client may take to send a request or to take an answer.
+/// Time limit for a client to send a request or to take an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a connection could not be accepted for lack of descriptors:
-/// nothing tells when there are some again.
+/// Pause after accepting a connection failed for lack of descriptors: there is
+/// no event when some are free again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A control socket that is being served.
@@ -41,11 +41,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the socket at `path`, in place of one that a dead daemon may have
-    /// left, and starts to answer.
+    /// Creates the socket at `path`, replacing one of a dead daemon, and starts
+    /// to answer.
     ///
     /// # Errors
-    /// If the socket can't be made.
+    /// If the socket can't be created.
     pub fn start(path: &Path, open_to_all: bool, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
         let _ = std::fs::remove_file(&fresh);
@@ -69,8 +69,8 @@ impl Server {
         Ok(Self { path: path.to_owned(), inode, listener, acceptor: Some(acceptor), shared })
     }
 
-    /// Stops to answer, removes the socket, and tells those who wait how the
-    /// daemon ended. Nothing of the handler is held any more when it returns.
+    /// Stops answering, removes the socket, and reports the daemon's end to
+    /// waiting clients. When this returns, the handler is not in use any more.
     pub fn finish(mut self, ended: Ended) {
         self.stop(ended);
     }
@@ -78,7 +78,7 @@ impl Server {
     fn stop(&mut self, ended: Ended) {
         let Some(acceptor) = self.acceptor.take() else { return };
         // Another daemon may have put its own socket there meanwhile, or be
-        // about to: the kernel gives the numbers of file systems again.
+        // about to: the kernel reuses numbers of file systems.
         let _removing = crate::socket::lock_directory(&self.path);
         if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
@@ -115,7 +115,7 @@ struct State {
 struct Connection {
     uid: u32,
     stream: UnixStream,
-    /// A request of it is being carried out.
+    /// A request of it is under way.
     busy: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -127,7 +127,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a new connection, unless there are too many.
+    /// Adds a connection, unless there are too many.
     fn admit(&self, stream: &UnixStream) -> io::Result<Option<u64>> {
         let uid = socket_peercred(stream)?.uid.as_raw();
         let mut state = self.lock();
@@ -149,13 +149,13 @@ impl Shared {
             Some(connection) => connection.thread = Some(thread),
             None => state.finished.push(thread),
         }
-        // Their threads have nothing left to do but return.
+        // Their threads are about to return.
         for thread in std::mem::take(&mut state.finished) {
             let _ = thread.join();
         }
     }
 
-    /// Refuses what is not for everybody.
+    /// Refuses requests that not every user may make.
     fn permit(&self, number: u64, request: Request) -> Result<Request, ErrorReply> {
         if !request.is_for_owner() || self.is_owner(number) {
             return Ok(request);
@@ -164,16 +164,16 @@ impl Shared {
         Err(ErrorReply { errno, message: "only root and the user who mounted may ask for this".into() })
     }
 
-    /// Whether it is root, or the user who mounted, who asks.
+    /// Whether root, or the user who mounted, makes the request.
     fn is_owner(&self, number: u64) -> bool {
         let uid = self.lock().connections.get(&number).map(|connection| connection.uid);
         uid == Some(0) || uid == Some(geteuid().as_raw())
     }
 
-    /// Takes out of a reply what only the owner may be told: names that
-    /// directory permissions may hide, what others' threads do, which the
-    /// kernel does not tell everybody either, and anything about others' files,
-    /// of which the socket can't tell who may look them up.
+    /// Removes from a reply what only the owner may see: names that directory
+    /// permissions may hide; other users' threads, which the kernel does not
+    /// show either; and all about other users' files, since the socket can't
+    /// check their permissions.
     fn redact(&self, number: u64, mut reply: Reply) -> Reply {
         if self.is_owner(number) {
             return reply;
@@ -193,7 +193,7 @@ impl Shared {
         reply
     }
 
-    /// Whether it is this user who asks.
+    /// Whether this user makes the request.
     fn is_user(&self, number: u64, user: Option<u32>) -> bool {
         user.is_some() && self.lock().connections.get(&number).map(|connection| connection.uid) == user
     }
@@ -222,9 +222,9 @@ impl Shared {
         }
     }
 
-    /// Publishes the end and hangs up on everybody whose request is being
-    /// carried out. Others are heard out: who asked to wait, perhaps just now, is
-    /// to be told.
+    /// Publishes the end and closes connections with a request under way.
+    /// Others may finish: a client that asked to wait, perhaps just now, gets
+    /// its answer.
     fn end(&self, ended: Ended) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         state.ended = Some(ended);
@@ -368,12 +368,12 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
     reply.unwrap_or_else(Reply::Error)
 }
 
-/// Sends what several replies come to.
+/// The last of several replies.
 fn last_of_several(send: &mut dyn FnMut(Reply) -> io::Result<()>, last: Reply) -> Result<Reply, ErrorReply> {
     send(last).map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
 }
 
-/// Carries out a request that is about jobs or pins.
+/// Carries out a request about jobs or pins.
 fn handle_job(handler: &dyn Handler, request: &Request) -> Result<Reply, ErrorReply> {
     match request {
         Request::StartJob(request) => handler.start_job(request).map(Reply::Job),

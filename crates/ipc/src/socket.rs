@@ -1,10 +1,9 @@
-//! Where a daemon's control socket is.
+//! The path of a daemon's control socket.
 //!
 //! A daemon of root: `/run/braid/<st_dev in hex>.sock`, open to all users
-//! (everything that can be asked only reads). A user's:
-//! `$XDG_RUNTIME_DIR/braid/`. Where that can't be used, `/tmp/braid-<uid>/`,
-//! which is believed only if it belongs to that user and nobody else can write
-//! there.
+//! (without privilege, requests only read). A user's:
+//! `$XDG_RUNTIME_DIR/braid/`. If that can't be used, `/tmp/braid-<uid>/`, which
+//! is trusted only if it belongs to that user and no other can write there.
 
 use braid_contract::Shown;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdir, open};
@@ -18,8 +17,8 @@ use std::path::{Path, PathBuf};
 /// Longest path that fits in a socket address, with the ending zero.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// Where the daemon of user `uid` may have its socket for the file system
-/// `dev`, best first.
+/// Possible sockets of the daemon of user `uid` for the file system `dev`, best
+/// first.
 #[must_use]
 pub fn candidates(dev: u64, uid: u32) -> Vec<PathBuf> {
     directories(uid)
@@ -29,8 +28,8 @@ pub fn candidates(dev: u64, uid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The sockets there may be that `uid` can ask at, each with the file system
-/// and the owner that its place says: root's and its own; for root, everybody's.
+/// The possible sockets for `uid`, each with the file system and the owner by
+/// its path: root's and its own; for root, all users'.
 #[must_use]
 pub fn all(uid: u32) -> Vec<(PathBuf, u64, u32)> {
     let mut owners = vec![0, uid];
@@ -54,14 +53,13 @@ pub fn all(uid: u32) -> Vec<(PathBuf, u64, u32)> {
     found
 }
 
-/// The numbers behind `prefix` in the names of a directory's entries.
+/// The numbers after `prefix` in the names of a directory's entries.
 fn numbers(dir: &str, prefix: &str) -> Vec<u32> {
     let names = std::fs::read_dir(dir).into_iter().flatten().flatten();
     names.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()).collect()
 }
 
-/// The directory, made if need be, that this process keeps its socket in, and
-/// the socket's path.
+/// The path of this process's socket, whose directory is created if needed.
 ///
 /// # Errors
 /// The last candidate's, if none can be used.
@@ -69,7 +67,7 @@ pub fn prepare(dev: u64) -> io::Result<PathBuf> {
     let uid = geteuid().as_raw();
     let mut result = Err(io::Error::from(io::ErrorKind::NotFound));
     for path in candidates(dev, uid) {
-        // A candidate has a directory, since it was made by joining to one.
+        // A candidate has a directory, since it was joined to one.
         let directory = path.parent().unwrap_or(Path::new("/"));
         result = make_directory(directory, uid).map(|()| path.clone());
         if result.is_ok() {
@@ -79,7 +77,7 @@ pub fn prepare(dev: u64) -> io::Result<PathBuf> {
     result
 }
 
-/// Whether `directory` is one that only `uid` (or root) can put sockets in.
+/// Checks that only `uid` (or root) can put sockets into `directory`.
 ///
 /// # Errors
 /// If it is not, or can't be looked at.

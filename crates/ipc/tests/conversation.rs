@@ -206,7 +206,7 @@ fn job(id: u64) -> Job {
     }
 }
 
-/// A problem that a check may find.
+/// A possible finding of a check.
 fn problem() -> FsckProblem {
     FsckProblem {
         code: "object-missing".into(),
@@ -321,7 +321,7 @@ fn what_changes_a_volume_or_tells_names_is_for_its_owner() {
         ![Request::Hello, Request::Status, Request::Explain { ino: 1 }].iter().any(Request::is_for_owner)
     );
 
-    // Another user can be played by root only.
+    // Only root can act as another user.
     if !rustix::process::geteuid().is_root() {
         braid_testkit::skipped("root");
         return;
@@ -371,7 +371,7 @@ fn malformed_requests_get_an_error_and_the_daemon_lives() {
     );
 
     let mut stream = bench.raw();
-    // It does not wait for the end of this, and hangs up.
+    // It hangs up before the end of this.
     let _ = stream.get_mut().write_all(&[b'x'; (1 << 20) + 900]);
     let mut reply = String::new();
     stream.read_line(&mut reply).unwrap();
@@ -442,7 +442,7 @@ fn a_socket_left_by_a_dead_daemon_is_replaced_and_a_successors_is_left_alone() {
 #[test]
 fn somebody_elses_socket_is_not_spoken_to() {
     let bench = bench();
-    // Root may answer for anybody, so this says something only to a user.
+    // Root may answer for every user, so this tests something only for a user.
     if !rustix::process::geteuid().is_root() {
         let error = Client::connect(&bench.path, 1).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);

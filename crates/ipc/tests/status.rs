@@ -1,11 +1,11 @@
-//! The state of a tier as it is on the wire: names that scripts and peers of
-//! other versions go by.
+//! The state of a tier on the wire: names that scripts and peers of other
+//! versions rely on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_ipc::protocol::{TierState, TierStatus};
 use serde_json::Value;
 
-/// A tier of which everything is known.
+/// A tier with all fields known.
 const TIER: &str = r#"{
     "id": 1,
     "name": "slow",

@@ -1,7 +1,7 @@
 //! Modules of an I/O stack: each wraps a file system and is one itself.
 //!
-//! One folder holds one module. A module is reachable from a stack file when it
-//! is in the list below; the daemon alone builds stacks out of them. Nothing here
+//! One folder holds one module. A stack file can name a module when it is in
+//! the list below; only the daemon builds stacks out of them. Nothing here
 //! performs I/O of its own.
 #![forbid(unsafe_code)]
 
@@ -27,8 +27,8 @@ macro_rules! modules {
         /// The keys that name modules in a stack file.
         pub const NAMES: &[&str] = &[$(<$module>::NAME),*];
 
-        /// Reads the settings of the module that a stack file calls `name`; `None`
-        /// if there is no such module.
+        /// Parses the settings of the module that a stack file calls `name`;
+        /// `None` if there is no such module.
         pub fn configure<'de, D>(name: &str, settings: D) -> Option<Result<Arc<dyn Configured>, D::Error>>
         where
             D: Deserializer<'de>,

@@ -1,5 +1,5 @@
-//! What a module is: a name, settings, a file system over its child, and state
-//! that it hands to the module that takes its place.
+//! The parts of a module: a name, settings, a file system over its child, and
+//! state that it hands to its successor.
 
 use braid_contract::{Errno, Error, FileSystem, Result};
 use serde::de::DeserializeOwned;
@@ -11,30 +11,29 @@ pub trait Module: FileSystem + Sized + 'static {
     /// The key that names the module in a stack file.
     const NAME: &'static str;
 
-    /// What a stack file sets, with `deny_unknown_fields`. A value that makes no
-    /// sense is refused while it is read (`try_from`), so that the refusal names
-    /// its line.
+    /// The settings in a stack file, with `deny_unknown_fields`. Invalid values
+    /// are refused while they are parsed (`try_from`), so that the refusal
+    /// names their line.
     type Settings: DeserializeOwned + fmt::Debug + Send + Sync + 'static;
 
     /// Puts the module on top of `child`.
     fn new(settings: &Self::Settings, child: Arc<dyn FileSystem>) -> Self;
 
-    /// What the module has gathered, for one of the same name that takes its
-    /// place. A module without state exports the default.
+    /// The module's state, for its successor of the same name. A module without
+    /// state exports the default.
     fn export(&self) -> State {
         State::default()
     }
 
-    /// Takes over what a module of the same name exported. It is called once,
-    /// and operations may be under way. `EINVAL` for a version that the module
-    /// does not know, or bytes that are none of that version; nothing is
-    /// changed then.
+    /// Takes over the state of a module of the same name. It is called once,
+    /// and operations may be under way. `EINVAL` for an unknown version, or
+    /// invalid bytes; then nothing has changed.
     fn import(&self, state: &State) -> Result<()> {
         state.expect_version(State::default().version)
     }
 }
 
-/// What a module hands on: bytes whose meaning its version tells.
+/// Exported state of a module: bytes in the format of its version.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct State {
     /// Version of the format of the bytes, each module's own. 0 is a module

@@ -1,10 +1,10 @@
-//! By which names inodes were found, for modules that go by paths.
+//! The names by which inodes were found, for modules that decide by path.
 //!
-//! Requests name inodes by number, and a file system can't always tell a file's
-//! path by that. The names pass a module when they are looked up, made, renamed
-//! and removed: [`Names`] remembers them for as long as the front end remembers
-//! the inode. Only directories are left to the child, which always knows their
-//! paths. A hard link that was never looked up is not known.
+//! Requests have inode numbers, and a file system can't always find a file's
+//! path by that. A module sees the names when they are looked up, created,
+//! renamed and removed: [`Names`] remembers them for as long as the front end
+//! remembers the inode. For directories it asks the child, which always knows
+//! their paths. A hard link that was never looked up is not known.
 
 use crate::State;
 use crate::sync::Mutex;
@@ -18,10 +18,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Version of what [`Names::export`] writes.
+/// Version of the format of [`Names::export`].
 const VERSION: u32 = 1;
 
-/// The names of inodes that are no directories.
+/// The names of inodes other than directories.
 #[derive(Default)]
 pub struct Names {
     known: Mutex<Known>,
@@ -34,7 +34,7 @@ type Name = (InodeId, OsString);
 struct Known {
     inodes: HashMap<InodeId, Inode>,
     names: HashMap<Name, InodeId>,
-    /// Directories that are open.
+    /// Open directories.
     dirs: HashMap<HandleId, InodeId>,
 }
 
@@ -47,7 +47,7 @@ struct Inode {
 /// A directory, and the bytes of a name in it.
 type ExportedName = (u64, Vec<u8>);
 
-/// Everything that is known, as it is exported.
+/// All names, in exported form.
 #[derive(Default, Serialize, Deserialize)]
 struct Exported {
     /// Number, lookups, names.
@@ -56,12 +56,12 @@ struct Exported {
     dirs: Vec<(u64, u64)>,
 }
 
-/// What a request does to names, if it succeeds.
+/// The effect of a successful request on names.
 enum Step {
     Nothing,
-    /// An inode may be found by this name.
+    /// This name leads to an inode.
     Find(Name),
-    /// The name goes.
+    /// The name is removed.
     Remove(Name),
     /// The first name becomes the second one.
     Rename(Name, Name, RenameMode),
@@ -71,7 +71,7 @@ enum Step {
     List(InodeId),
 }
 
-/// Notes the inodes in a directory that is read.
+/// Notes the inodes that a listing returns.
 struct Noting<'a> {
     known: &'a Mutex<Known>,
     dir: InodeId,
@@ -89,7 +89,7 @@ impl DirSink for Noting<'_> {
 }
 
 impl Names {
-    /// Carries the request out on `child`, and notes what it does to names.
+    /// Carries the request out on `child`, and notes its effect on names.
     pub fn carry(&self, request: Request<'_>, child: &dyn FileSystem) -> Reply {
         let step = self.step(&request);
         let reply = match (&step, request) {
@@ -103,7 +103,7 @@ impl Names {
         reply
     }
 
-    /// What the request does to names. What it takes back is taken back here.
+    /// The effect of the request on names. Forgets are applied here.
     fn step(&self, request: &Request<'_>) -> Step {
         let owned = |parent: &InodeId, name: &OsStr| (*parent, name.to_os_string());
         match request {
@@ -117,7 +117,8 @@ impl Names {
                 return Step::Rename(owned(parent, name), owned(new_parent, new_name), *mode);
             }
             Request::OpenDir { ino, .. } => return Step::Open(*ino),
-            // A directory that was opened before the module came is not known.
+            // A directory that was opened before the module was added is
+            // unknown.
             Request::ReadDir { handle, plus: true, .. } => {
                 return self.known.lock().dirs.get(handle).map_or(Step::Nothing, |dir| Step::List(*dir));
             }
@@ -153,13 +154,13 @@ impl Names {
         }
     }
 
-    /// The paths of what a request is about to change: of each inode or name in
-    /// it. A file counts as changed once it is opened for writing, so what is done
-    /// by an open file has none.
+    /// The paths that a request is about to change: of each inode or name in
+    /// it. A file counts as changed when it is opened for writing, so
+    /// operations on an open file have none.
     ///
     /// # Errors
-    /// If `child` can't tell the path of a directory; `EOPNOTSUPP` for an operation
-    /// that changes something and is not known here.
+    /// If `child` has no path for a directory; `EOPNOTSUPP` for a changing
+    /// operation that is unknown here.
     pub fn changed_by(&self, request: &Request<'_>, child: &dyn FileSystem) -> Result<Vec<PathBuf>> {
         let at = |parent: &InodeId, name: &OsStr| -> Result<PathBuf> { Ok(child.path(*parent)?.join(name)) };
         match request {
@@ -187,7 +188,8 @@ impl Names {
         }
     }
 
-    /// The paths by which the inode was found; none if its last name is gone.
+    /// The paths of the names that led to the inode; none if its last name is
+    /// gone.
     fn paths(&self, ino: InodeId, child: &dyn FileSystem) -> Result<Vec<PathBuf>> {
         let names = self.known.lock().inodes.get(&ino).map(|inode| inode.names.clone());
         match names {
@@ -196,7 +198,7 @@ impl Names {
         }
     }
 
-    /// Everything that is known.
+    /// All names.
     #[must_use]
     pub fn export(&self) -> State {
         let known = self.known.lock();
@@ -207,14 +209,14 @@ impl Names {
             inodes: known.inodes.iter().map(inode).collect(),
             dirs: known.dirs.iter().map(|(handle, ino)| (handle.0, ino.0)).collect(),
         };
-        // There is nothing in it that can't be written.
+        // All of it can be serialized.
         State { version: VERSION, bytes: serde_json::to_vec(&exported).unwrap_or_default() }
     }
 
-    /// Adds what another one knew.
+    /// Adds the names of another one.
     ///
     /// # Errors
-    /// `EINVAL` if it is not of a version that is known.
+    /// `EINVAL` if its version is unknown.
     pub fn import(&self, state: &State) -> Result<()> {
         state.expect_version(VERSION)?;
         let exported: Exported = serde_json::from_slice(&state.bytes)

@@ -4,7 +4,7 @@ use braid_placement::Glob;
 use serde::Deserialize;
 use std::path::Path;
 
-/// A pattern of paths, as rules have them; checked when it is read.
+/// A pattern of paths, as in rules; checked when it is parsed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern(Glob);

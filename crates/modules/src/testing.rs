@@ -1,8 +1,8 @@
-//! What the tests of modules share.
+//! Helpers that the tests of modules share.
 
 use braid_contract::{Attr, Entry, FileKind, InodeId, Timestamp};
 
-/// The entry of a regular file of which only the number matters.
+/// The entry of a regular file with this number; its attributes do not matter.
 pub(crate) fn entry(ino: u64) -> Entry {
     let time = Timestamp::default();
     let attr = Attr {

@@ -1,4 +1,4 @@
-//! A wrapping module keeps what its child keeps.
+//! A wrapping module keeps the promises that its child keeps.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_modules::{NAMES, configure};
@@ -6,7 +6,7 @@ use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::sync::Arc;
 
-/// Settings of each module under which it is nothing but a wrapper.
+/// Settings with which each module is only a wrapper.
 fn settings(name: &str) -> serde_json::Value {
     match name {
         "deny" => serde_json::json!({ "paths": ["never/*.there"] }),

@@ -1,26 +1,26 @@
-//! What each tier is believed to do, where not everything is known: `tiers`
-//! shows it to policies.
+//! Estimates of each tier's performance from incomplete knowledge; `tiers`
+//! passes them to policies.
 
-/// What is known of a tier.
+/// The known rates of a tier.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownRates {
-    /// Bytes a second that it was seen to do, read and written.
+    /// Observed rates in bytes a second, read and written.
     pub learned: [Option<f64>; 2],
-    /// What it did through the page cache.
+    /// Rates through the page cache.
     pub guess: [Option<f64>; 2],
-    /// Its weight against other tiers, as it was given.
+    /// Its configured weight.
     pub weight: Option<f64>,
 }
 
-/// Bytes a second of a tier of which nothing is known, nor of any other.
+/// Bytes a second of a tier if nothing is known of any tier.
 const SOME: f64 = 100e6;
-/// What a weight stands for as long as no tier that has one was seen to work.
+/// Bytes a second of a weight of 1 while no tier with a weight was observed.
 const WEIGHT_UNIT: f64 = 1e6;
 
-/// Bytes a second that each tier is believed to do, read and written. A tier
-/// that was not seen to work one way is taken to do there what its weight says;
-/// or what it did through memory; or what it does the other way, if tiers are alike in that; or what the
-/// others do.
+/// Estimated bytes a second of each tier, read and written. For an unobserved
+/// direction, the estimate is by weight; or by the rate through the page cache;
+/// or by the other direction, if tiers are alike in that; or by the other
+/// tiers.
 pub fn believed(tiers: &[KnownRates]) -> Vec<[f64; 2]> {
     let [read, write] = [0, 1].map(|at| {
         let learned: Vec<Option<f64>> = tiers.iter().map(|tier| tier.learned[at]).collect();
@@ -47,8 +47,8 @@ fn ratio(a: &[Option<f64>], b: &[Option<f64>]) -> Option<f64> {
     (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
 }
 
-/// The figures; those that are not known are the mean of the others, or
-/// `otherwise` if none is known.
+/// The figures; unknown ones become the mean of the others, or `otherwise` if
+/// none is known.
 pub fn with_means(figures: &[Option<f64>], otherwise: f64) -> Vec<f64> {
     let known: Vec<f64> = figures.iter().flatten().copied().collect();
     let typical = if known.is_empty() { otherwise } else { known.iter().sum::<f64>() / known.len() as f64 };
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(believed(&[KnownRates::default(); 2]), [[SOME; 2]; 2]);
         let weights = [known(None, None, Some(4.0)), known(None, None, Some(1.0))];
         assert_eq!(believed(&weights), [[4e6; 2], [1e6; 2]]);
-        // One that was seen says what the weights stand for.
+        // An observed tier calibrates the weights.
         let seen = [known(None, Some(200.0), Some(4.0)), known(None, None, Some(1.0))];
         assert_eq!(believed(&seen)[1][1], 50.0);
         // Reads are to writes as they are on the others.

@@ -1,60 +1,59 @@
-//! What a policy and a rule are asked about: a write, a file's credits and the
-//! tiers.
+//! The input of policies and rules: a write, a file's credits and the tiers.
 
 use crate::credits::Credits;
 use braid_contract::{Caller, Hint, StoreIo, TierId, WriteFlags};
 
-/// Who writes, and how; or who else gives ranges their tier.
+/// The origin of a write, or of another operation that gives ranges their tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
     /// The caller's user.
     pub uid: u32,
     /// The caller's group.
     pub gid: u32,
-    /// Thread id; 0 if it is not known, such as when the kernel writes back.
+    /// Thread id; 0 if unknown, such as for writeback by the kernel.
     pub thread: u32,
     /// The write must be durable when it returns.
     pub sync: bool,
-    /// It must not stay in memory.
+    /// It must bypass the page cache.
     pub direct: bool,
     /// Space is only set aside: there is no data yet.
     pub reserves: bool,
-    /// What is known of the data.
+    /// What is known about the data's future.
     pub hint: Hint,
 }
 
 impl Origin {
-    /// Of a write.
+    /// The origin of a write.
     pub fn of_write(caller: &Caller, flags: WriteFlags) -> Self {
         Self { sync: flags.sync, direct: flags.direct, hint: flags.hint, ..Self::of_caller(caller) }
     }
 
-    /// Of an operation that sets space aside.
+    /// The origin of an operation that reserves space.
     pub fn of_reserving(caller: &Caller) -> Self {
         Self { reserves: true, ..Self::of_caller(caller) }
     }
 
-    /// Of another operation.
+    /// The origin of another operation.
     pub fn of_caller(caller: &Caller) -> Self {
         Self { uid: caller.uid, gid: caller.gid, thread: caller.tid, ..Self::default() }
     }
 
-    /// Whether data stays in memory for a while, and is written to the tier
-    /// with nobody waiting for it.
+    /// Whether data stays in memory for a while, and is written to the tier in
+    /// the background.
     pub(crate) fn is_buffered(&self) -> bool {
         !(self.direct || self.sync || self.reserves)
     }
 
-    /// What a store needs to know of it.
+    /// The part of it that a store needs.
     pub fn store_io(&self) -> StoreIo {
         StoreIo { direct: self.direct, hint: self.hint }
     }
 }
 
-/// Where in a file ranges are to get their tier.
+/// The bytes of a file whose ranges are to get their tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteSpan {
-    /// Where the write begins.
+    /// Start of the write.
     pub offset: u64,
     /// Bytes of the write.
     pub len: u64,
@@ -67,7 +66,7 @@ pub struct WriteSpan {
 }
 
 impl WriteSpan {
-    /// Of a file of `size` bytes that nobody writes to.
+    /// The span of a file of `size` bytes without a write.
     pub fn at_rest(size: u64) -> Self {
         Self { size, size_after: size, ..Self::default() }
     }
@@ -77,33 +76,33 @@ impl WriteSpan {
         self.offset >= self.size
     }
 
-    /// Bytes that a tier has to have room for to get the new ranges: all of
-    /// them if the file is large enough to fill them soon. A file is taken to
-    /// become as long again as it is, so that a small one with long ranges is
-    /// not kept from a tier that has room for it.
+    /// Bytes of room that a tier needs to get the new ranges: all of them if
+    /// the file is large enough to fill them soon. A file is assumed to double
+    /// in size, so that a small one with long ranges can still use a tier that
+    /// has room for it.
     pub fn needed_bytes(&self) -> u64 {
         self.new_bytes.min(self.len.max(self.size))
     }
 
-    /// Bytes of them that count as taken before the tier is measured again. A
-    /// write into a hole says nothing of what comes next.
+    /// Those bytes that count as taken before the tier is measured again. A
+    /// write into a hole says nothing about later ones.
     pub fn taken_bytes(&self) -> u64 {
         if self.appends() { self.needed_bytes() } else { self.new_bytes.min(self.len) }
     }
 }
 
-/// What is known of the write that first touches some ranges.
+/// The facts about the write that first touches some ranges.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Who writes, and how.
+    /// The origin of the write.
     pub origin: Origin,
-    /// Where in the file.
+    /// The part of the file.
     pub span: WriteSpan,
-    /// A number that no other file has.
+    /// A number that is unique to the file.
     pub file: u64,
-    /// What was dealt to each tier of this file so far.
+    /// The shares of this file that were dealt to each tier so far.
     pub credits: &'a Credits,
-    /// The tiers; home is among them.
+    /// The tiers, including home.
     pub tiers: &'a [TierView],
 }
 
@@ -116,7 +115,7 @@ impl Context<'_> {
         self.tiers.iter().find(|tier| tier.id == id)
     }
 
-    /// The thread that writes, or else the file that is written, as a number.
+    /// The writing thread, or else the file, as a number.
     pub(crate) fn stream(&self) -> u64 {
         match self.origin.thread {
             0 => self.file | 1 << 63,
@@ -134,15 +133,15 @@ pub struct TierView {
     pub home: bool,
     /// Bandwidth relative to the other tiers, above 0.
     pub weight: f64,
-    /// Bytes a second that it is believed to do, read and written.
+    /// Estimated bytes a second, read and written.
     pub bandwidth: [f64; 2],
-    /// There is room for the new ranges beyond the reserve, and the tier takes
-    /// new ranges at all.
+    /// Whether it has room for the new ranges beyond the reserve, and takes new
+    /// ranges at all.
     pub has_room: bool,
-    /// Share of the tier's space in use by anybody, 0 to 1.
+    /// Used share of the tier's space, by all users, 0 to 1.
     pub used: f64,
-    /// Bytes of writes that are under way on it.
+    /// Bytes of writes in flight on it.
     pub queued: u64,
-    /// Threads that keep it busy with writes, where that is known.
+    /// Threads that saturate it with writes, if known.
     pub saturating: Option<u32>,
 }

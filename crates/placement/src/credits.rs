@@ -1,29 +1,29 @@
-//! How the ranges of one file were dealt to the tiers so far. Kept while the
-//! file is open, so that each file by itself is spread in proportion.
+//! The credits of one file: how its ranges were dealt to the tiers so far. Kept
+//! while the file is open, so that each file by itself is spread in proportion.
 
 use crate::per_tier::PerTier;
 use braid_contract::{SplitMix, TierId};
 
-/// For each tier, how long it would need for what it got of the file, by its
-/// share at the time: a share that changes says how to go on, and does not ask
-/// for the past to be made up for.
+/// For each tier, how long it would need for its part of the file, by its share
+/// at the time: a changed share affects the future, without making up for the
+/// past.
 #[derive(Clone, Debug)]
 pub struct Credits {
     needs: PerTier<Option<f64>>,
     /// The largest of them.
     most: f64,
-    /// Where in its first range each tier begins, in bytes.
+    /// The offset, in bytes, at which each tier begins in its first range.
     begins: PerTier<f64>,
     range_size: f64,
 }
 
-/// How many ranges, of the file's own size, a tier that got none for a while may
-/// be behind: one that may be behind by less than a range misses its turn.
+/// Most ranges, of the file's own size, that a tier without new ones for a
+/// while may be behind: with less than a range, it would miss its turn.
 const BEHIND_MAX: f64 = 16.0;
 
 impl Credits {
-    /// Nothing dealt yet. `seed` differs from file to file: it shifts where in
-    /// the pattern of turns a file begins, by less than a range, so that many
+    /// Nothing dealt yet. `seed` differs from file to file: it shifts the start
+    /// of a file in the pattern of turns, by less than a range, so that many
     /// files of a few ranges come out in proportion too.
     pub fn new(seed: u64, range_size: u32) -> Self {
         let range_size = f64::from(range_size);
@@ -36,14 +36,14 @@ impl Credits {
         Self { needs: PerTier::all(None), most: 0.0, begins, range_size }
     }
 
-    /// `tier`, which has this share now, got so many bytes.
+    /// Notes that `tier`, which has this share now, got so many bytes.
     pub fn add(&mut self, tier: TierId, bytes: u64, share: f64) {
         let needs = self.after(tier, bytes, share);
         self.needs[tier] = Some(needs);
         self.most = self.most.max(needs);
     }
 
-    /// How long the tier needs if it gets so many bytes more.
+    /// How long the tier needs with so many bytes more.
     pub(super) fn after(&self, tier: TierId, bytes: u64, share: f64) -> f64 {
         let needs = self.needs[tier].unwrap_or(self.begins[tier] / share);
         needs.max(self.most - BEHIND_MAX * self.range_size / share) + bytes as f64 / share
@@ -65,7 +65,7 @@ mod tests {
         all.for_each(|begins| assert!((0.0..=RANGE as f64).contains(&begins)));
     }
 
-    /// Deals so many ranges to two tiers; how many the second got.
+    /// Deals so many ranges to two tiers; answers how many the second got.
     fn deal_on(credits: &mut Credits, ranges: u32, shares: [f64; 2]) -> u32 {
         let mut second = 0;
         for _ in 0..ranges {
@@ -89,7 +89,7 @@ mod tests {
     fn what_is_dealt_does_not_depend_on_how_long_ranges_are() {
         let credits = |range: u64| {
             let mut credits = Credits::new(1, range as u32);
-            // One that was away for long is behind by no more than 16 ranges.
+            // A tier that was away for long is at most 16 ranges behind.
             (0..1000).for_each(|_| credits.add(TierId(0), range, 16.0));
             let of = |credits: &Credits, tier, share| credits.after(TierId(tier), range, share);
             let dealt = (0..200).map(|_| {

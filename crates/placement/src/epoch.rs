@@ -1,12 +1,12 @@
-//! Epochs, and what tiers did in one: policies are shown it when it has ended,
-//! and what a tier can do is learned of it.
+//! Epochs, and the load of tiers in one: policies see it after the end, and the
+//! performance of a tier is learned from it.
 
 use braid_contract::TierId;
 
 /// An epoch that ended.
 #[derive(Clone, Debug)]
 pub struct Epoch {
-    /// How long it was, in nanoseconds.
+    /// Its length, in nanoseconds.
     pub nanos: u64,
     /// The tiers, in their order.
     pub tiers: Vec<TierEpoch>,
@@ -23,23 +23,23 @@ impl Epoch {
 pub struct TierEpoch {
     /// The tier's number.
     pub id: TierId,
-    /// What it did, read and written.
+    /// Its load, read and written.
     pub load: [EpochLoad; 2],
-    /// Bytes a second that it is believed to do, read and written.
+    /// Estimated bytes a second, read and written.
     pub bandwidth: [f64; 2],
-    /// What it can write was seen, or given.
+    /// Whether its write bandwidth was observed, or configured.
     pub known: bool,
 }
 
-/// What went one way through a tier in one epoch.
+/// The load of a tier in one direction in one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpochLoad {
     /// Bytes a second.
     pub rate: f64,
-    /// Operations under way, on average over the epoch.
+    /// Operations in flight, on average over the epoch.
     pub in_flight: f64,
-    /// Share of the epoch in which at least one was under way, 0 to 1.
+    /// Share of the epoch with at least one in flight, 0 to 1.
     pub busy: f64,
-    /// Share of the bytes that went past the page cache, 0 to 1.
+    /// Share of the bytes that bypassed the page cache, 0 to 1.
     pub direct: f64,
 }

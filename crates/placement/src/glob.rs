@@ -1,19 +1,19 @@
-//! Patterns of paths, as shells and `.gitignore` have them.
+//! Patterns of paths, as in shells and `.gitignore`.
 //!
 //! `*` stands for any characters but `/`, `**` for any at all, `?` for one but
 //! `/`, `[a-z]` and `[!a-z]` for one of some. A pattern without `/` is matched
 //! against the name alone, any other one against the path from the volume's
 //! root.
 //!
-//! A pattern becomes a regular expression, of which `regex` promises that it
-//! takes no longer than its length times that of the path. The crates for globs
-//! match bytes instead of characters, read `{}` and `\` as well, or promise no
+//! A pattern becomes a regular expression, since `regex` guarantees a time of
+//! at most the pattern's length times the path's. The crates for globs match
+//! bytes instead of characters, interpret `{}` and `\` as well, or guarantee no
 //! time.
 
 use regex::Regex;
 use std::fmt;
 
-/// A pattern of paths, read once.
+/// A pattern of paths, compiled.
 #[derive(Clone, Debug)]
 pub struct Glob {
     regex: Regex,
@@ -21,16 +21,16 @@ pub struct Glob {
     name_only: bool,
 }
 
-/// What is wrong with a pattern.
+/// Why a pattern is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GlobError {
-    /// There is nothing in it.
+    /// It is empty.
     Empty,
     /// A set of characters has no end.
     Open,
-    /// A range of characters, from the first to the last, is upside down.
+    /// A range of characters is reversed.
     Range(char, char),
-    /// It takes too much memory.
+    /// It needs too much memory.
     TooLong,
 }
 
@@ -48,10 +48,10 @@ impl fmt::Display for GlobError {
 impl std::error::Error for GlobError {}
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If it is invalid.
     pub fn new(pattern: &str) -> Result<Self, GlobError> {
         if pattern.is_empty() {
             return Err(GlobError::Empty);
@@ -74,7 +74,7 @@ impl Glob {
 fn expression(mut rest: &str) -> Result<String, GlobError> {
     let mut expression = String::from("(?s)^");
     while let Some(first) = rest.chars().next() {
-        // "a/**/b" is for "a/b" too.
+        // "a/**/b" also matches "a/b".
         let len = if let Some(after) = rest.strip_prefix("**") {
             expression += if after.starts_with('/') { "(?:.*/)?" } else { ".*" };
             2 + usize::from(after.starts_with('/'))
@@ -96,7 +96,7 @@ fn expression(mut rest: &str) -> Result<String, GlobError> {
     Ok(expression + "$")
 }
 
-/// What stands in the brackets that `text` begins with: one character at least.
+/// The set in the brackets that `text` begins with: one character at least.
 fn set(text: &str) -> Result<&str, GlobError> {
     let inside = &text[1..];
     let begins = inside.chars().next().map_or(0, char::len_utf8);

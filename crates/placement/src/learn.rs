@@ -1,15 +1,15 @@
-//! What a tier can do, learned from what it does. `load.rs` shows it each
+//! The performance of a tier, learned from its load. `load.rs` feeds it each
 //! epoch.
 //!
-//! A rate says what a tier can do only if the tier had enough to do. So a
-//! lower rate than before counts only when operations waited for it at least
-//! as long as when it was faster: then it became slow. Anything else is little
-//! demand, and changes nothing. Neither does what went through the page cache,
-//! which is as fast as memory until that is full.
+//! A rate shows the tier's bandwidth only if the tier had enough to do. So a
+//! lower rate than before counts only if operations waited at least as long as
+//! when it was faster: then the tier became slow. Otherwise demand was low, and
+//! nothing changes. I/O through the page cache does not count either, since it
+//! is as fast as memory until that is full.
 //!
-//! Until a tier had enough to do, what it could have done is reckoned from how
-//! its rate grew with the time that it was busy: not at all where something
-//! bounds the rate itself, as throttles and the limits of rented volumes do.
+//! Until a tier had enough to do, its bandwidth is extrapolated from how its
+//! rate grew with its busy time: there is no such growth where the rate itself
+//! is limited, as by throttles and the limits of rented volumes.
 
 use crate::epoch::EpochLoad;
 use crate::settings::DirectionProfile;
@@ -20,9 +20,9 @@ pub(super) struct Learned {
     best: Option<Best>,
     /// The rates of the two epochs before.
     before: [f64; 2],
-    /// Kept until it was reached.
+    /// Used until the bandwidth was reached.
     trend: Trend,
-    /// The same where data went through memory: it may be memory's.
+    /// The same through the page cache: it may be memory's.
     guess: Option<f64>,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Learned {
 struct Best {
     /// Bytes a second.
     bandwidth: f64,
-    /// Operations under way while it was reached.
+    /// Operations in flight when it was reached.
     in_flight: f64,
-    /// The fewest with which it was nearly reached.
+    /// The fewest operations that nearly reached it.
     enough: f64,
-    /// Whether the tier had enough to do then; else it is an estimate.
+    /// Whether the tier had enough to do then; otherwise it is an estimate.
     reached: bool,
 }
 
-/// How a tier's rate goes with the share of an epoch in which it is busy: sums
-/// over the last epochs, of which older ones weigh less.
+/// How a tier's rate depends on its busy share of an epoch: sums over the last
+/// epochs, with decreasing weight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trend {
     epochs: f64,
@@ -51,29 +51,29 @@ struct Trend {
 
 /// Share of an epoch that a tier must have been busy for its rate to count.
 const BUSY_MIN: f64 = 0.9;
-/// The same while nothing is known yet: better a first guess than none.
+/// The same while nothing is known yet: a first guess is better than none.
 const BUSY_MIN_FIRST: f64 = 0.5;
-/// Share of an epoch's bytes that must have gone past the page cache for its
-/// rate to be the tier's own.
+/// Share of an epoch's bytes that must bypass the page cache for its rate to be
+/// the tier's own.
 const DIRECT_MIN: f64 = 0.9;
 /// Share of the bandwidth that is nearly all of it.
 const NEARLY: f64 = 0.9;
-/// How far the figure follows an epoch's rate down.
+/// Weight of a lower rate of an epoch.
 const FOLLOW: f64 = 0.5;
-/// The same up, to what lasted.
+/// Weight of a higher rate that lasted.
 const FOLLOW_UP: f64 = 0.75;
-/// How much an epoch still weighs in a trend when the next one is added.
+/// Weight of earlier epochs in a trend when one is added.
 const TREND_KEPT: f64 = 0.9;
-/// By how much the busy share differs from epoch to epoch without a reason.
+/// Random variation of the busy share from epoch to epoch.
 const BUSY_NOISE: f64 = 0.05;
-/// Share of the earlier queue that must have stood before a tier for a lower
-/// rate to mean that it became slow.
+/// Share of the earlier queue that must have been there for a lower rate to
+/// mean that the tier became slow.
 const QUEUE_SHARE_MIN: f64 = 0.75;
 /// The same for the wait of a byte, where the queue was shorter.
 const WAIT_SHARE_MIN: f64 = 1.25;
 
 impl Learned {
-    /// What calibration found.
+    /// Starts with the calibrated figures.
     pub(super) fn seeded(profile: &DirectionProfile) -> Self {
         let threads = f64::from(profile.threads);
         let bandwidth = profile.bandwidth.max(1.0);
@@ -85,17 +85,18 @@ impl Learned {
         self.best.map(|best| best.bandwidth)
     }
 
-    /// What the tier did through the page cache.
+    /// The rate through the page cache.
     pub(super) fn guess(&self) -> Option<f64> {
         self.guess
     }
 
-    /// The fewest operations at once that were seen to reach it.
+    /// The fewest parallel operations that were observed to reach it.
     pub(super) fn saturating(&self) -> Option<u32> {
         self.best.map(|best| best.enough.ceil().max(1.0) as u32)
     }
 
-    /// Looks at an epoch. `alone` says that nothing went the other way.
+    /// Learns from an epoch. `alone` says that there was no load in the other
+    /// direction.
     pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
         let own = if seen.direct < DIRECT_MIN { 0.0 } else { seen.rate };
         let [second, last] = self.before;
@@ -112,19 +113,19 @@ impl Learned {
         }
         match &mut self.best {
             Some(best) if best.reached || !alone => {
-                // A device that had a rest may be fast for a moment: a throttle
-                // lets through what was not used, a disk's cache is empty.
-                // Three epochs in a row are no such moment.
+                // A device may be fast for a moment after a rest: a throttle
+                // passes unused budget, a disk's cache is empty. Three epochs
+                // in a row are no such moment.
                 best.follow(seen, own.min(last).min(second), alone);
             }
             best => {
                 let trend = self.trend.with(seen);
-                // One in which the work began says less than it seems to.
+                // The epoch in which work began says less than it seems to.
                 if alone && (last > 0.0 || seen.busy >= BUSY_MIN) {
                     self.trend = trend;
                 }
                 if let Some(estimate) = trend.estimate(seen, alone) {
-                    // With fewer operations at once it may do less.
+                    // Fewer parallel operations may be slower.
                     let is_as_deep = |best: &Best| estimate.in_flight >= QUEUE_SHARE_MIN * best.in_flight;
                     if best.is_none_or(|best| estimate.bandwidth > best.bandwidth || is_as_deep(&best)) {
                         *best = Some(estimate);
@@ -136,8 +137,8 @@ impl Learned {
 }
 
 impl Best {
-    /// Follows an epoch; `lasting` is the rate that it and those before it all
-    /// had.
+    /// Adopts the rate of an epoch; `lasting` is the rate that it and the
+    /// previous ones all had.
     fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool) {
         let counts = seen.busy >= BUSY_MIN;
         let wait = |rate: f64, in_flight: f64| in_flight / rate;
@@ -159,7 +160,7 @@ impl Best {
 }
 
 impl Trend {
-    /// With one more epoch.
+    /// The trend with one more epoch.
     fn with(&self, seen: EpochLoad) -> Self {
         let add = |sum: f64, seen: f64| sum * TREND_KEPT + seen;
         Self {
@@ -171,9 +172,9 @@ impl Trend {
         }
     }
 
-    /// What the tier would do if it were busy all the time, judged in an epoch
-    /// like this, the last one in the trend; `None` if it is too little to
-    /// judge by.
+    /// The estimated rate of a tier that is busy all the time, judged by an
+    /// epoch like this, the last one in the trend; `None` if that is too
+    /// little.
     fn estimate(&self, seen: EpochLoad, alone: bool) -> Option<Best> {
         if seen.busy < BUSY_MIN_FIRST {
             return None;
@@ -184,8 +185,8 @@ impl Trend {
         Some(Best { bandwidth, in_flight, enough: in_flight, reached })
     }
 
-    /// Between two answers, by how well each explains what was seen: the rate
-    /// is in proportion to the busy share, or it is bounded, whatever that is.
+    /// A compromise between two models, weighted by their fit: the rate is in
+    /// proportion to the busy share, or it is limited, whatever that share.
     fn when_busy(&self) -> f64 {
         let in_proportion = self.busy_by_rate / self.busy_squared;
         let bounded = self.rate / self.epochs;
@@ -246,9 +247,9 @@ mod tests {
 
     #[test]
     fn a_tier_that_never_had_enough_to_do_is_judged_by_how_its_rate_grows() {
-        // Rests between what is asked of it: twice as busy, twice as much.
+        // Pauses between its operations: twice as busy, twice the rate.
         let device = [(30e6, 0.3), (60e6, 0.6), (40e6, 0.4), (70e6, 0.7)];
-        // A throttle lets the same through in no time, or makes it wait.
+        // A throttle passes the same bytes at once, or makes them wait.
         let throttled = [(58e6, 0.1), (62e6, 0.6), (60e6, 0.2), (61e6, 0.8)];
         for (epochs, expected) in [(device, 100e6), (throttled, 61e6)] {
             let epochs = epochs.map(|(rate, busy)| epoch(rate, busy, busy));
@@ -262,10 +263,10 @@ mod tests {
         let little = epoch(1e6, 0.001, 0.001);
         let found = learned(&[little, little, epoch(0.0, 0.0, 0.0), one]);
         assert!((found / 50e6 - 1.0).abs() < 0.03, "{found}");
-        // As soon as it has enough to do, that holds.
+        // Once it has enough to do, that rate holds.
         assert_eq!(learned(&[one, epoch(35e6, 1.0, 1.0)]), 35e6);
-        // But not if it had others to do it for, nor is one at a time a measure
-        // for what many did.
+        // But not if it had help from others, and one operation at a time does
+        // not compare to many.
         let mut both_ways = Learned::default();
         both_ways.learn(one, true);
         both_ways.learn(epoch(35e6, 1.0, 1.0), false);

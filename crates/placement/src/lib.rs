@@ -1,9 +1,8 @@
-//! Where new ranges go, and what is learned of tiers.
+//! Placement of new ranges, and learning the performance of tiers.
 //!
-//! Pure: no I/O, no threads. The volume asks `rules`, and those a `policy`, with
-//! a `context`; it shows `load` what goes through each tier. The `simulator`
-//! runs the same code over devices that are only reckoned, on a `trace` or on
-//! made-up threads.
+//! Pure: no I/O, no threads. The volume asks `rules`, and those a `policy`,
+//! with a `context`; `load` counts the I/O of each tier. The `simulator` runs
+//! the same code over simulated devices, on a `trace` or on synthetic threads.
 //!
 //! A new policy is one file in `policies` and one line in its table.
 #![forbid(unsafe_code)]

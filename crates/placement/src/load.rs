@@ -1,8 +1,9 @@
-//! What goes through a tier: bytes, operations, and how fast it is when busy.
-//! `file/pieces.rs` counts every read and write here; the epochs are closed by
-//! `background.rs`; placement policies and movers ask what a tier can do.
+//! The load of a tier: bytes, operations, and its rate when busy.
+//! `braid_tiers::Tier::count` counts every read and write here; the volume's
+//! background thread closes epochs; placement policies and movers read the
+//! bandwidth.
 //!
-//! Counting takes no lock: an operation costs two looks at the clock and a
+//! Counting takes no lock: an operation costs two readings of the clock and a
 //! handful of additions to atomics.
 
 use crate::epoch::EpochLoad;
@@ -13,7 +14,7 @@ use braid_contract::Environment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which way data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the tier.
@@ -27,7 +28,7 @@ impl Direction {
     pub const BOTH: [Self; 2] = [Self::Read, Self::Write];
 }
 
-/// Counters of one tier, and what it did in the last epoch.
+/// Counters of one tier, and its load in the last epoch.
 #[derive(Debug)]
 pub struct Load {
     flows: [Flow; 2],
@@ -37,14 +38,14 @@ pub struct Load {
     environment: Arc<dyn Environment>,
 }
 
-/// What goes one way.
+/// The counters of one direction.
 #[derive(Debug, Default)]
 struct Flow {
     bytes: AtomicU64,
-    /// Those of them that went past the page cache.
+    /// Those of them that bypassed the page cache.
     direct: AtomicU64,
     ops: AtomicU64,
-    /// Bytes of the operations that are under way.
+    /// Bytes of the operations in flight.
     queued: AtomicU64,
     in_flight: InFlight,
 }
@@ -52,7 +53,7 @@ struct Flow {
 #[derive(Debug)]
 struct Epoch {
     began_ns: u64,
-    /// How long the last one was.
+    /// Length of the last epoch.
     last_ns: u64,
     /// The counters when it began.
     then: [Counters; 2],
@@ -100,14 +101,14 @@ impl Load {
         }
     }
 
-    /// Begins with what calibration found.
+    /// Starts with the calibrated figures.
     pub fn seed(&self, profile: &TierProfile) {
         let mut epoch = self.epoch.lock();
         epoch.learned = [&profile.read, &profile.write].map(Learned::seeded);
     }
 
     /// Runs one operation on `len` bytes and counts it; it answers the bytes it
-    /// moved. With `direct`, it goes past the page cache.
+    /// moved. With `direct`, it bypasses the page cache.
     pub fn count<E>(
         &self,
         direction: Direction,
@@ -120,7 +121,7 @@ impl Load {
         result
     }
 
-    /// An operation on `len` bytes begins.
+    /// Notes the start of an operation on `len` bytes.
     pub fn begin(&self, direction: Direction, len: usize) {
         let now_ns = self.environment.monotonic_ns();
         let flow = &self.flows[direction as usize];
@@ -129,8 +130,8 @@ impl Load {
         self.all.change(now_ns, 1);
     }
 
-    /// An operation ends that [`begin`](Self::begin) was told of; with the
-    /// bytes that it moved, unless it failed.
+    /// Notes the end of an operation that [`begin`](Self::begin) noted; with
+    /// the bytes that it moved, unless it failed.
     pub fn end(&self, direction: Direction, (len, direct): (usize, bool), moved: Option<usize>) {
         let now_ns = self.environment.monotonic_ns();
         let flow = &self.flows[direction as usize];
@@ -146,7 +147,7 @@ impl Load {
         }
     }
 
-    /// Closes an epoch: rates and bandwidth are reckoned from what it saw.
+    /// Closes an epoch: computes its rates, and learns from them.
     pub fn close_epoch(&self) {
         let now_ns = self.environment.monotonic_ns();
         let mut epoch = self.epoch.lock();
@@ -178,34 +179,33 @@ impl Load {
         epoch.learn();
     }
 
-    /// The most bytes a second that the tier is known to do this way; `None`
-    /// while it never had enough to do to tell.
+    /// The highest known bandwidth in this direction, in bytes a second; `None`
+    /// if the tier never had enough to do.
     pub fn bandwidth(&self, direction: Direction) -> Option<f64> {
         self.epoch.lock().learned[direction as usize].bandwidth()
     }
 
-    /// What it did through the page cache, which may have been memory's doing.
+    /// The rate through the page cache, which may have been memory's.
     pub fn guess(&self, direction: Direction) -> Option<f64> {
         self.epoch.lock().learned[direction as usize].guess()
     }
 
-    /// The fewest operations at once that were seen to reach that.
+    /// The fewest parallel operations that were observed to reach it.
     pub fn saturating(&self, direction: Direction) -> Option<u32> {
         self.epoch.lock().learned[direction as usize].saturating()
     }
 
-    /// Whether the tier had as much to do this way, over the last epoch, as it
-    /// can.
+    /// Whether the tier was saturated in this direction over the last epoch.
     pub fn is_saturated(&self, direction: Direction) -> bool {
-        /// Share of the time that it must be busy, and of what it can do that
-        /// must go through it.
+        /// Share of the time that it must be busy, and of the bandwidth that
+        /// must be used.
         const BUSY_MIN: f64 = 0.9;
         const RATE_MIN: f64 = 0.85;
         let epoch = self.epoch.lock();
         if epoch.busy < BUSY_MIN || epoch.last[direction as usize].rate <= 0.0 {
             return false;
         }
-        // What goes the other way takes its part of the device.
+        // The other direction takes its part of the device.
         let used = |direction: Direction| {
             let bandwidth = epoch.learned[direction as usize].bandwidth();
             bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
@@ -213,28 +213,28 @@ impl Load {
         used(direction) >= RATE_MIN || used(Direction::Read) + used(Direction::Write) >= 1.0
     }
 
-    /// How long the last epoch was, in nanoseconds.
+    /// Length of the last epoch, in nanoseconds.
     pub fn last_epoch_ns(&self) -> u64 {
         self.epoch.lock().last_ns
     }
 
-    /// What went this way in the last epoch.
+    /// The load in this direction in the last epoch.
     pub fn last_epoch(&self, direction: Direction) -> EpochLoad {
         self.epoch.lock().last[direction as usize]
     }
 
-    /// Bytes of the operations that are under way now.
+    /// Bytes of the operations in flight now.
     pub fn queued(&self, direction: Direction) -> u64 {
         self.flows[direction as usize].queued.load(Ordering::Relaxed)
     }
 
-    /// Bytes a second while busy, whichever way, if the tier was ever busy
-    /// enough to tell.
+    /// Bytes a second while busy, in either direction, if the tier was ever
+    /// busy enough.
     pub fn measured_bandwidth(&self) -> Option<f64> {
         let epoch = self.epoch.lock();
         let [read, write] =
             [0, 1].map(|at: usize| epoch.learned[at].bandwidth().or(epoch.learned[at].guess()));
-        // A tier that was only written is compared with others by that.
+        // A tier that was only written is compared by that.
         write.or(read)
     }
 
@@ -250,23 +250,23 @@ impl Load {
 }
 
 impl Epoch {
-    /// Looks at what the epoch says of the tier's bandwidth.
+    /// Learns the tier's bandwidth from the epoch.
     fn learn(&mut self) {
         let moved: f64 = self.last.iter().map(|last| last.rate).sum();
         for at in [0, 1] {
             let last = self.last[at];
-            // What is only a part of the work shows nothing but a lower bound.
+            // A part of the work only shows a lower bound.
             let alone = last.rate >= 0.9 * moved;
             self.learned[at].learn(last, alone);
         }
     }
 }
 
-/// How many operations are under way, and for how long there were how many.
+/// The number of operations in flight, integrated over time.
 ///
-/// Count and the time of its last change are one word, so that whoever changes
-/// it knows for how long there were as many as before; these times are summed
-/// up, once as they are (busy) and once multiplied by the count (weighted).
+/// Count and the time of its last change are one word, so that each change
+/// knows how long the previous count lasted; these times are summed up, once
+/// plain (busy) and once multiplied by the count (weighted).
 #[derive(Debug, Default)]
 struct InFlight {
     word: AtomicU64,
@@ -282,7 +282,7 @@ struct Seen {
     weighted: u64,
 }
 
-/// Bits of a word that are the count.
+/// Bits of a word for the count.
 const COUNT_BITS: u32 = 16;
 /// A word's unit of time, as a power of two of nanoseconds.
 const UNIT_BITS: u32 = 8;
@@ -322,11 +322,11 @@ fn count_of(word: u64) -> u64 {
     word & ((1 << COUNT_BITS) - 1)
 }
 
-/// Nanoseconds that what a word says lasted: as they are, and times the count.
+/// The time since a word's change, in nanoseconds: plain, and times the count.
 fn since(word: u64, now: u64) -> (u64, u64) {
     let (count, then) = (count_of(word), word >> COUNT_BITS);
     let passed = now.wrapping_sub(then) & TIME_MASK;
-    // Threads may look at the clock in one order and come here in another.
+    // Threads may read the clock in one order and arrive here in another.
     let passed = if count == 0 || passed > TIME_MASK / 2 { 0 } else { passed };
     (passed << UNIT_BITS, (passed << UNIT_BITS) * count)
 }
@@ -398,7 +398,7 @@ mod tests {
         assert!((epoch.busy - 0.8).abs() < 1e-6, "{epoch:?}");
         assert!((epoch.in_flight - 1.2).abs() < 1e-6 && epoch.direct == 0.0, "{epoch:?}");
         assert_eq!(load.last_epoch(Direction::Read), EpochLoad::default());
-        // What is under way goes on counting in the next one.
+        // Operations in flight continue to count in the next epoch.
         set(75 * MS);
         load.end(Direction::Write, (200, true), None);
         set(100 * MS);

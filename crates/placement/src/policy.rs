@@ -1,9 +1,9 @@
-//! What a placement policy is.
+//! The interface of placement policies.
 //!
-//! A small function of what is known of a write and of the tiers, to one tier.
-//! It is asked once for the ranges that one write touches first (PolyStore
-//! §4.4.2), never for data that is placed already. What to do when the tier it
-//! names has no room is not its business.
+//! A policy is a small function from the facts about a write and the tiers to
+//! one tier. It is asked once for the ranges that a write touches first
+//! (PolyStore §4.4.2), never for data that is placed already. It need not
+//! handle a tier without room.
 
 use crate::context::{Context, TierView};
 use crate::epoch::Epoch;
@@ -15,7 +15,7 @@ pub trait Policy: Send + Sync {
     fn describe(&self) -> String;
 
     /// The tier for new ranges, one that [`has_room`](TierView::has_room);
-    /// `None` if it knows none. Asked also only to see what it would be.
+    /// `None` if there is none. Also called just to display the answer.
     fn place(&self, context: &Context<'_>) -> Option<TierId>;
 
     /// The tier's share, against others', when the ranges of a file are dealt.
@@ -23,22 +23,22 @@ pub trait Policy: Send + Sync {
         tier.weight
     }
 
-    /// Whether it says which share of a file each tier is to have: by the file,
-    /// and not by what tiers do at the moment.
+    /// Whether it decides the share of a file that each tier is to have, by the
+    /// file and not by the current load of tiers.
     fn decides_shares(&self) -> bool {
         false
     }
 
     /// Whether a file that fits in one range may begin on another tier than
-    /// home, of whose space so much is in use, 0 to 1. Movers relieve home
-    /// until it is below `low`.
+    /// home, whose used share is `used`, 0 to 1. Movers relieve home until it
+    /// is below `low`.
     fn spares_home(&self, used: f64, low: f64) -> bool {
         used >= low
     }
 
-    /// The ranges were placed on this tier.
+    /// Notes that the ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 
-    /// An epoch ended.
+    /// Notes the end of an epoch.
     fn epoch(&self, _epoch: &Epoch) {}
 }

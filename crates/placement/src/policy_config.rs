@@ -1,5 +1,5 @@
-//! A policy as its file describes it, and as it is set. Stack files, flags and
-//! help are read and written by this alone.
+//! A policy's description and its settings. Stack files, flags and help are
+//! parsed and generated from this alone.
 
 use crate::policy::Policy;
 use crate::policy_setting::{Setting, SettingValue, Target};
@@ -12,16 +12,16 @@ pub(crate) type TierOf<'a> = &'a dyn Fn(&str) -> Option<TierId>;
 
 /// A kind of placement policy.
 pub struct PolicyKind {
-    /// Its name, as it is written.
+    /// Its name, as written.
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
     /// Its settings, in the order in which they are documented.
     pub settings: &'static [Setting],
-    /// The setting, a percentage, up to which home is filled before any other
+    /// The setting, a percentage, for how far home is filled before any other
     /// tier; `None` if the policy does not put home first.
     pub home_watermark: Option<&'static str>,
-    /// Makes the policy; `None` if a setting names a tier that there is not.
+    /// Makes the policy; `None` if a setting names an unknown tier.
     pub(crate) make: fn(&PolicyConfig, TierOf<'_>) -> Option<Arc<dyn Policy>>,
 }
 
@@ -34,8 +34,8 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
-    /// A policy with the settings that `read` finds; the default stands for
-    /// each of which it finds `None`.
+    /// A policy with the settings that `read` answers, and the default for each
+    /// `None`.
     ///
     /// # Errors
     /// The first of `read`.
@@ -62,25 +62,25 @@ impl PolicyConfig {
         Some(self)
     }
 
-    /// Which policy it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> &'static PolicyKind {
         self.kind
     }
 
-    /// Its name, as it is written.
+    /// Its name, as written.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.kind.name
     }
 
-    /// What a setting is set to; `None` if the policy has no such setting.
+    /// The value of a setting; `None` if the policy has no such setting.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&SettingValue> {
         self.values().find(|(setting, _)| setting.key == key).map(|(_, value)| value)
     }
 
-    /// What a setting is set to, a number of threads.
+    /// The value of a setting that is a number of threads.
     pub(crate) fn threads(&self, key: &str) -> Option<u32> {
         match self.value(key)? {
             SettingValue::Threads(threads) => Some(*threads),
@@ -88,7 +88,7 @@ impl PolicyConfig {
         }
     }
 
-    /// What a setting is set to, a percentage: 0 to 100.
+    /// The value of a setting that is a percentage, 0 to 100.
     pub(crate) fn percent(&self, key: &str) -> Option<f64> {
         match self.value(key)? {
             SettingValue::Percent(percent) => Some(*percent),
@@ -101,7 +101,7 @@ impl PolicyConfig {
         Some(self.percent(key)? / 100.0)
     }
 
-    /// What a setting is set to, a size in bytes.
+    /// The value of a setting that is a size in bytes.
     pub(crate) fn size(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
             SettingValue::Size(size) => Some(*size),
@@ -109,8 +109,8 @@ impl PolicyConfig {
         }
     }
 
-    /// What a setting is set to, a tier: the tier and its name, or `Some(None)`
-    /// for all of them; `None` also if there is no such tier.
+    /// The value of a setting that is a tier: the tier and its name, or
+    /// `Some(None)` for all of them; `None` also if the tier is unknown.
     pub(crate) fn target(&self, key: &str, tier: TierOf<'_>) -> Option<Option<(TierId, String)>> {
         match self.value(key)? {
             SettingValue::Target(Target::Spread) => Some(None),
@@ -131,7 +131,7 @@ impl PolicyConfig {
         })
     }
 
-    /// Up to which percentage of its space home is filled before any other
+    /// Percentage of its space up to which home is filled before any other
     /// tier; `None` if the policy does not put home first.
     #[must_use]
     pub fn home_watermark(&self) -> Option<f64> {
@@ -155,8 +155,8 @@ impl fmt::Debug for PolicyConfig {
     }
 }
 
-/// Makes the policy that `config` asks for. `tier` finds a tier by its name;
-/// `None` is answered where it finds none.
+/// Makes the policy of `config`. `tier` finds a tier by its name; answers
+/// `None` if that fails.
 pub fn make_policy(config: &PolicyConfig, tier: impl Fn(&str) -> Option<TierId>) -> Option<Arc<dyn Policy>> {
     (config.kind.make)(config, &tier)
 }

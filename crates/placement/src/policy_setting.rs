@@ -1,34 +1,34 @@
-//! Settings of policies: what each may be, and what it is set to.
+//! Settings of policies: their kinds and values.
 
 /// A setting of a policy.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its key, as it is written.
+    /// Its key, as written.
     pub key: &'static str,
-    /// What may be written there, and what holds if nothing is.
+    /// Its kind, with the default.
     pub kind: SettingKind,
 }
 
-/// What a setting may be.
+/// The kind of a setting.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SettingKind {
     /// A number of threads.
     Threads {
-        /// Without the setting.
+        /// The default.
         default: u32,
-        /// The most.
+        /// The maximum.
         max: u32,
     },
     /// A percentage above 0.
     Percent {
-        /// Without the setting.
+        /// The default.
         default: f64,
         /// Why it can't be 0.
         why_not_zero: &'static str,
     },
     /// A size in bytes.
     Size {
-        /// Without the setting.
+        /// The default.
         default: u64,
     },
     /// The name of a tier, or `spread`, which is the default.
@@ -36,7 +36,7 @@ pub enum SettingKind {
 }
 
 impl SettingKind {
-    /// What holds if nothing is written.
+    /// The default.
     #[must_use]
     pub fn default_value(self) -> SettingValue {
         match self {
@@ -48,7 +48,7 @@ impl SettingKind {
     }
 }
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SettingValue {
     /// A number of threads.
@@ -57,7 +57,7 @@ pub enum SettingValue {
     Percent(f64),
     /// A size in bytes.
     Size(u64),
-    /// Where data goes.
+    /// The destination of data.
     Target(Target),
 }
 
@@ -75,7 +75,7 @@ impl SettingValue {
     }
 }
 
-/// Where a policy is told to put data.
+/// A destination of data in a policy's settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Over all tiers, as `weighted` does.

@@ -1,29 +1,28 @@
-//! The settings of placement: rules, what a tier can do and what is to be left
-//! free on it.
+//! The settings of placement: rules, the calibrated performance of tiers, and
+//! the space to be left free on them.
 
 use crate::policy_config::PolicyConfig;
 use crate::rules::Condition;
 use braid_contract::StreamId;
 use braid_format::RangeSize;
 
-/// How long an epoch is, unless set otherwise (PolyStore §4.5.1), in
-/// nanoseconds.
+/// Default length of an epoch (PolyStore §4.5.1), in nanoseconds.
 pub const EPOCH_NS_DEFAULT: u64 = 200_000_000;
 
 /// Space of a tier that Braid places no new ranges into.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Reserve {
-    /// What a tier leaves unless told otherwise: 1 % of its size, 1 GiB at most;
-    /// home [more](Self::Names).
+    /// The default of a tier: 1 % of its size, 1 GiB at most; home keeps
+    /// [more](Self::Names).
     #[default]
     Unset,
     /// This many bytes.
     Bytes(u64),
     /// This share of the tier's size, 0 to 100.
     Percent(f64),
-    /// What home keeps unless told otherwise: 2 % of its size, but 64 MiB at
-    /// least and 4 GiB at most, and never more than a quarter of it. Names,
-    /// indexes and what leads to data on other tiers have their place there.
+    /// The default of home: 2 % of its size, but 64 MiB at least and 4 GiB at
+    /// most, and never more than a quarter of it. It holds the names, and the
+    /// indexes of data on other tiers.
     Names,
 }
 
@@ -56,31 +55,32 @@ pub struct RuleConfig {
     pub tiers: Vec<String>,
     /// The policy, in place of the volume's.
     pub policy: Option<PolicyConfig>,
-    /// Movers leave what is placed by the rule where it is.
+    /// Whether movers leave its ranges in place.
     pub pin: bool,
-    /// How long the ranges of a file are that gets its index under the rule, in
-    /// place of the volume's; it keeps them.
+    /// Range size, in place of the volume's, of a file that gets its index
+    /// under the rule; the file keeps it.
     pub range_size: Option<RangeSize>,
 }
 
-/// What a tier can do, as it was measured with nothing else going on.
+/// The performance of a tier, measured without other load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TierProfile {
-    /// When it is read.
+    /// Reads.
     pub read: DirectionProfile,
-    /// When it is written.
+    /// Writes.
     pub write: DirectionProfile,
 }
 
-/// What a tier can do in one direction.
+/// The performance of a tier in one direction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DirectionProfile {
-    /// The most bytes a second.
+    /// Highest bandwidth, in bytes a second.
     pub bandwidth: f64,
     /// Mean latency of one thread alone.
     pub latency_ns: u64,
     /// The fewest threads that reach the bandwidth.
     pub threads: u32,
-    /// From so many threads on it gets less again; `None` if it never does.
+    /// Number of threads from which on it gets slower again; `None` if it never
+    /// does.
     pub degrades_at: Option<u32>,
 }

@@ -36,7 +36,7 @@ fn each_policy_has_its_line_and_each_of_its_settings_its_kind() {
                 SettingKind::Size { .. } => "size",
                 SettingKind::Target => "the name of a tier",
             };
-            // The second of two that are alike refers to the first.
+            // The second of two equal ones refers to the first.
             let refers = ["as there", "the same"].contains(&said);
             assert!(refers || said.contains(what), "{}: {name}{said}", kind.name);
         }

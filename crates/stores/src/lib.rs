@@ -1,6 +1,6 @@
-//! What a tier is made of: one folder for each kind of store, each an
-//! implementation of [`braid_contract::Store`], and the native file systems that
-//! some of them are on. Only the daemon names them.
+//! The stores of tiers: one folder for each kind, each an implementation of
+//! [`braid_contract::Store`], and the native file systems that some of them are
+//! on. Only the daemon names them.
 #![forbid(unsafe_code)]
 
 pub mod dir;

@@ -1,4 +1,4 @@
-//! What is the directory store's own: where objects are, and who may use them.
+//! Tests of the directory store alone: where objects are, and who may use them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{Errno, ObjectId, Store, StoreIo};

@@ -1,4 +1,4 @@
-//! Faults that are asked for come as asked, and go when they are lifted.
+//! Faults occur as requested, and end when they are lifted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{Errno, Hint, ObjectId, ReadPiece, Result, Store, StoreIo};
@@ -44,7 +44,7 @@ fn read(store: &FaultStore, lens: [usize; 2]) -> Result<Vec<u8>> {
     Ok(a)
 }
 
-/// Which of the first calls of `op` fail.
+/// The calls of `op`, among the first ones, that fail.
 fn failures(calls: usize, mut op: impl FnMut() -> Option<Errno>) -> Vec<usize> {
     (0..calls).filter(|_| op().is_some()).collect()
 }

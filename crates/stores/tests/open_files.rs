@@ -1,5 +1,5 @@
-//! A process that may open few files. It is alone in its program, since the
-//! limit is everybody's.
+//! A process with few open files. It is alone in its program, since the limit
+//! is the process's.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{Hint, ObjectId, Store, StoreIo};

@@ -79,7 +79,7 @@ fn what_was_not_durable_when_a_tier_went_is_told_once() {
     put(&store, B, b"unsynced");
     std::fs::rename(&path, dir.path().join("away")).unwrap();
     std::fs::rename(&other, &path).unwrap();
-    // Until somebody looks, the old one is used.
+    // Until a probe, the old one is used.
     assert_eq!(get(&store, B).unwrap(), b"unsynced");
     assert_eq!(probe(&store), Ok(()));
     assert_eq!(get(&store, A).unwrap(), b"synced");
@@ -124,7 +124,8 @@ fn what_is_under_way_while_the_tier_changes_is_told_or_done_and_nothing_stays_op
         assert_eq!(probe(&store), Err(Errno::ESTALE));
         std::fs::rename(&other, &path).unwrap();
         std::fs::rename(&between, &other).unwrap();
-        // What is under way since the time before last may still have its lock.
+        // Operations in flight since the time before last may still hold its
+        // lock.
         let found = std::iter::repeat_with(|| probe(&store)).find(|found| *found != Err(Errno::EBUSY));
         assert_eq!(found, Some(Ok(())));
         assert_eq!(DirStore::open(&path).err().unwrap().errno(), Errno::EBUSY);
@@ -145,8 +146,8 @@ fn what_is_under_way_while_the_tier_changes_is_told_or_done_and_nothing_stays_op
     drop(DirStore::open(&other).unwrap());
 }
 
-/// Uses an object until it is done, and removes it now and then. No tier is
-/// ever without an answer, and nothing but what may come of a change does.
+/// Uses an object until it is done, and removes it now and then. The tier
+/// always answers, and only the errors of a change may occur.
 fn use_one(store: &DirStore, id: ObjectId, done: &AtomicBool) {
     let buf = [1; 5000];
     let may_be = |result: braid_contract::Result<()>| {
@@ -340,8 +341,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// A file system in a file, attached as a block device.
 struct Disk {
-    /// One at a time: a program that another test begins to run has, for a
-    /// moment, everything open that this process has.
+    /// One at a time: a program that another test starts has, for a moment, all
+    /// open files of this process.
     _alone: MutexGuard<'static, ()>,
     kind: &'static str,
     dir: tempfile::TempDir,
@@ -351,7 +352,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// `None`, with a word why, where devices can't be attached.
+    /// `None`, with the reason printed, where devices can't be attached.
     fn new() -> Option<Self> {
         Self::with("ext4", 16 << 20)
     }
@@ -383,14 +384,14 @@ impl Disk {
         self.device = run("losetup", &["--find", "--show", str(image)]).trim().to_owned();
     }
 
-    /// A copy of the device as it would be found after losing power now.
+    /// A copy of the device in its state after power loss now.
     fn as_it_is(&self) -> PathBuf {
         let copy = self.dir.path().join("copy");
         std::fs::copy(&self.image, &copy).unwrap();
         copy
     }
 
-    /// What is mounted from the device stays until nobody uses it.
+    /// Mounts of the device stay until their last use ends.
     fn detach(&self) {
         run("losetup", &["--detach", &self.device]);
     }

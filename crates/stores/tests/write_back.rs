@@ -1,5 +1,5 @@
-//! Errors of write-back: what the device did not take is told by a sync of the
-//! object, however many others were used since.
+//! Errors of writeback: a sync of an object reports data that the device did
+//! not take, however many others were used since.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{Errno, Hint, ObjectId, Store, StoreIo};
@@ -10,10 +10,10 @@ use std::process::{Command, Output};
 
 const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None } };
 const FIRST: u16 = 0;
-/// More objects than are kept open for their own sake.
+/// More objects than are kept open.
 const MANY: u16 = 3000;
 
-/// Objects that share whatever is divided by their ids.
+/// Objects in the same shard.
 fn id(n: u16) -> ObjectId {
     let mut id = [7; 16];
     id[8..10].copy_from_slice(&n.to_be_bytes());
@@ -29,14 +29,14 @@ fn sync(store: &DirStore, n: u16) -> Result<(), Errno> {
     store.sync(&[id(n)], true).map_err(|error| error.errno())
 }
 
-/// A store with `count` empty objects, all durable, on a device that takes no
-/// data any more.
+/// A store with `count` empty objects, all durable, on a device that accepts no
+/// more data.
 fn store_on_full_disk(disk: &Disk, count: u16) -> DirStore {
     let store = DirStore::open(&disk.mountpoint).unwrap();
     store.set_label(b"label").unwrap();
     for n in 0..count {
         store.create(id(n)).unwrap();
-        // So that the blocks that describe it are there.
+        // So that the blocks that describe it exist.
         store.write_at(id(n), 0, &[IoSlice::new(b"x")], IO).unwrap();
     }
     store.sync_all().unwrap();
@@ -77,7 +77,7 @@ fn a_sync_of_everything_that_fails_keeps_what_is_to_be_told() {
     let store = store_on_full_disk(&disk, MANY);
     write(&store, FIRST, 4 << 20);
     assert!(store.sync_all().is_err());
-    // Nothing is left to be written now; the data is lost all the same.
+    // There is nothing left to write now; the data is lost all the same.
     let _ = store.sync_all();
     assert!(!disk.sync_first());
     use_others(&store);
@@ -90,8 +90,8 @@ fn use_others(store: &DirStore) {
     }
 }
 
-/// A file system on a device that can be made to take nothing but what it has
-/// room for already.
+/// A file system on a device that can be made to accept only data that it has
+/// space for already.
 struct Disk {
     dir: tempfile::TempDir,
     backing: PathBuf,
@@ -100,7 +100,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// `None`, with a word why, where devices can't be attached.
+    /// `None`, with the reason printed, where devices can't be attached.
     fn new() -> Option<Self> {
         if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
             braid_testkit::skipped("root and loop devices");
@@ -121,7 +121,7 @@ impl Disk {
         Some(disk)
     }
 
-    /// The device takes no new data from now on.
+    /// Makes the device accept no new data.
     fn fill(&self) {
         let mut fill = std::fs::File::create(self.backing.join("fill")).unwrap();
         for len in [64 << 10, 4 << 10] {
@@ -134,18 +134,19 @@ impl Disk {
         }
     }
 
-    /// It does again.
+    /// Makes it accept data again.
     fn empty(&self) {
         std::fs::remove_file(self.backing.join("fill")).unwrap();
     }
 
-    /// Has another program sync the first object; answers whether it could.
+    /// Syncs the first object from another program; answers whether that
+    /// succeeded.
     fn sync_first(&self) -> bool {
         let object = self.mountpoint.join(format!(".braid/data/07/{}", id(FIRST)));
         try_run("sync", &["--data", str(&object)]).status.success()
     }
 
-    /// What this process has open on it.
+    /// The open files of this process on it.
     fn open_files(&self) -> Vec<String> {
         let links = std::fs::read_dir("/proc/self/fd").unwrap();
         let open = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());

@@ -1,4 +1,4 @@
-//! The part of the command line that is about traces.
+//! The arguments of the commands for traces.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

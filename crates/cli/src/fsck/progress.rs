@@ -1,4 +1,4 @@
-//! How far a check has come, in words.
+//! The progress of a check, in words.
 
 use crate::progress::bar;
 use braid_ipc::protocol::FsckProgress;

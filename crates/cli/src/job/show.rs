@@ -36,7 +36,7 @@ pub(super) fn list(jobs: &[Job]) -> String {
     table.render()
 }
 
-/// All that is known of one.
+/// All details of one job.
 pub(super) fn all(job: &Job) -> String {
     // Writing to a string does not fail.
     let mut text = line(job);
@@ -91,7 +91,7 @@ pub(super) fn all(job: &Job) -> String {
     text + &changed(job)
 }
 
-/// What its end changed of the tiers, and whether the stack file says so.
+/// The changes of the tiers at its end, and whether the stack file has them.
 fn changed(job: &Job) -> String {
     let mut text = match (&job.what, job.what.as_ref().and_then(JobKind::removed_tier)) {
         _ if job.state != JobState::Done => String::new(),
@@ -103,7 +103,7 @@ fn changed(job: &Job) -> String {
     text
 }
 
-/// What it is and how it is.
+/// The job and its state.
 pub(super) fn line(job: &Job) -> String {
     format!("job {}: {}: {}{}\n", job.id, job.text, job.state.name(), waiting(job))
 }
@@ -120,7 +120,7 @@ fn waiting(job: &Job) -> String {
 pub(super) fn end(job: &Job) -> String {
     let skipped: String =
         job.skipped.iter().map(|(why, files)| format!("; {} left: {why}", counted(*files, "file"))).collect();
-    // Of one that failed, the failure says it.
+    // The failure message has that of a failed job.
     let but = job.message.as_ref().filter(|_| job.state == JobState::Done);
     let but = but.map_or(String::new(), |what| format!("; {what}"));
     let (bytes, files) = (show_size(job.done.bytes), counted(job.done.files, "file"));
@@ -131,7 +131,7 @@ pub(super) fn end(job: &Job) -> String {
     format!("job {}: {}: {}: {done}{skipped}{but}\n", job.id, job.text, job.state.name()) + &changed(job)
 }
 
-/// How far it is, in one line.
+/// Its progress, in one line.
 pub(super) fn progress(job: &Job) -> String {
     let head = format!("job {} {}{}", job.id, job.state.name(), waiting(job));
     let Some(total) = job.total else { return head };

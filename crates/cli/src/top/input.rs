@@ -1,7 +1,6 @@
-//! What ends `braid top` or changes what it shows: keys, signals, fresh figures
-//! and the end of the terminal. All of it is waited for at once. (The library
-//! that draws waits for keys too; where the terminal is gone it never comes
-//! back from that.)
+//! Events of `braid top`: keys, signals, fresh figures and the end of the
+//! terminal, all awaited at once. (The drawing library can wait for keys too,
+//! but never returns if the terminal is gone.)
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -25,17 +24,17 @@ pub(super) enum Key {
 /// Why waiting ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// By a signal that asks for an end, or since there is no terminal any more.
+    /// A signal, or the end of the terminal.
     End,
     Keys(Vec<Key>),
-    /// There are figures, or the terminal has another size.
+    /// Fresh figures, or a new size of the terminal.
     Other,
 }
 
-/// Standard input, and what else there is to wait for.
+/// Standard input, and the other events.
 pub(super) struct Input {
     asked_to_end: Arc<AtomicBool>,
-    /// Becomes readable with a signal, or by a [`Waker`].
+    /// Becomes readable by a signal, or by a [`Waker`].
     wakeups: UnixStream,
     waker: UnixStream,
 }
@@ -45,13 +44,13 @@ pub(super) struct Waker(UnixStream);
 
 impl Waker {
     pub(super) fn wake(&self) {
-        // One that is full wakes already, and one that nobody reads need not.
+        // If full, it wakes already; if the reader is gone, there is no need.
         let _ = (&self.0).write(&[0]);
     }
 }
 
 impl Input {
-    /// From now on signals are waited for.
+    /// Starts to notice signals.
     pub(super) fn open() -> io::Result<Self> {
         let (wakeups, waker) = UnixStream::pair()?;
         wakeups.set_nonblocking(true)?;
@@ -70,7 +69,7 @@ impl Input {
         self.waker.try_clone().map(Waker)
     }
 
-    /// Waits until there is something to do.
+    /// Waits for the next event.
     pub(super) fn wait(&mut self) -> io::Result<Woken> {
         let stdin = io::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.wakeups, PollFlags::IN)];
@@ -80,7 +79,7 @@ impl Input {
         }
         let [input, woken] = fds.map(|fd| fd.revents());
         if !woken.is_empty() {
-            // However often somebody called.
+            // All pending bytes, however many.
             while self.wakeups.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
         }
         if self.asked_to_end.load(Ordering::Acquire) {
@@ -91,7 +90,8 @@ impl Input {
         }
         let mut bytes = [0; 256];
         Ok(match rustix::io::read(&stdin, &mut bytes) {
-            // The other end of the terminal is closed, or it is another's now.
+            // The other end of the terminal is closed, or another process has
+            // it.
             Ok(0) | Err(Errno::IO | Errno::NXIO | Errno::BADF) => Woken::End,
             Ok(read) => Woken::Keys(keys(&bytes[..read])),
             Err(Errno::INTR | Errno::AGAIN) => Woken::Other,
@@ -99,7 +99,7 @@ impl Input {
         })
     }
 
-    /// Whether there is nobody to show anything to.
+    /// Whether the terminal is gone.
     pub(super) fn is_gone(&self) -> bool {
         let stdin = io::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -109,7 +109,7 @@ impl Input {
     }
 }
 
-/// The keys in what a terminal sent; what is not understood is passed over.
+/// The keys in the bytes from a terminal; others are ignored.
 fn keys(bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes;
@@ -131,7 +131,7 @@ fn keys(bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// The arrow that a sequence ends with.
+/// The arrow key of a sequence, by its last byte.
 fn arrow(last: u8) -> Option<Key> {
     match last {
         b'A' => Some(Key::Up),

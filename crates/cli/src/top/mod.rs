@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 use view::{Order, Peaks, View};
 
-/// Columns of a frame that does not go to a terminal.
+/// Width of a frame that does not go to a terminal.
 const TEXT_WIDTH: u16 = 120;
 
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
@@ -31,13 +31,13 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
     live(poller, args.interval)
 }
 
-/// What is shown: the objects of `braid status --json` and `braid job list
-/// --json` in one.
+/// The data of a frame: the objects of `braid status --json` and `braid job
+/// list --json` in one.
 #[derive(serde::Serialize)]
 struct State {
     #[serde(flatten)]
     status: Status,
-    /// `None` where they are not told.
+    /// `None` if this user may not see them.
     jobs: Option<Vec<Job>>,
 }
 
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// One object a line for each interval, or one.
+/// Prints one object per line for each interval, or just one.
 fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
     loop {
         let Some(state) = State::ask(poller)? else { return Ok(()) };
@@ -68,7 +68,7 @@ fn once(State { status, jobs }: &State) -> String {
     view::text(&View { status, jobs, peaks: &peaks, order, scroll: 0, keys: false }, TEXT_WIDTH)
 }
 
-/// What the keys have changed.
+/// The settings that keys change.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choice {
     order: Order,
@@ -88,15 +88,15 @@ impl Choice {
     }
 }
 
-/// Draws until somebody wants an end, the terminal is gone or the volume is
+/// Draws until the user ends it, the terminal is gone or the volume is
 /// unmounted.
 fn live(mut poller: Poller, interval: Duration) -> Result<()> {
-    // Before the terminal is changed: from here on a signal ends it in order.
+    // Before the terminal is changed: a signal then ends it cleanly.
     let input = Input::open().map_err(|error| no_terminal(&error))?;
     let Some(state) = State::ask(&mut poller)? else { return Ok(()) };
     let states = ask_every(poller, interval, input.waker().map_err(|error| no_terminal(&error))?)?;
-    // It has panics restore the terminal, too.
-    // Where the terminal is gone, dropping it would complain there of that.
+    // This also makes panics restore the terminal. If the terminal is gone,
+    // dropping it would print an error there.
     let mut terminal = ManuallyDrop::new(ratatui::try_init().map_err(|error| no_terminal(&error))?);
     let shown = show(&mut terminal, &states, state, input);
     let _ = ratatui::try_restore();
@@ -104,8 +104,8 @@ fn live(mut poller: Poller, interval: Duration) -> Result<()> {
     shown
 }
 
-/// Asks in a thread of its own, since a daemon may take its time, and wakes who
-/// waits for keys. It ends with who takes the answers.
+/// Polls in a thread of its own, since a daemon may be slow, and wakes the
+/// thread that waits for keys. It ends when the receiver is dropped.
 fn ask_every(
     mut poller: Poller,
     interval: Duration,

@@ -1,5 +1,5 @@
-//! What `braid top` shows: from the state of a volume to a picture, and nothing
-//! else. Drawn to the terminal, or printed as text.
+//! The picture of `braid top`: a pure function of the state of a volume. Drawn
+//! to the terminal, or printed as text.
 
 use braid_contract::units::{show_duration, show_latency, show_size};
 use braid_contract::{Shown, TierId, counted};
@@ -11,18 +11,18 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Widget};
 use std::collections::BTreeMap;
 
-/// Jobs that are shown at most.
+/// Most jobs that are shown.
 const JOBS_MAX: usize = 5;
-/// Threads that are shown at most.
+/// Most threads that are shown.
 const THREADS_MAX: usize = 5;
-/// Lines that a section has at least: its head, a line and a blank.
+/// Least lines of a section: its head, a line and a blank.
 const SECTION_MIN: u16 = 3;
-/// From this width on nothing is shortened.
+/// Width from which on nothing is shortened.
 const WIDE: u16 = 110;
 /// Bounds of the width of a tier's bar.
 const BAR: (u16, u16) = (4, 40);
 
-/// In which order tiers are shown.
+/// The order of tiers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Home first, then by number.
@@ -38,7 +38,7 @@ pub(crate) enum Order {
 impl Order {
     const ALL: [Self; 6] = [Self::Number, Self::Name, Self::Read, Self::Written, Self::InFlight, Self::Full];
 
-    /// The one after this, or before it.
+    /// The next or the previous one.
     pub(crate) fn step(self, forward: bool) -> Self {
         let at = Self::ALL.iter().position(|order| *order == self).unwrap_or(0);
         Self::ALL[(at + if forward { 1 } else { Self::ALL.len() - 1 }) % Self::ALL.len()]
@@ -70,8 +70,8 @@ impl Order {
     }
 }
 
-/// The highest rates that were seen so far, for tiers of which no maximum is
-/// known: read and written, by the tier's number.
+/// The highest rates so far, for tiers without a known maximum: read and
+/// written, by the tier's number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peaks(BTreeMap<TierId, [f64; 2]>);
 
@@ -89,20 +89,20 @@ impl Peaks {
     }
 }
 
-/// Everything that a frame shows.
+/// The contents of a frame.
 pub(crate) struct View<'a> {
     pub(crate) status: &'a Status,
-    /// Jobs, where they are told.
+    /// Jobs, if this user may see them.
     pub(crate) jobs: Option<&'a [Job]>,
     pub(crate) peaks: &'a Peaks,
     pub(crate) order: Order,
-    /// Hottest files that are passed over.
+    /// Number of hottest files to skip.
     pub(crate) scroll: usize,
-    /// Tell which keys there are.
+    /// Whether to list the keys.
     pub(crate) keys: bool,
 }
 
-/// A frame as lines of text, as wide as need be.
+/// A frame as lines of text, of any width.
 pub(crate) fn text(view: &View<'_>, width: u16) -> String {
     let area = Rect::new(0, 0, width, view.height(width));
     let mut buffer = Buffer::empty(area);
@@ -133,18 +133,18 @@ pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
     Line::styled(keys, Modifier::DIM).render(foot, buffer);
 }
 
-/// How many rows there is room for below a section's head.
+/// Number of rows with room below a section's head.
 fn rows_in(area: Rect, blank: bool) -> usize {
     usize::from(area.height.saturating_sub(1 + u16::from(blank)))
 }
 
 impl View<'_> {
-    /// Lines that it takes to show everything in so many columns.
+    /// Lines needed to show everything at this width.
     fn height(&self, width: u16) -> u16 {
         self.wanted(width).iter().fold(0, |all: u16, lines| all.saturating_add(*lines))
     }
 
-    /// Lines that head, tiers, threads, jobs, files and keys would have.
+    /// Wanted lines of head, tiers, threads, jobs, files and keys.
     fn wanted(&self, width: u16) -> [u16; 6] {
         let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
         let head = if width < WIDE { 3 } else { 2 };
@@ -158,8 +158,8 @@ impl View<'_> {
         ]
     }
 
-    /// Lines that they get of so many: keys, head and tiers first, then a bit
-    /// for each of the others, then more for each; what is left is the files'.
+    /// Lines that they get of so many: keys, head and tiers first, then some
+    /// for each of the others, then more for each; the rest goes to the files.
     fn heights(&self, width: u16, height: u16) -> [u16; 6] {
         let wanted = self.wanted(width);
         let mut got = [0; 6];
@@ -251,7 +251,7 @@ impl View<'_> {
         table(rows, columns)
     }
 
-    /// Jobs that have not ended, the latest first.
+    /// Jobs that have not ended, latest first.
     fn current_jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.unwrap_or_default().iter().rev().filter(|job| !job.is_over())
     }
@@ -267,7 +267,7 @@ impl View<'_> {
             Row::new([
                 job.id.to_string(),
                 job.state.name().to_owned(),
-                // A mover has no end that it comes nearer to.
+                // A mover has no end to approach.
                 share.map_or_else(|| show_size(job.done.bytes), |share| bar(share, bar_width)),
                 share.map_or(String::new(), |share| format!("{:.0}%", share.min(1.0) * 100.0)),
                 if job.rate > 0.0 { rate(job.rate, true) } else { "-".into() },
@@ -295,7 +295,7 @@ impl View<'_> {
         )
     }
 
-    /// Where it is mounted and what is open; in two lines where one is too short.
+    /// The mount point and the open files; in two lines if one is too short.
     fn head(&self, width: u16) -> Paragraph<'static> {
         let Status { mountpoint, policy, open_files, known_inodes, pending_removals, .. } = self.status;
         let (open, known) = (counted(*open_files, "open file"), counted(*known_inodes, "inode"));
@@ -314,12 +314,12 @@ impl View<'_> {
     fn tiers(&self, area: Rect) -> Table<'static> {
         let wide = area.width >= WIDE;
         let widths: [u16; 8] = if wide { [12, 5, 11, 11, 7, 7, 14, 17] } else { [10, 5, 8, 8, 6, 6, 10, 11] };
-        // A blank stands between any two columns.
+        // A blank separates columns.
         let others: u16 = widths.iter().sum::<u16>() + widths.len() as u16;
         let bar = area.width.saturating_sub(others).clamp(BAR.0, BAR.1);
         let mut tiers: Vec<&TierStatus> = self.status.tiers.iter().collect();
         self.order.sort(&mut tiers);
-        // Of those that there is no room for, not even a part is shown.
+        // Columns without room are left out completely.
         let room = rows_in(area, false) / 2;
         let rows = tiers.iter().take(room).flat_map(|tier| self.tier(tier, usize::from(bar), wide));
         let [name, side, rate, most, p50, p99, load, space] = widths;
@@ -340,7 +340,7 @@ impl View<'_> {
         )
     }
 
-    /// The two rows of a tier: what is read and what is written.
+    /// The two rows of a tier: reads and writes.
     fn tier(&self, tier: &TierStatus, bar_width: usize, wide: bool) -> [Row<'static>; 2] {
         let home = if tier.home { "*" } else { "" };
         let name = format!("{}{home}", fit(&tier.name, if wide { 12 } else { 10 } - home.len()));
@@ -415,14 +415,14 @@ fn table(rows: Vec<Row<'static>>, columns: &[(&'static str, u16)]) -> Table<'sta
     Table::new(rows, widths.collect::<Vec<_>>()).header(head).column_spacing(1)
 }
 
-/// Bytes a second; where there is little room, the head of the column says what
-/// they are of.
+/// Bytes a second; if there is little room, the head of the column has the
+/// unit.
 fn rate(rate: f64, wide: bool) -> String {
     let size = show_size(rate as u64);
     if wide { format!("{size}/s") } else { size.replace(' ', "").replace("iB", "") }
 }
 
-/// As much of a text as fits.
+/// The beginning of a text, as much as fits.
 fn fit(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
@@ -430,7 +430,7 @@ fn fit(text: &str, width: usize) -> String {
     }
 }
 
-/// The same of a path, whose end says more.
+/// The end of a path, as much as fits: it says more than the beginning.
 fn fit_end(text: &str, width: usize) -> String {
     match (text.chars().count() + 1).checked_sub(width) {
         Some(over) if over > 1 => ['…'].into_iter().chain(text.chars().skip(over)).collect(),
@@ -442,7 +442,7 @@ fn used(tier: &TierStatus) -> f64 {
     if tier.total > 0 { tier.used as f64 / tier.total as f64 } else { 0.0 }
 }
 
-/// What a job is to do, and what keeps it from it.
+/// The goal of a job, and its obstacle.
 fn what(job: &Job) -> String {
     let slowed: Vec<&str> = job.slowed.keys().map(String::as_str).collect();
     let slowed = match slowed.is_empty() {
@@ -453,7 +453,7 @@ fn what(job: &Job) -> String {
     format!("{}{slowed}{why}", job.text)
 }
 
-/// `share` of `width` characters.
+/// A bar of `width` characters, filled to `share`.
 fn bar(share: f64, width: usize) -> String {
     let full = ((share.clamp(0.0, 1.0) * width as f64).round() as usize).min(width);
     "█".repeat(full) + &"░".repeat(width - full)
@@ -477,7 +477,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    /// A status as a daemon tells it, with what an older one leaves out.
+    /// A status as from a daemon, without the fields that an older one leaves
+    /// out.
     fn status() -> Status {
         let tier = |id: u8, name: &str, write_rate: f64| {
             serde_json::json!({
@@ -541,7 +542,7 @@ mod tests {
             "/mnt  policy weighted  3 open files",
             "fast*        read  ░░░░░░░░░░░░░░░░░░ 0 B/s       -           -       -",
             "online       write █████████░░░░░░░░░ 100 MiB/s   200 MiB/s   1.5 ms  84 ms",
-            // Nothing is known of it but what it did so far.
+            // Only the rates so far are known.
             "online       write ██████████████████ 250 MiB/s   ~250 MiB/s  -       -",
             "0 threads      25% of 100 GiB",
             "77       $'wri\\nter'     slow         0 B/s       2.00 MiB/s  0        50       -         1.5 ms     0.8",
@@ -585,7 +586,7 @@ mod tests {
         ] {
             assert!(shown.contains(words), "{words}\n{shown}");
         }
-        // Nothing that a higher screen has is missing but empty lines.
+        // A higher screen adds only empty lines.
         let lines =
             |shown: &str| shown.lines().filter(|line| !line.trim_matches([' ', '"']).is_empty()).count();
         assert_eq!(lines(&shown), lines(&screen(&view, 80, 60)), "{shown}");

@@ -1,4 +1,4 @@
-//! The file that a trace goes to: whole lines, whatever happens.
+//! The file of a trace, which has whole lines in any case.
 
 use crate::failure::{Failure, Result};
 use braid_contract::{Shown, tame_json};
@@ -10,9 +10,9 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file that may not become larger has no room for anything.
+/// Least limit of a file; a smaller one has room for nothing.
 pub(super) const SIZE_MIN: u64 = 4096;
-/// What the last line takes at most.
+/// Most bytes of the last line.
 const END_BYTES: u64 = 256;
 
 /// A trace that is being written.
@@ -26,8 +26,8 @@ pub(super) struct Output {
     full: bool,
 }
 
-/// Refuses a file in the volume that is to be recorded: each line written there
-/// would make another.
+/// Refuses a file in the recorded volume: each line written there would cause
+/// another.
 pub(super) fn check_place(path: &Path, mount: &Mount) -> Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = std::fs::metadata(dir).map_err(|error| refused(path, &error.to_string()))?;
@@ -42,8 +42,8 @@ pub(super) fn check_place(path: &Path, mount: &Mount) -> Result<()> {
 }
 
 impl Output {
-    /// Makes the file, which nobody else can read: it has the names of all
-    /// files. It may become `limit` bytes large.
+    /// Creates the file, readable by its owner only since it has the names of
+    /// all files, with a limit in bytes.
     pub(super) fn create(path: &Path, limit: Option<u64>) -> Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| match error.kind() {
@@ -57,14 +57,13 @@ impl Output {
         Ok(Self { path: path.to_owned(), file, bytes: 0, limit, full: false })
     }
 
-    /// Takes the file away again: nothing is recorded.
+    /// Removes the file: nothing was recorded.
     pub(super) fn remove(&self) {
-        // An empty file is no loss to anybody.
+        // A leftover empty file does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Writes lines, as many as there is room for; answers how many operations
-    /// they tell.
+    /// Writes lines, as many as fit; answers the number of operations in them.
     pub(super) fn write(&mut self, lines: &TraceLines) -> Result<u64> {
         let room = self.limit.saturating_sub(self.bytes + END_BYTES);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
@@ -88,12 +87,12 @@ impl Output {
         self.put(&end_line(age_ns, ops, dropped, why))
     }
 
-    /// Whether there is no room for more.
+    /// Whether the limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// How large it is.
+    /// Its size.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -102,7 +101,7 @@ impl Output {
         &self.path
     }
 
-    /// Writes whole lines; of those that there is no room for, as many as go.
+    /// Writes whole lines, as many as fit.
     pub(super) fn put(&mut self, lines: &str) -> Result<()> {
         let mut left = lines.as_bytes();
         let mut failed = None;
@@ -121,8 +120,7 @@ impl Output {
         let written = &lines.as_bytes()[..lines.len() - left.len()];
         let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.bytes += whole as u64;
-        // Half a line is cut off. If that fails too, whoever reads it passes
-        // it over.
+        // Removes half a line. If that fails too, readers skip it.
         let _ = self.file.set_len(self.bytes);
         Err(Failure::new(format!(
             "{}: can't be written: {error}\n  help: it is good up to its last line; make room and record again",

@@ -1,5 +1,5 @@
-//! A place to mount in, and the `braid` command to do it with. Each test
-//! program adds what only it needs in an `impl Bench` of its own.
+//! A place to mount in, and the `braid` command. Each test program adds its own
+//! parts in an `impl Bench`.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use braid_testkit::SplitMix;
@@ -19,11 +19,11 @@ use tempfile::TempDir;
 /// Bytes of a range in the stack files of the tests.
 pub(crate) const RANGE: usize = 64 << 10;
 
-/// What comes about by itself has so long to do so.
+/// Time limit for events that happen by themselves.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One at a time: a mount namespace that a test makes has copies of the mounts
-/// of all others, which are busy as long as it is there.
+/// Runs tests one at a time: a mount namespace made by a test has copies of all
+/// mounts, which are busy while it exists.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,7 +74,7 @@ stack:
         fs::create_dir(self.path(name)).unwrap();
     }
 
-    /// A directory that is a file system in memory, with these options.
+    /// Mounts a file system in memory at a directory, with these options.
     pub(crate) fn make_tmpfs(&mut self, name: &str, options: &CStr) {
         self.make_dir(name);
         let path = self.path(name);
@@ -82,7 +82,7 @@ stack:
         self.mounted.push(path);
     }
 
-    /// A directory that is another one of the bench, too.
+    /// Binds a directory of the bench to another name.
     pub(crate) fn bind(&mut self, from: &str, name: &str) {
         self.make_dir(name);
         let path = self.path(name);
@@ -90,7 +90,7 @@ stack:
         self.mounted.push(path);
     }
 
-    /// A directory that is the file system in an image of the bench.
+    /// Mounts the file system in an image of the bench at a directory.
     pub(crate) fn mount_image(&mut self, name: &str, image: &str) {
         self.make_dir(name);
         let path = self.path(name);
@@ -108,8 +108,9 @@ stack:
         self.dir.path().join(name)
     }
 
-    /// The command, to be run in the bench's directory. A mount makes the volume
-    /// if it is new. Jobs are those of `m`: other tests have mounts of their own.
+    /// The command, to be run in the bench's directory. A mount creates the
+    /// volume if it is new. Jobs are those of `m`: other tests have mounts of
+    /// their own.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
@@ -125,7 +126,7 @@ stack:
         self.command(words).output().unwrap()
     }
 
-    /// As [`refused`](Self::refused), with no more than these words.
+    /// As [`refused`](Self::refused), with exactly these words.
     #[track_caller]
     pub(crate) fn refused_as_written(&self, words: &[&str]) -> String {
         let output = self.as_written(words);
@@ -134,23 +135,23 @@ stack:
         said
     }
 
-    /// The command with no more than these words: mounts make no volume.
+    /// The command with exactly these words: mounts create no volume.
     pub(crate) fn as_written(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.current_dir(self.dir.path()).args(words).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// A command that goes on; its standard output is piped.
+    /// Starts a command that keeps running, with its standard output piped.
     pub(crate) fn start(&self, words: &[&str]) -> Child {
         self.command(words).stdout(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Standard output of a command that succeeds and complains of nothing.
+    /// Standard output of a command that succeeds without messages.
     #[track_caller]
     pub(crate) fn ok(&self, words: &[&str]) -> String {
         let mut output = self.braid(words);
-        // A process that another test starts has copies of all descriptors for
-        // a moment, so that a mount may be busy though all is closed.
+        // A process that another test forks holds copies of all descriptors for
+        // a moment, so that a mount may be busy even after all were closed.
         let busy = |output: &Output| output.stderr.windows(7).any(|text| text == b"is busy");
         let turns = if words[0] == "umount" { 100 } else { 0 };
         for _ in 0..turns {
@@ -161,7 +162,7 @@ stack:
         }
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{words:?}: {error}");
-        // How far a job is, is told where it takes long.
+        // Long work prints its progress.
         let complaint = error.lines().find(|line| !(line.starts_with("job ") && line.contains(" running [")));
         assert_eq!(complaint, None, "{words:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -191,7 +192,7 @@ stack:
         self.json(&["status", "m", "--json"])
     }
 
-    /// What `braid tier list` says of a tier; null if there is no such tier.
+    /// The entry of a tier in `braid tier list`; null if there is none.
     pub(crate) fn tier(&self, name: &str) -> Value {
         let tiers = self.json(&["tier", "list", "m", "--json"]);
         let found = tiers["tiers"].as_array().unwrap().iter().find(|tier| tier["name"] == name);
@@ -217,7 +218,7 @@ stack:
         self.json(&["job", "show", &id.to_string(), "--json"])
     }
 
-    /// Asks until the job is as `wanted`; fails if it ends before.
+    /// Polls until the job is as `wanted`; fails if it ends before.
     #[track_caller]
     pub(crate) fn until(&self, id: u64, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut job = Value::Null;
@@ -230,7 +231,7 @@ stack:
         job
     }
 
-    /// The stretches of a file, as `braid explain` tells them.
+    /// The stretches of a file in `braid explain`.
     pub(crate) fn runs(&self, file: &str) -> Vec<Value> {
         self.json(&["explain", file, "--json"])["runs"].as_array().unwrap().clone()
     }
@@ -242,13 +243,13 @@ stack:
         there.map(|run| run["ranges"].as_u64().unwrap()).sum()
     }
 
-    /// Kills the daemon, and takes what is left of the mount away.
+    /// Kills the daemon, and removes the dead mount.
     pub(crate) fn kill(&self) {
         kill_and_wait(i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap());
         self.ok(&["umount", "m"]);
     }
 
-    /// Unmounts, and finds nothing wrong.
+    /// Unmounts, and checks that all is well.
     pub(crate) fn unmount_clean(&self) {
         self.ok(&["umount", "m"]);
         let output = self.braid(&["fsck", "s.yaml"]);
@@ -270,8 +271,7 @@ impl Drop for Bench {
     }
 }
 
-/// Does something again and again until what is to come about has; fails where
-/// it does not.
+/// Repeats a step until it succeeds; fails after the time limit.
 #[track_caller]
 pub(crate) fn until(what: &str, mut step: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -286,8 +286,7 @@ pub(crate) fn stack(bench: &Bench) -> String {
     fs::read_to_string(bench.path("s.yaml")).unwrap()
 }
 
-/// Finds nothing wrong with what is not mounted, but that its daemon was
-/// killed.
+/// Checks that an unmounted volume is fine, except for a killed daemon.
 #[track_caller]
 pub(crate) fn is_well(bench: &Bench) {
     let said = bench.ok(&["fsck", "s.yaml"]);
@@ -295,7 +294,7 @@ pub(crate) fn is_well(bench: &Bench) {
     assert!(!said.contains("damage:") && !said.contains("leak:"), "{said}");
 }
 
-/// Ends a process by `SIGKILL`, and waits until it is gone.
+/// Kills a process, and waits until it is gone.
 pub(crate) fn kill_and_wait(pid: i32) {
     let pid = Pid::from_raw(pid).unwrap();
     let watch = pidfd_open(pid, PidfdFlags::empty()).unwrap();
@@ -319,14 +318,14 @@ pub(crate) fn write_ranges(path: &Path, data: &[u8]) {
     }
 }
 
-/// Reads all of a file from its tiers, whatever the kernel has of it.
+/// Reads all of a file from its tiers, bypassing the kernel's cache.
 pub(crate) fn read_anew(path: &Path) -> Vec<u8> {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     fs::read(path).unwrap()
 }
 
-/// Whether there is nothing in a directory.
+/// Whether a directory is empty.
 pub(crate) fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).unwrap().next().is_none()
 }

@@ -1,5 +1,5 @@
-//! Several users at one volume: who makes it, and two others who use it. For
-//! the tests of `docs/security.md`.
+//! Several users of one volume: its maker and two others. For the tests of
+//! `docs/security.md`.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use crate::common::{Bench, RANGE};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Who makes and mounts volumes, and two users of the mounts.
+/// The user who creates and mounts volumes, and two users of the mounts.
 pub(crate) const MAKER: u32 = 4711;
 pub(crate) const ALICE: u32 = 4801;
 pub(crate) const BOB: u32 = 4802;
@@ -24,9 +24,9 @@ pub(crate) fn as_user(uid: u32, command: &Command) -> Output {
     other.env_remove("XDG_RUNTIME_DIR").output().unwrap()
 }
 
-/// The Python that every user can run.
+/// A Python that every user can run.
 pub(crate) fn python() -> &'static Path {
-    // A version of one's own is where others can't reach it.
+    // A user's own version is out of reach for others.
     let system = Path::new("/usr/bin/python3");
     if system.exists() { system } else { Path::new("python3") }
 }
@@ -36,7 +36,7 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 impl Bench {
-    /// Directories that everybody can reach; the tiers are the maker's.
+    /// Directories that every user can reach; the tiers belong to the maker.
     pub(crate) fn shared() -> Option<Self> {
         let bench = Self::bare(&["a", "b", "m"])?;
         fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
@@ -58,9 +58,9 @@ stack:
         Some(bench)
     }
 
-    /// A volume whose attributes are in `user.` and whose tiers are a user's, as
-    /// one that she made and mounted would be. Where /dev/fuse is root's alone,
-    /// she could not.
+    /// A volume like one that a user created and mounted: attributes in
+    /// `user.`, and tiers of her own. She could not do that herself where
+    /// /dev/fuse is root's alone.
     pub(crate) fn made_by_a_user(&self) {
         self.mount();
         self.ok(&["umount", "m"]);
@@ -96,7 +96,7 @@ stack:
         assert!(output.status.success(), "{line}: {}", said(&output));
     }
 
-    /// The line fails, as the file's attribute or index is not to be believed.
+    /// The line fails, since the file's attribute or index is not believed.
     #[track_caller]
     pub(crate) fn python_euclean(&self, uid: u32, line: &str) {
         let output = self.python(uid, line);
@@ -137,7 +137,7 @@ stack:
     }
 }
 
-/// The bytes with their CRC, at this place, made right.
+/// The bytes with a correct CRC at this place.
 pub(crate) fn with_crc(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
     bytes[at..at + 4].fill(0);
     let crc = crc32c::crc32c(&bytes);

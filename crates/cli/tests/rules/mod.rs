@@ -1,5 +1,5 @@
-//! What rules do beyond the first write: what `braid rebalance` moves, what
-//! `braid explain` tells of them, and files that they pin.
+//! Rules beyond the first write: ranges that `braid rebalance` moves, the
+//! output of `braid explain`, and pinned files.
 
 use super::common::{Bench, RANGE, pattern, read_anew, write_ranges};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::fs;
 /// Ranges of each file here.
 const RANGES: usize = 40;
 
-/// What the volume does where no rule says otherwise: all of it on home.
+/// The volume's policy without rules: all data on home.
 const HOME: &str = "policy: { home-first: { watermark: 100% } }\nmovers: { promote: false, demote: false }";
 
 impl Bench {
@@ -17,13 +17,13 @@ impl Bench {
         (self.json(&["explain", &path, "--json"]), self.ok(&["explain", &path]))
     }
 
-    /// How many ranges of a file are on each of the three tiers.
+    /// Number of a file's ranges on each of the three tiers.
     fn spread_over(&self, name: &str) -> [usize; 3] {
         let tiers = self.tiers(name);
         ["fast", "slow", "disk"].map(|tier| tiers.iter().filter(|found| *found == tier).count())
     }
 
-    /// Writes a file of [`RANGES`] ranges in the mount; answers what is in it.
+    /// Writes a file of [`RANGES`] ranges in the mount; answers its contents.
     fn write_whole(&self, name: &str) -> Vec<u8> {
         let data = pattern(name.len() as u64, RANGES * RANGE);
         fs::create_dir_all(self.path("m").join(name).parent().unwrap()).unwrap();
@@ -32,7 +32,7 @@ impl Bench {
     }
 
     /// Writes these files with all on home, and rebalances them with other
-    /// settings; a second time nothing is to be moved.
+    /// settings; a second rebalance finds nothing to move.
     fn rebalanced(&self, names: &[&str], settings: &str, look: impl FnOnce()) {
         let mut whole = Vec::new();
         self.mounted(HOME, || {
@@ -51,8 +51,8 @@ impl Bench {
         });
     }
 
-    /// Fails unless a file is dealt by the weights, 3 to 1 to 1. Where in its
-    /// turn each tier begins differs from file to file.
+    /// Fails unless a file is dealt by the weights, 3 to 1 to 1. The order of
+    /// tiers begins elsewhere for each file.
     #[track_caller]
     fn is_dealt_by_weight(&self, name: &str) {
         let found = self.spread_over(name);
@@ -76,8 +76,7 @@ rules:
         bench.is_dealt_by_weight("x.even");
         bench.is_dealt_by_weight("other");
     });
-    // The volume's policy says where files belong, and a rule that they are
-    // dealt by weight.
+    // The policy of the volume places files, and a rule deals them by weight.
     let settings = r#"policy: { size: { small: 64KiB, large: disk } }
 rules: [ { when: 'path.matches("*.even")', policy: weighted } ]"#;
     bench.rebalanced(&["x.even", "other"], settings, || {
@@ -139,7 +138,7 @@ fn explain_tells_the_rule_and_the_policy_that_count_now() {
         assert!(text.contains(&format!("\npolicy: the volume's: {home}\n")), "{text}");
         assert!(!text.contains("\nrule: "), "{text}");
     });
-    // What placed the ranges is not asked for again.
+    // The origin of the ranges does not matter any more.
     bench.mounted(&rules(&[dyn_, wal]), || {
         assert_eq!(bench.explained("x.wal").0["rule"], wal_rule(2));
     });
@@ -167,7 +166,7 @@ fn a_rule_that_pins_keeps_jobs_from_a_file() {
         let job = bench.json(&["move", "m/db", "--to", "disk", "--json"]);
         assert_eq!((&job["state"], &job["skipped"]), (&"done".into(), &json!({ "pinned": 1 })));
         assert_eq!((bench.tiers("db/x.pin"), bench.spread_over("db/free")), (before.clone(), [0, 0, RANGES]));
-        // Named by itself it is passed over, too.
+        // It is skipped even when named itself.
         let job = bench.json(&["move", "m/db/x.pin", "--to", "disk", "--json"]);
         assert_eq!((&job["skipped"], &job["done"]["ranges"]), (&json!({ "pinned": 1 }), &0.into()));
         assert_eq!(bench.tiers("db/x.pin"), before);

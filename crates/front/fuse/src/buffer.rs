@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 
-/// Alignment of the buffer's start: what direct I/O asks of memory on any
-/// device with blocks of up to this size.
+/// Alignment of the buffer's start: enough for direct I/O on any device with
+/// blocks of up to this size.
 const ALIGNMENT: usize = 4096;
 
 /// The buffer grows in steps of this, so that a thread that serves small reads

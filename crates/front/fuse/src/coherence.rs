@@ -1,13 +1,12 @@
-//! What the kernel may have of an inode that a direct write outdates.
+//! The kernel's cached state of an inode that a direct write makes stale.
 //!
-//! The kernel drops the pages that a direct write goes to before it sends the
-//! write, and again after a synchronous one, but not after an asynchronous one
-//! (libaio, io_uring). What somebody reads through the cache meanwhile may be
-//! what was there before, and would stay. So the pages are dropped by Braid
-//! too, when the write is done and before it is answered (`invalidate`): who
-//! was told that it is done, and whoever reads after that, finds it. Where
-//! nobody has used the cache since the file was opened, there is nothing to
-//! drop, and a direct write costs nothing more.
+//! The kernel drops the pages of a direct write before it sends the write, and
+//! again after a synchronous one, but not after an asynchronous one (libaio,
+//! io_uring). A cached read meanwhile may bring old data into the cache, where
+//! it would stay. So Braid drops the pages too, when the write is done and
+//! before it is answered (`invalidate`): every read after the answer finds the
+//! new data. If the cache was not used since the file was opened, there is
+//! nothing to drop, and a direct write costs nothing more.
 
 use crate::open_table::{SHARDS, shard_index};
 use braid_contract::InodeId;
@@ -15,19 +14,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// What the kernel may have of an open inode.
+/// Possible cached state of an open inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cached {
-    /// Something was read or written through its cache.
+    /// There were reads or writes through its cache.
     pages: bool,
-    /// Something was written past it.
+    /// There were writes that bypassed it.
     direct: bool,
 }
 
-/// Open inodes that were used through the kernel's cache, or past it.
+/// Open inodes that were used through the kernel's cache, or bypassing it.
 pub(crate) struct CacheTable {
     shards: Vec<RwLock<HashMap<InodeId, Cached>>>,
-    /// Inodes that were written directly.
+    /// Number of inodes with direct writes.
     direct: AtomicUsize,
 }
 
@@ -36,15 +35,14 @@ impl CacheTable {
         Self { shards: (0..SHARDS).map(|_| RwLock::default()).collect(), direct: AtomicUsize::new(0) }
     }
 
-    /// Something is about to be read or written through the cache.
+    /// Notes a read or write through the cache that is about to happen.
     pub(crate) fn through_cache(&self, ino: InodeId) {
         if !self.get(ino).pages {
             self.change(ino, |cached| cached.pages = true);
         }
     }
 
-    /// Something was written past the cache: what the kernel may have that is
-    /// not so any more.
+    /// Notes a direct write; answers what it made stale in the kernel.
     pub(crate) fn written_directly(&self, ino: InodeId) -> Outdated {
         let before = self.get(ino);
         if !before.direct {
@@ -58,13 +56,13 @@ impl CacheTable {
         }
     }
 
-    /// Whether the attributes that are told of the inode may be outdated by a
-    /// direct write without the kernel's noticing.
+    /// Whether a direct write may make reported attributes stale without the
+    /// kernel's notice.
     pub(crate) fn is_written_directly(&self, ino: InodeId) -> bool {
         self.direct.load(Ordering::Acquire) > 0 && self.get(ino).direct
     }
 
-    /// Nobody has the inode open any more.
+    /// Notes that the inode's last open has ended.
     pub(crate) fn closed(&self, ino: InodeId) {
         if self.get(ino) == Cached::default() {
             return;
@@ -90,7 +88,7 @@ impl CacheTable {
     }
 }
 
-/// What of an inode the kernel may have that is not so any more.
+/// Stale state of an inode in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outdated {
     Nothing,

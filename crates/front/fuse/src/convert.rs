@@ -10,8 +10,8 @@ use fuser::{FileAttr, FileHandle, FileType, INodeNo, RenameFlags, Request, TimeO
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The largest error number that the kernel takes in a reply. A reply with a
-/// larger one is thrown away, and the caller would wait for ever.
+/// The largest error number that the kernel accepts in a reply. It discards a
+/// reply with a larger one, and the caller would wait for ever.
 const ERRNO_MAX: i32 = 511;
 
 /// The highest count that fits a copy's reply and leaves the end page-aligned.
@@ -76,8 +76,8 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// The attributes of a negative entry: inode number 0 tells the kernel that
-/// the name does not exist, and that it may remember so.
+/// The attributes of a negative entry: inode number 0 tells the kernel that the
+/// name does not exist, and that it may cache that.
 pub(crate) fn negative_attr() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -99,7 +99,7 @@ pub(crate) fn negative_attr() -> FileAttr {
 }
 
 /// A time for a reply; the library splits it again by rounding seconds down,
-/// which is exact. What no `SystemTime` can hold becomes the epoch.
+/// which is exact. Times outside the range of `SystemTime` become the epoch.
 fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.secs.unsigned_abs());
     let whole = if time.secs < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
@@ -107,7 +107,7 @@ fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
 }
 
-/// A time from a `setattr` request, undoing how the library makes it.
+/// A time from a `setattr` request, correcting the conversion of the library.
 ///
 /// Before the epoch, the kernel sends `secs` rounded down and `nanos` counted
 /// up from there, and the library subtracts *both* from the epoch
@@ -183,7 +183,7 @@ pub(crate) fn fallocate_mode(bits: i32) -> Option<FallocateMode> {
     }
 }
 
-/// `None` for what is not a search for data or a hole.
+/// `None` for other searches than for data or a hole.
 pub(crate) fn seek_target(whence: i32) -> Option<SeekTarget> {
     // The numbers are the same on every Linux architecture.
     match whence {
@@ -216,7 +216,7 @@ pub(crate) fn copy_len(len: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What the library makes of the seconds and nanoseconds in a request.
+    /// The library's conversion of the seconds and nanoseconds in a request.
     fn as_the_library_reads(secs: i64, nanos: u32) -> SystemTime {
         if secs >= 0 {
             UNIX_EPOCH + Duration::new(secs.unsigned_abs(), nanos)
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// What the library writes to a reply.
+    /// The library's conversion for a reply.
     fn as_the_library_writes(time: SystemTime) -> (i64, u32) {
         match time.duration_since(UNIX_EPOCH) {
             Ok(after) => (after.as_secs().cast_signed(), after.subsec_nanos()),

@@ -23,8 +23,8 @@ impl DirSink for Names<'_> {
 }
 
 impl Names<'_> {
-    /// The kind of an entry whose directory does not tell. The reply has no
-    /// way to leave it open, and programs rely on what it says.
+    /// The kind of an entry whose directory does not have it. The reply needs
+    /// one, and programs rely on it.
     fn find_kind(&self, entry: &DirEntry<'_>) -> FileType {
         if is_dot(entry) {
             return FileType::Directory;
@@ -34,7 +34,7 @@ impl Names<'_> {
                 self.fs.forget(found.attr.ino, 1);
                 convert::file_type(found.attr.kind)
             }
-            // Gone meanwhile: whoever looks closer will find that out.
+            // Gone meanwhile: a lookup will find that out.
             Err(_) => convert::file_type(FileKind::Regular),
         }
     }
@@ -65,7 +65,7 @@ impl DirSink for Entries<'_> {
                 (attr, 0, self.front.ttl)
             }
         };
-        // Of a damaged one, nothing is to be remembered.
+        // A damaged entry must not be cached.
         let ttl = if entry.damaged { Duration::ZERO } else { ttl };
         let offset = entry.next_offset.cast_unsigned();
         let full = self.reply.add(attr.ino, offset, entry.name, &ttl, &attr, Generation(generation));

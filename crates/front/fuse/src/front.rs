@@ -1,4 +1,4 @@
-//! The front end's state, and the way every request goes into the file system.
+//! The front end's state, and how every request gets to the file system.
 
 use crate::coherence::{CacheTable, Outdated};
 use crate::init::{Agreed, Wanted};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Ways to tell the kernel something unasked.
+/// Ways to notify the kernel.
 pub(crate) struct Notifying {
     pub(crate) notifier: Notifier,
     pub(crate) invalidator: Invalidator,
@@ -27,9 +27,9 @@ pub(crate) struct Front {
     /// Names can be renamed in other ways than by replacing.
     pub(crate) rename_modes: bool,
     pub(crate) opens: OpenTable<BackingId>,
-    /// What the kernel has in its cache of open inodes.
+    /// Possible cached state of open inodes in the kernel.
     pub(crate) cached: CacheTable,
-    /// There once the session has begun.
+    /// Set once the session has begun.
     notifying: Arc<OnceLock<Notifying>>,
     wanted: Wanted,
     agreed: Agreed,
@@ -65,27 +65,27 @@ impl Front {
         self.agreed = init::negotiate(config, self.wanted);
     }
 
-    /// Where the session puts its ways to tell the kernel something.
+    /// The place for the session's ways to notify the kernel.
     pub(crate) fn notifying(&self) -> Arc<OnceLock<Notifying>> {
         Arc::clone(&self.notifying)
     }
 
-    /// How long the kernel may keep these attributes. Those of a set-id file
-    /// not at all: it has to ask before it executes one, since it is not told
-    /// of each operation that took the bits away. Nor those of a file that is
-    /// being written directly, which changes them after the kernel asked.
+    /// How long the kernel may cache these attributes. Not at all for a set-id
+    /// file: it has to ask before it executes one, since operations may clear
+    /// the bits without its notice. Nor for a file with direct writes under
+    /// way, which change them after the kernel asked.
     pub(crate) fn attr_ttl(&self, attr: &Attr) -> Duration {
         let changes = attr.is_set_id() || self.cached.is_written_directly(attr.ino);
         if changes { Duration::ZERO } else { self.ttl }
     }
 
-    /// Something was written past the kernel's cache, wholly or in part: drops
-    /// what the kernel has of it, then calls `answer`.
+    /// After a direct write, complete or partial: drops its pages from the
+    /// kernel's cache, then calls `answer`.
     pub(crate) fn written_directly(&self, stretch: Stretch, answer: impl FnOnce() + Send + 'static) {
         match (self.cached.written_directly(InodeId(stretch.ino.0)), self.notifying.get()) {
             (Outdated::Nothing, _) | (_, None) => answer(),
             (Outdated::Attributes, Some(to)) => {
-                // Waits for nothing: it is about no page.
+                // This does not wait, since it is about no page.
                 if let Err(error) = to.notifier.inval_inode(stretch.ino, -1, 0) {
                     tracing::debug!("attributes of inode {} could not be dropped: {error}", stretch.ino.0);
                 }
@@ -112,14 +112,14 @@ impl Front {
         self.agreed.direct
     }
 
-    /// Whether cached data is still true when a file is opened again.
+    /// Whether cached data is still valid when a file is opened again.
     pub(crate) fn keeps_cache(&self) -> bool {
         self.wanted.sole_door
     }
 
-    /// Carries out `work`, which calls the file system for the request `op`.
-    /// Errors are logged and become the number to answer; a panic becomes
-    /// `EIO`, so that the request is answered and the thread goes on.
+    /// Runs `work`, which calls the file system for the request `op`. Errors
+    /// are logged and become the number to answer; a panic becomes `EIO`, so
+    /// that the request is answered and the thread continues.
     pub(crate) fn call<T>(
         &self,
         op: Op,
@@ -135,10 +135,10 @@ impl Front {
         }
     }
 
-    /// Carries out `work`; `None` if it panicked, which is logged.
+    /// Runs `work`; `None` if it panicked, which is logged.
     ///
-    /// What `work` leaves half-done when it panics is the file system's to
-    /// guard, as it is for panics of its own threads.
+    /// The file system guards state that a panic leaves half-changed, as for
+    /// panics of its own threads.
     pub(crate) fn caught<T>(&self, op: Op, work: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(value) => Some(value),

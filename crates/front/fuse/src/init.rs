@@ -1,5 +1,5 @@
-//! What is agreed with the kernel when a session begins. Called once, by the
-//! library, before any other request.
+//! Negotiation with the kernel at the start of a session. The library calls
+//! this once, before any other request.
 
 use fuser::{InitFlags, KernelConfig};
 
@@ -12,63 +12,63 @@ const REQUEST_MAX_BYTES: u32 = 1 << 20;
 /// can be driven with.
 pub(crate) const BACKGROUND_MAX: u16 = 256;
 
-/// Background requests from which on the kernel considers Braid congested.
+/// Number of background requests from which on the kernel considers Braid
+/// congested.
 const CONGESTION_THRESHOLD: u16 = 192;
 
-/// Levels of stacking that passthrough may reach. One is what backing files on
-/// ordinary file systems need. It also makes Braid count as one level, of the
-/// two that the kernel allows: an overlay on top of Braid (containers) keeps
+/// Levels of stacking that passthrough may reach. Backing files on ordinary
+/// file systems need one. It also makes Braid count as one level, of the two
+/// that the kernel allows: an overlay on top of Braid (containers) keeps
 /// working. Two would let the home tier be an overlay, and forbid overlays on
 /// top; on an overlay passthrough is refused with ELOOP and not used.
 const STACK_DEPTH: u32 = 1;
 
-/// What would be good to have.
+/// Wanted features.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) posix_acl: bool,
     pub(crate) passthrough: bool,
-    /// No change of a file is possible but through this mount.
+    /// Files change through this mount only.
     pub(crate) sole_door: bool,
 }
 
-/// What there is.
+/// Negotiated features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Agreed {
     /// Opens may be answered with a backing file.
     pub(crate) passthrough: bool,
     /// Opens may be answered with direct I/O. Without it they are cached, and
-    /// the kernel passes only what is opened with `O_DIRECT` around its cache:
-    /// a kernel that refuses shared mappings of files with direct I/O breaks
-    /// programs that make them, and an older one does not keep its cache in
-    /// step either.
+    /// only opens with `O_DIRECT` bypass the kernel's cache: a kernel that
+    /// refuses shared mappings of files with direct I/O breaks programs that
+    /// make them, and an older one does not keep its cache in step either.
     pub(crate) direct: bool,
 }
 
 /// The capabilities to ask for, out of those on offer.
 ///
-/// What is left out, and why:
+/// Those left out, and why:
 /// - `WRITEBACK_CACHE`: excludes passthrough, and makes the kernel the owner of
 ///   size and times.
 /// - `POSIX_LOCKS`, `FLOCK_LOCKS`: see the head of this crate.
 /// - `ATOMIC_O_TRUNC`: truncation then arrives as its own request, and opening
 ///   has one thing to do.
-/// - `AUTO_INVAL_DATA` for a sole door: it drops all cached data of a file each
-///   time its modification time moves, so after each write. A change of size
-///   still trims the cache.
+/// - `AUTO_INVAL_DATA` if files change through this mount only: it drops all
+///   cached data of a file each time its modification time changes, so after
+///   each write. A change of size still trims the cache.
 pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
     let mut flags = InitFlags::FUSE_ASYNC_READ
         | InitFlags::FUSE_BIG_WRITES
         | InitFlags::FUSE_MAX_PAGES
         | InitFlags::FUSE_DONT_MASK
-        // Set-id bits are cleared by the file system, as each write says; the
-        // kernel then need not ask for security.capability before each.
+        // The file system clears set-id bits as each write asks; the kernel
+        // then need not read security.capability before each.
         | InitFlags::FUSE_HANDLE_KILLPRIV_V2
         | InitFlags::FUSE_PARALLEL_DIROPS
         | InitFlags::FUSE_DO_READDIRPLUS
         | InitFlags::FUSE_READDIRPLUS_AUTO
         | InitFlags::FUSE_ASYNC_DIO
         | InitFlags::FUSE_CACHE_SYMLINKS
-        // `.` and `..` are looked up, for those who come back with a handle.
+        // `.` and `..` are looked up for users of file handles.
         | InitFlags::FUSE_EXPORT_SUPPORT
         | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
     flags |=
@@ -82,18 +82,18 @@ pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
     flags & offered
 }
 
-/// Agrees with the kernel.
+/// Negotiates with the kernel.
 pub(crate) fn negotiate(config: &mut KernelConfig, wanted: Wanted) -> Agreed {
     let chosen = choose(config.capabilities(), wanted);
     if let Err(refused) = config.add_capabilities(chosen) {
-        // Only what is on offer was chosen, which is all that can be refused.
+        // Only offered capabilities were chosen, and no others can be refused.
         tracing::error!("the kernel offers {refused:?} and refuses it");
         return Agreed::default();
     }
     let passthrough =
         chosen.contains(InitFlags::FUSE_PASSTHROUGH) && config.set_max_stack_depth(STACK_DEPTH).is_ok();
     limit(config.set_max_write(REQUEST_MAX_BYTES), |limit| config.set_max_write(limit));
-    // The kernel takes no more than its default here; see `mount::set_read_ahead`.
+    // The kernel accepts at most its default here; see `mount::set_read_ahead`.
     limit(config.set_max_readahead(REQUEST_MAX_BYTES), |limit| config.set_max_readahead(limit));
     limit(config.set_max_background(BACKGROUND_MAX), |limit| config.set_max_background(limit));
     limit(config.set_congestion_threshold(CONGESTION_THRESHOLD), |limit| {

@@ -1,12 +1,12 @@
-//! Drops what the kernel has in its cache, for writes that wait for that before
-//! they are answered.
+//! Drops pages from the kernel's cache, for writes that are answered after
+//! that.
 //!
-//! Dropping a page waits for whoever is reading it in, and that for the answer
-//! to a read. So no thread that answers requests may wait for it: others do,
-//! each for one write, so that a slow tier keeps nobody but its own users. Nor
-//! may all requests that the kernel sends before it holds further ones back be
-//! writes that wait here, or the read would never be sent: beyond [`HELD_MAX`]
-//! a write is answered while its pages are still being dropped.
+//! Dropping a page waits for a read that fills it, which waits for an answer of
+//! Braid. So threads that answer requests must not wait for it: others do, each
+//! for one write, so that a slow tier delays only its own users. Nor may writes
+//! that wait here use up all requests that the kernel sends at a time, or the
+//! read would never be sent: beyond [`HELD_MAX`] a write is answered while its
+//! pages are still being dropped.
 
 use crate::init::BACKGROUND_MAX;
 use fuser::{INodeNo, Notifier};
@@ -15,10 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Writes that may wait here at a time.
+/// Most writes that wait here at a time.
 const HELD_MAX: usize = BACKGROUND_MAX as usize / 2;
 
-/// How long a thread waits for something to do before it ends.
+/// Longest time a thread waits for work before it ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// A stretch of an inode.
@@ -29,7 +29,7 @@ pub(crate) struct Stretch {
     pub(crate) end: u64,
 }
 
-/// Tells the kernel to drop pages.
+/// Makes the kernel drop pages.
 pub(crate) trait DropPages: Send + Sync + 'static {
     fn drop_pages(&self, stretch: Stretch);
 }
@@ -45,13 +45,13 @@ impl DropPages for Notifier {
 
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Pages that are to be dropped, and what waits for that.
+/// Pages to be dropped, and the answer that waits for that.
 struct Task {
     stretch: Stretch,
     answer: Option<Answer>,
 }
 
-/// Threads that drop pages; they come as they are needed, and go.
+/// Threads that drop pages, started as needed.
 pub(crate) struct Invalidator {
     shared: Arc<Shared>,
 }
@@ -65,7 +65,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Task>,
-    /// Threads that wait for something to do.
+    /// Threads that wait for work.
     idle: usize,
     /// Writes that wait for their answer.
     held: usize,
@@ -78,8 +78,7 @@ impl Invalidator {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Drops the pages of a stretch, then calls `answer`; without waiting for
-    /// either.
+    /// Drops the pages of a stretch, then calls `answer`; waits for neither.
     pub(crate) fn drop_then(&self, stretch: Stretch, answer: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         if state.held >= HELD_MAX {
@@ -98,7 +97,7 @@ impl Invalidator {
         let shared = Arc::clone(&self.shared);
         if let Err(error) = thread::Builder::new().name("invalidate".into()).spawn(move || shared.work()) {
             tracing::warn!("no thread to drop cached pages: {error}");
-            // Better in this one than not at all.
+            // Better in this thread than not at all.
             self.shared.work_off();
         }
     }
@@ -112,7 +111,8 @@ impl Drop for Invalidator {
 }
 
 impl State {
-    /// Nobody waits for these pages. Those of one inode are dropped together.
+    /// Adds pages that no write waits for. Those of one inode are dropped
+    /// together.
     fn add_unheld(&mut self, stretch: Stretch) {
         let same = |task: &&mut Task| task.answer.is_none() && task.stretch.ino == stretch.ino;
         match self.queue.iter_mut().find(same) {
@@ -131,7 +131,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread does until there is nothing more.
+    /// The body of a thread, until there is no more work.
     fn work(&self) {
         loop {
             self.work_off();
@@ -147,13 +147,13 @@ impl Shared {
         }
     }
 
-    /// Does what is to be done now.
+    /// Does the present work.
     fn work_off(&self) {
         loop {
             let Some(Task { stretch, answer }) = self.lock().queue.pop_front() else { return };
             self.pages.drop_pages(stretch);
             if let Some(answer) = answer {
-                // Before the answer: who gets it may write again.
+                // Before the answer, which allows the next write.
                 self.lock().held -= 1;
                 answer();
             }
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
-    /// Says which inode's pages are about to be dropped, and waits until it may
-    /// go on where that inode's number is odd.
+    /// Reports the inode whose pages are about to be dropped, and waits for
+    /// permission if its number is odd.
     struct Gate {
         begun: SyncSender<u64>,
         go_on: Mutex<Receiver<()>>,

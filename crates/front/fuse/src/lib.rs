@@ -1,20 +1,21 @@
 //! The FUSE front end: translates between the kernel's requests and the
-//! [`FileSystem`](braid_contract::FileSystem) trait, and holds no storage logic.
+//! [`FileSystem`](braid_contract::FileSystem) trait, and holds no storage
+//! logic.
 //!
-//! Reading order: `session` (life of a mount), `init` (what is agreed with
-//! the kernel), `front` (how one request is carried out), `ops` (the
-//! requests), `open` and `open_table` (how an open file's data travels),
-//! `coherence` and `invalidate` (the kernel's cache beside direct writes).
+//! Reading order: `session` (life of a mount), `init` (negotiation with the
+//! kernel), `front` (how one request is handled), `ops` (the requests), `open`
+//! and `open_table` (how an open file's data travels), `coherence` and
+//! `invalidate` (the kernel's cache beside direct writes).
 //!
-//! # What is left to the kernel
+//! # Left to the kernel
 //!
 //! - **Permissions**: `default_permissions` is always set; the kernel checks
 //!   with the caller's whole identity, supplementary groups and ACLs included.
 //! - **Locks**: neither POSIX nor BSD lock requests are negotiated, so the
 //!   kernel keeps `fcntl` and `flock` locks itself. All processes that can
-//!   reach the files do so through this mount, so these locks are complete;
-//!   and a wait for one stays interruptible, which a lock request would not be
-//!   (the library answers `ENOSYS` to interruptions).
+//!   reach the files do so through this mount, so these locks are complete; and
+//!   a wait for one stays interruptible, which a lock request would not be (the
+//!   library answers `ENOSYS` to interruptions).
 //! - **Caching**: names, negative names and attributes for as long as the file
 //!   system says; data by the mode of the open.
 #![forbid(unsafe_code)]

@@ -2,8 +2,8 @@
 //! set-user-id helper `fusermount3` otherwise. Used by `session`.
 //!
 //! The library could mount too, but it forgets how to unmount when the first
-//! try finds the file system busy, and unmounts whatever lies at the path once
-//! more when a session has ended.
+//! try finds the file system busy, and unmounts the path once more when a
+//! session has ended, whatever is mounted there.
 
 use braid_contract::{AccessTimes, Renewal, Shown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,11 +28,11 @@ const DEVICE: &str = "/dev/fuse";
 const TYPE: &str = "fuse.braid";
 const HELPER: &str = "fusermount3";
 
-/// Where the helper is told the descriptor to answer on.
+/// Names the descriptor that the helper answers on.
 const HELPER_SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
 /// Options that mean the same for every mount: the flags that each sets, and
-/// those that it takes back.
+/// those that it clears.
 const GENERIC: &[(&str, MountFlags, MountFlags)] = &[
     ("ro", MountFlags::RDONLY, MountFlags::empty()),
     ("rw", MountFlags::empty(), MountFlags::RDONLY),
@@ -57,28 +57,27 @@ const GENERIC: &[(&str, MountFlags, MountFlags)] = &[
 const ATIME: MountFlags = MountFlags::NOATIME.union(MountFlags::RELATIME).union(MountFlags::STRICTATIME);
 
 /// Data that the kernel reads ahead of a sequential reader: two ranges of the
-/// usual size, so that two tiers work for it at once. The protocol can only
-/// lower the kernel's default (128 KiB).
+/// usual size, so that two tiers work in parallel. The protocol can only lower
+/// the kernel's default (128 KiB).
 const READ_AHEAD_KIB: u32 = 4096;
 
-/// A FUSE mount and how it looks from outside.
+/// A FUSE mount, from outside.
 #[derive(Debug)]
 pub(crate) struct Mounted {
     pub(crate) path: PathBuf,
-    /// Device number of the mounted file system. The kernel gives it to
-    /// another one as soon as the session is over.
+    /// Device number of the mounted file system. The kernel reuses it as soon
+    /// as the session is over.
     device: (u32, u32),
-    /// Tells whether the session is over. Gone when the session ended on this
+    /// Shows whether the session is over. `None` when the session ended on this
     /// side, so that the kernel sees the last descriptor closed.
     session: Mutex<Option<OwnedFd>>,
 }
 
-/// What the mount table shows, and who may enter.
+/// The entry in the mount table, and access.
 pub(crate) struct Options<'a> {
     pub(crate) fs_name: &'a str,
     pub(crate) allow_other: bool,
-    /// Some of [`generic_options`]; the last that says something of a matter
-    /// counts.
+    /// Some of [`generic_options`]; the last one of conflicting options counts.
     pub(crate) generic: &'a [String],
 }
 
@@ -87,7 +86,7 @@ pub fn generic_options() -> impl Iterator<Item = &'static str> {
     GENERIC.iter().map(|(name, ..)| *name)
 }
 
-/// Gives a mount other generic options, as `mount -o remount` does.
+/// Changes the generic options of a mount, as `mount -o remount` does.
 ///
 /// # Errors
 /// Those of the system call.
@@ -96,8 +95,8 @@ pub fn remount(path: &Path, generic: &[String]) -> io::Result<()> {
         .map_err(|error| about(path, "can't be remounted", &error.into()))
 }
 
-/// When reads are to renew access times, by the generic options; `None` if
-/// they say nothing of it. The kernel does nothing about it by itself.
+/// When reads are to update access times, by the generic options; `None` if
+/// they do not say. The kernel does not do this by itself.
 #[must_use]
 pub fn access_times(generic: &[String]) -> Option<AccessTimes> {
     let says = |name: &String| {
@@ -123,7 +122,7 @@ fn flags(generic: &[String]) -> MountFlags {
     known.fold(MountFlags::empty(), |flags, (_, set, unset)| flags.difference(*unset).union(*set))
 }
 
-/// Mounts at `path`, whose requests then arrive at the descriptor.
+/// Mounts at `path`; requests then arrive at the descriptor.
 pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, Mounted)> {
     clear_dead_mount(path)?;
     let path = path.canonicalize().map_err(|error| about(path, "can't be mounted on", &error))?;
@@ -143,7 +142,7 @@ pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, 
     match found {
         Ok((device, session)) => Ok((fd, Mounted { path, device, session: Mutex::new(Some(session)) })),
         Err(error) => {
-            // Nothing is known of the mount but its place; the session ends with `fd`.
+            // Only its path is known; the session ends with `fd`.
             let _ = rustix::mount::unmount(&path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
             Err(about(&path, "was mounted on and can't be found", &error))
         }
@@ -156,8 +155,8 @@ impl Mounted {
         self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"])
     }
 
-    /// Takes the mount away from its place at once; it ends when the last
-    /// file in use is closed.
+    /// Detaches the mount from its path at once; it ends when the last file in
+    /// use is closed.
     pub(crate) fn detach(&self) -> io::Result<()> {
         self.unmount_with(UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
     }
@@ -173,8 +172,8 @@ impl Mounted {
         }
     }
 
-    /// To be called when the session ended: what is at the place from now on
-    /// isn't its own.
+    /// To be called when the session ended: a later mount at the path is not
+    /// its own.
     pub(crate) fn session_ended(&self) {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -191,19 +190,19 @@ impl Mounted {
         is_hung_up(session, Timespec::default())
     }
 
-    /// Waits for the end of the session, and answers whether it came in time.
+    /// Waits for the end of the session; answers whether it came in time.
     pub(crate) fn wait(&self, patience: Timespec) -> io::Result<bool> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        // The original is closed when the session ended on this side; a copy
-        // that is waited by must not be what keeps it from its end, so it is
-        // closed as soon as the kernel hangs up.
+        // The original is closed when the session ends on this side; the copy
+        // for waiting must not keep the session alive, so it is closed as soon
+        // as the kernel hangs up.
         let Some(copy) = session.as_ref().map(OwnedFd::try_clone).transpose()? else { return Ok(true) };
         drop(session);
         is_hung_up(&copy, patience)
     }
 
-    /// Whether the mount is there to be unmounted: not if somebody else did so
-    /// already, and maybe mounted something of his own at the place.
+    /// Whether the mount is there to be unmounted: not if another process did
+    /// so already, and maybe mounted something else there.
     fn is_in_place(&self) -> io::Result<bool> {
         if self.is_over()? {
             return Ok(false);
@@ -233,24 +232,24 @@ impl Mounted {
     }
 }
 
-/// Whether the kernel ends a session within this time. The device tells so by
-/// an error, which is all that is waited for.
+/// Whether the kernel ends a session within this time. The device reports the
+/// end as an error, the only event that is waited for.
 fn is_hung_up(session: &OwnedFd, patience: Timespec) -> io::Result<bool> {
     let mut fds = [PollFd::new(session, PollFlags::empty())];
     rustix::io::retry_on_intr(|| poll(&mut fds, Some(&patience)))?;
     Ok(fds[0].revents().contains(PollFlags::ERR))
 }
 
-/// Device number of what is mounted at `path`, without asking the file system
-/// itself: it may not be served yet, or any more.
+/// Device number of the mount at `path`, without asking the file system itself:
+/// it may not be served yet, or any more.
 fn device_at(path: &Path) -> io::Result<(u32, u32)> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty())?;
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Takes away a mount whose daemon died: nothing but an error can be reached
-/// through it, and nothing can be mounted on it.
+/// Removes the mount of a dead daemon: access to it only fails, and the path
+/// can't be mounted on.
 fn clear_dead_mount(path: &Path) -> io::Result<()> {
     let Err(error) = path.metadata() else { return Ok(()) };
     if error.raw_os_error() != Some(Os::NOTCONN.raw_os_error()) {
@@ -275,12 +274,11 @@ pub(crate) fn device_opens() -> bool {
 }
 
 /// Mounts by system call. As root, device files and set-id programs work as on
-/// a native file system; in a user namespace the kernel sees to it that they
-/// don't.
+/// a native file system; in a user namespace the kernel prevents that.
 fn mount_by_call(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
     let device = match open_device() {
         Ok(device) => device,
-        // The helper may be allowed what this process isn't.
+        // The helper may have privileges that this process lacks.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !getuid().is_root() => {
             return Err(Os::PERM.into());
         }

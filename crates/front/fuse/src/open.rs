@@ -1,5 +1,5 @@
-//! Opening and closing files: brings the file system's choice of how data
-//! travels and the kernel's rules together. Used by `ops`.
+//! Opening and closing files: reconciles the file system's choice of I/O mode
+//! with the kernel's rules. Used by `ops`.
 
 use crate::front::Front;
 use crate::open_table::{Grant, Opens};
@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 /// Registers a descriptor with the kernel as a backing file.
 pub(crate) type Register<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
 
-/// An open as it is answered to the kernel.
+/// The answer to an open.
 pub(crate) struct Granted {
     pub(crate) handle: HandleId,
     pub(crate) grant: Grant<BackingId>,
@@ -60,9 +60,8 @@ impl Front {
 
     /// Creates and opens a file.
     ///
-    /// Its inode is only known afterwards. Nobody else can open an inode that
-    /// is new; where the file existed, others may have it open in any way, and
-    /// this open is brought into line with theirs.
+    /// Its inode is only known afterwards. A new inode has no other opens; an
+    /// existing one may be open in any mode, and this open adapts to that.
     pub(crate) fn create_file(
         &self,
         caller: &Caller,
@@ -82,11 +81,11 @@ impl Front {
         }
     }
 
-    /// Closes a file that the kernel has done with.
+    /// Closes a file that the kernel has released.
     pub(crate) fn release_file(&self, ino: InodeId, handle: HandleId) -> braid_contract::Result<()> {
         self.opens.with(ino, |opens| {
-            // First the count, so that it holds if the file system panics; and
-            // both before anything else can open the inode.
+            // The count comes first, so that it is right even if the file
+            // system panics; and both come before another open of the inode.
             opens.close();
             if opens.is_closed() {
                 self.cached.closed(ino);
@@ -95,8 +94,8 @@ impl Front {
         })
     }
 
-    /// Flags of an answer to the open of a directory. The kernel may keep the
-    /// listing, and drops it when a name in the directory comes or goes.
+    /// Flags of the answer to the open of a directory. The kernel may cache the
+    /// listing, and drops it when a name in the directory changes.
     pub(crate) fn dir_flags(&self) -> FopenFlags {
         if self.keeps_cache() {
             FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
@@ -113,7 +112,7 @@ impl Front {
             Grant::Cached | Grant::Passthrough(_) => FopenFlags::empty(),
         };
         if !flags.write {
-            // Nothing was written: closing has nothing to bring up to date.
+            // Nothing was written: a close needs no flush.
             answer |= FopenFlags::FOPEN_NOFLUSH;
         }
         answer
@@ -130,8 +129,8 @@ impl Opening<'_> {
         )
     }
 
-    /// Takes the file system's answer if the kernel will, and asks once more
-    /// without the choice if not.
+    /// Takes the file system's answer if the kernel allows that mode, and
+    /// otherwise asks again without a choice.
     fn settle(&self, opens: &mut Opens<BackingId>, opened: Opened) -> braid_contract::Result<Granted> {
         if let Some(grant) = self.admit(opens, &opened) {
             return Ok(Granted { handle: opened.handle, grant });
@@ -146,7 +145,7 @@ impl Opening<'_> {
         Err(Error::new(Errno::EIO, format!("the open has to be {wanted}, the file system answers otherwise")))
     }
 
-    /// Counts the open as the kernel will take it, if it will.
+    /// Counts the open in its mode, if the kernel allows that.
     fn admit(&self, opens: &mut Opens<BackingId>, opened: &Opened) -> Option<Grant<BackingId>> {
         match &opened.mode {
             IoMode::Passthrough(fd) if opens.is_closed() && self.front.passthrough() => {
@@ -162,7 +161,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Counts the open beside those there are.
+    /// Counts the open beside existing ones.
     fn join(&self, opens: &mut Opens<BackingId>, opened: &Opened) -> Option<Grant<BackingId>> {
         match &opened.mode {
             IoMode::Direct if opens.is_closed() && !self.may_be_direct(opened) => opens.join(&IoMode::Cached),
@@ -172,15 +171,15 @@ impl Opening<'_> {
 
     /// Whether direct I/O may begin. Not on a set-id file: a write with direct
     /// I/O leaves the bits in the kernel's own inode, from which a program is
-    /// executed. Before any other write, the kernel has them cleared.
+    /// executed. Before other writes, the kernel has them cleared.
     fn may_be_direct(&self, opened: &Opened) -> bool {
         self.front.direct() && !opened.set_id
     }
 
-    /// The kernel did not take a backing file.
+    /// Handles the kernel's refusal of a backing file.
     fn refused(&self, error: &io::Error) {
         // No privilege, a kernel without the call, a home tier on a stacked
-        // file system: none of these goes away while mounted.
+        // file system: none of these changes while mounted.
         match error.raw_os_error().map(Os::from_raw_os_error) {
             Some(Os::PERM | Os::NOTTY | Os::NOSYS | Os::OPNOTSUPP | Os::LOOP) => {
                 self.front.give_up_passthrough(error);
@@ -189,10 +188,10 @@ impl Opening<'_> {
         }
     }
 
-    /// Releases a handle that is not handed out.
+    /// Releases a handle that was not handed out.
     fn discard(&self, handle: HandleId) {
         let op = Op { operation: Operation::Release, ino: self.ino.0 };
-        // Failures are logged, and nothing more can be done about them.
+        // Failures are logged; there is no more to do.
         let _ = self.front.call(op, || self.front.fs.release(handle));
     }
 }

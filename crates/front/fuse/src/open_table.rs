@@ -1,22 +1,22 @@
-//! Which inodes are open in the kernel, and how: the kernel takes only certain
-//! combinations, and this table is what keeps Braid to them.
+//! The inodes that are open in the kernel, and their modes: the kernel allows
+//! only certain combinations, and this table enforces them.
 //!
 //! All opens of an inode at one time are of one kind:
 //!
 //! - Passthrough excludes all others: the kernel fails an open with `EIO` that
-//!   is of another kind, or has another backing file, than those that last
+//!   is of another kind, or has another backing file, than those in effect
 //!   (`fs/fuse/iomode.c`).
 //! - Cached and direct opens may coexist for the kernel, but its cache does not
 //!   keep up: a direct write drops cached pages before it is carried out (newer
 //!   kernels also after it), and reads that overlap it bring old data back to
-//!   stay. So whichever kind came first is given to the others too; either is
-//!   correct for every open, with what `coherence` does for direct writes of
-//!   both kinds, and they differ in speed only.
+//!   stay. So later opens get the kind of the first one; either is correct for
+//!   every open, since `coherence` handles direct writes of both kinds, and
+//!   they differ in speed only.
 //!
 //! The kernel drops its own state before it sends RELEASE, and builds it up
 //! after it got the reply to OPEN. An open is counted here from before the
-//! reply until RELEASE, so the table always holds at least what the kernel
-//! does, and being strict by the table is being strict enough.
+//! reply until RELEASE, so the table always holds at least the kernel's opens,
+//! and following it is strict enough.
 
 use braid_contract::{InodeId, IoMode};
 use std::collections::HashMap;
@@ -38,19 +38,19 @@ pub(crate) struct Opens<B> {
     kind: Kind<B>,
 }
 
-/// The kind of all opens of an inode; without meaning while there are none.
+/// The kind of all opens of an inode; meaningless without opens.
 enum Kind<B> {
     Cached,
     Direct,
     Passthrough(Arc<B>),
 }
 
-/// How one open is answered.
+/// The answer to one open.
 #[derive(Debug)]
 pub(crate) enum Grant<B> {
     /// Through the page cache.
     Cached,
-    /// Past the page cache, request by request.
+    /// Bypassing the page cache, request by request.
     Direct,
     /// On this backing file.
     Passthrough(Arc<B>),
@@ -61,8 +61,8 @@ impl<B> OpenTable<B> {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Calls `f` with the opens of `ino`, which nobody else sees meanwhile. An
-    /// inode without opens takes no memory afterwards.
+    /// Calls `f` with the opens of `ino`, exclusively. An inode without opens
+    /// takes no memory afterwards.
     pub(crate) fn with<R>(&self, ino: InodeId, f: impl FnOnce(&mut Opens<B>) -> R) -> R {
         let lease = self.lease(ino);
         let mut opens = lock(&lease.opens);
@@ -94,8 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One user of an inode's entry; the last one out removes an entry that has
-/// no opens.
+/// A use of an inode's entry; the last one removes an entry without opens.
 struct Lease<'a, B> {
     shard: &'a Mutex<Shard<B>>,
     ino: InodeId,
@@ -105,8 +104,9 @@ struct Lease<'a, B> {
 impl<B> Drop for Lease<'_, B> {
     fn drop(&mut self) {
         let mut shard = lock(self.shard);
-        // Entries are only cloned under the shard's lock: two references are
-        // the shard's and this one, and nobody can be about to take another.
+        // Entries are only cloned under the shard's lock: if there are two
+        // references, they are the shard's and this one, and no other can
+        // appear.
         if Arc::strong_count(&self.opens) == 2 && lock(&self.opens).is_closed() {
             shard.remove(&self.ino);
         }
@@ -120,7 +120,7 @@ impl<B> Default for Opens<B> {
 }
 
 impl<B> Opens<B> {
-    /// Whether nothing has the inode open, so that passthrough may begin.
+    /// Whether the inode has no opens, so that passthrough may begin.
     pub(crate) fn is_closed(&self) -> bool {
         self.count == 0
     }
@@ -132,8 +132,8 @@ impl<B> Opens<B> {
     }
 
     /// Counts an open that the file system answered with `mode`, if the kernel
-    /// takes it as things are. A first passthrough open is not decided here
-    /// but by [`begin_passthrough`](Self::begin_passthrough).
+    /// allows it now. A first passthrough open is decided by
+    /// [`begin_passthrough`](Self::begin_passthrough) instead.
     pub(crate) fn join(&mut self, mode: &IoMode) -> Option<Grant<B>> {
         match (mode, self.is_passthrough()) {
             (IoMode::Passthrough(_), false) | (IoMode::Cached | IoMode::Direct, true) => return None,
@@ -159,7 +159,7 @@ impl<B> Opens<B> {
         Grant::Passthrough(backing)
     }
 
-    /// Counts the end of an open. With the last one, the backing file goes.
+    /// Counts the end of an open. The last one drops the backing file.
     pub(crate) fn close(&mut self) {
         debug_assert!(self.count > 0, "more ends than opens");
         self.count = self.count.saturating_sub(1);

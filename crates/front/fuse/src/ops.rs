@@ -1,5 +1,5 @@
-//! The kernel's requests, one method each: arguments into the contract's
-//! terms, the file system's answer into a reply.
+//! The kernel's requests, one method each: converts arguments to the contract's
+//! types, and the file system's answer to a reply.
 
 use crate::buffer;
 use crate::convert::{self, caller, file_attr, handle, inode};
@@ -58,13 +58,13 @@ fn reply_xattr(result: Result<Vec<u8>, Answer>, size: u32, reply: ReplyXattr) {
     }
 }
 
-/// Whether a read or write goes past the kernel's cache, whatever the file was
-/// opened with: the kernel names the owner of locks in those only.
+/// Whether a read or write bypasses the kernel's cache, whatever the file was
+/// opened with: the kernel names the owner of locks only then.
 fn is_past_cache(lock_owner: Option<LockOwner>) -> bool {
     lock_owner.is_some()
 }
 
-/// A count of bytes that is at most what was asked for.
+/// Checks that a count of bytes does not exceed the request.
 fn checked_count(count: usize, asked: usize) -> braid_contract::Result<usize> {
     if count <= asked {
         return Ok(count);
@@ -80,9 +80,9 @@ impl Filesystem for Front {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.call(op(Operation::Lookup, parent), || self.fs.lookup(&caller(req), inode(parent), name)) {
-            // The kernel remembers that there is no such name. It asks again
-            // before it makes one or renames to it, and forgets what it
-            // remembered when it did.
+            // The kernel caches that there is no such name. It asks again
+            // before it creates one or renames to it, and then drops the cached
+            // answer.
             Err(Answer::ENOENT) if !self.ttl.is_zero() => {
                 reply.entry(&self.ttl, &convert::negative_attr(), Generation(0));
             }
@@ -130,10 +130,10 @@ impl Filesystem for Front {
             mtime: mtime.map(convert::set_time),
             kill_set_id: false,
         };
-        // The kernel sends a request without changes before somebody else's
-        // write, and for a `chown` that changes nothing: what it asks for is
-        // that set-id bits go. For a write by passthrough that is all that is
-        // said: the write itself is made in the daemon's name.
+        // The kernel sends a request without changes before another user's
+        // write, and for a `chown` that changes nothing: it only asks to clear
+        // set-id bits. For a write by passthrough this is the only notice: the
+        // write itself happens in the daemon's name.
         let kill_set_id = changes == SetAttr::default();
         let changes = SetAttr { kill_set_id, ..changes };
         let work = || self.fs.setattr(&caller(req), inode(ino), fh.map(handle), &changes);
@@ -318,7 +318,7 @@ impl Filesystem for Front {
         if !past_cache || data.is_empty() {
             return answer();
         }
-        // What failed may have been carried out in part.
+        // A failed write may have been carried out in part.
         let end = offset.saturating_add(data.len() as u64);
         self.written_directly(Stretch { ino, offset, end }, answer);
     }
@@ -462,7 +462,8 @@ impl Filesystem for Front {
         _flags: PollFlags,
         reply: ReplyPoll,
     ) {
-        // The kernel then answers that files are always ready, and asks no more.
+        // The kernel then assumes that files are always ready, and asks no
+        // more.
         reply.error(Answer::ENOSYS);
     }
 

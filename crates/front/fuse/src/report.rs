@@ -7,12 +7,12 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Failures that are logged as warnings within one [`WINDOW`]; a tier that
-/// fails under load would fill the log otherwise.
+/// Failures logged as warnings within one [`WINDOW`]; a tier that fails under
+/// load would fill the log otherwise.
 const WARNINGS_PER_WINDOW: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The request that is being carried out, for messages.
+/// The current request, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Op {
     pub(crate) operation: Operation,
@@ -29,11 +29,11 @@ impl fmt::Display for Op {
 #[derive(Default)]
 pub(crate) struct Reporter {
     window: Mutex<Window>,
-    /// Damage that was told: it stays, and is met at each call.
+    /// Damage that was reported: it stays, and every call meets it.
     told: Mutex<HashSet<String>>,
 }
 
-/// Damage that is remembered as told, at most.
+/// Most reports of damage that are remembered.
 const TOLD_MAX: usize = 4096;
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Reporter {
         }
     }
 
-    /// Whether the same was not told before.
+    /// Whether this was not reported before.
     fn is_news(&self, text: String) -> bool {
         let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if told.len() >= TOLD_MAX && !told.contains(&text) {
@@ -82,8 +82,8 @@ impl Reporter {
 }
 
 impl Window {
-    /// Whether to log a failure at `now`: the count of those that were not
-    /// logged since the last one.
+    /// Whether to log a failure at `now`; with the count of those not logged
+    /// since the last one.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
             self.began = Some(now);

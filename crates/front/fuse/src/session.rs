@@ -19,12 +19,14 @@ use std::time::Duration;
 pub struct FuseConfig {
     /// Threads that serve requests; at least one is used.
     pub threads: usize,
-    /// Lets other users than the mounting one in, as far as permissions go.
+    /// Whether to let other users than the mounting one in, as far as
+    /// permissions go.
     pub allow_other: bool,
-    /// Lets the kernel do the I/O of files on their backing files, where the
-    /// file system offers it, the kernel knows it and privileges allow it.
+    /// Whether to let the kernel do the I/O of files on their backing files,
+    /// where the file system offers it, the kernel supports it and privileges
+    /// allow it.
     pub passthrough: bool,
-    /// Source that the mount table shows.
+    /// Source in the mount table.
     pub fs_name: String,
     /// Options that mean the same for every mount: some of
     /// [`generic_options`](crate::generic_options).
@@ -33,35 +35,34 @@ pub struct FuseConfig {
 
 /// A mounted file system that is ready to be served.
 pub struct Session {
-    /// Gone once it runs.
+    /// `None` once it runs.
     library: Option<fuser::Session<Front>>,
     unmounter: Unmounter,
 }
 
-/// Unmounts a session from another thread. Works as long as there is something
-/// to unmount, and does nothing afterwards.
+/// Unmounts a session from another thread. Does nothing once it is unmounted.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     mounted: Arc<Mounted>,
 }
 
-/// Mounts `fs` at `mountpoint`. When this returns, the mount is there and the
-/// kernel agreed on the protocol; requests wait until the session
+/// Mounts `fs` at `mountpoint`. When this returns, the mount exists and the
+/// protocol is negotiated; requests wait until the session
 /// [runs](Session::run).
 ///
 /// # Errors
-/// What is wrong with the mount point, the device, privileges or the helper,
-/// and what to do about it.
+/// The problem of the mount point, the device, privileges or the helper, with
+/// advice.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
-    // From here on, a failure takes the mount away again.
+    // From here on, a failure removes the mount again.
     let mut session = Session { library: None, unmounter };
-    // Who may enter is the kernel's decision, by the mount's options: the
-    // library would refuse processes that the kernel lets in.
+    // The kernel decides about access, by the mount's options: the library
+    // would refuse processes that the kernel lets in.
     let notifying = front.notifying();
     let library = fuser::Session::from_fd(front, device, SessionACL::All, library_config(config))?;
     let notifier = library.notifier();
@@ -76,25 +77,26 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
 fn library_config(config: &FuseConfig) -> Config {
     let mut library = Config::default();
     library.n_threads = Some(config.threads.max(1));
-    // A queue of its own for each thread's requests in progress. Measured, it
-    // makes no difference on few processors; it shares least on many. It takes
-    // opening the device again, which a helper may have done for this process.
+    // A queue of its own for each thread's requests in progress. In
+    // measurements, it makes no difference on few processors; it shares least
+    // on many. It needs to open the device again, which a helper may have
+    // opened for this process.
     library.clone_fd = mount::device_opens();
     library
 }
 
 impl Session {
-    /// Serves requests until the file system is unmounted and no longer in
-    /// use, and all threads have ended. The kernel does not give back what it
-    /// holds at that moment: lookups are left, and handles of files that were
-    /// closed right before.
+    /// Serves requests until the file system is unmounted and no longer in use,
+    /// and all threads have ended. The kernel does not return its state at that
+    /// moment: lookups remain, and handles of files that were closed right
+    /// before.
     ///
     /// # Errors
-    /// What ended it before that. The mount is taken away then too.
+    /// The error that ended it before that. The mount is then removed too.
     pub fn run(mut self) -> io::Result<()> {
         match self.library.take().map_or(Ok(()), fuser::Session::run) {
-            // A thread was about to take a request when the mount went away. It
-            // is the end like any other, and the other threads saw it too.
+            // A thread was about to take a request when the mount went away.
+            // This is the normal end, and the other threads saw it too.
             Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => Ok(()),
             result => result,
         }
@@ -106,7 +108,7 @@ impl Session {
         self.unmounter.clone()
     }
 
-    /// What the kernel remembers of this mount; `None` once it is served.
+    /// The kernel's cache of this mount; `None` once it is served.
     #[must_use]
     pub fn cache(&self) -> Option<KernelCache> {
         self.library.as_ref().map(|library| KernelCache { notifier: library.notifier() })
@@ -121,7 +123,7 @@ pub struct KernelCache {
 impl EntryCache for KernelCache {
     fn names_came(&self, dir: InodeId, names: &[OsString]) {
         let ino = INodeNo(dir.0);
-        // What the kernel does not have is not there to be dropped.
+        // A missing entry needs no drop.
         for name in names {
             let _ = self.notifier.inval_entry(ino, name);
         }
@@ -153,29 +155,29 @@ impl Unmounter {
     /// Unmounts; the session's `run` returns soon after. May be tried again.
     ///
     /// # Errors
-    /// `ResourceBusy` while files are in use, or what else is in the way.
+    /// `ResourceBusy` while files are in use, or another obstacle.
     pub fn unmount(&self) -> io::Result<()> {
         self.mounted.unmount()
     }
 
-    /// Takes the mount away from its place at once, so that nothing new can
-    /// reach it. The session ends when the last file in use is closed.
+    /// Detaches the mount from its path at once, so that it gets no new users.
+    /// The session ends when the last file in use is closed.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacle.
     pub fn detach(&self) -> io::Result<()> {
         self.mounted.detach()
     }
 
-    /// Whether the kernel has the file system no more: it is not mounted, and
-    /// nobody uses it.
+    /// Whether the kernel has dropped the file system: it is not mounted, and
+    /// not in use.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.mounted.is_over().unwrap_or(false)
     }
 
-    /// Waits until the kernel has the file system no more, and answers whether
-    /// that came about in time.
+    /// Waits until the kernel has dropped the file system; answers whether it
+    /// did in time.
     #[must_use]
     pub fn wait(&self, patience: Duration) -> bool {
         let patience = Timespec::try_from(patience).unwrap_or_default();
@@ -188,7 +190,7 @@ impl Unmounter {
         self.mounted.device_number()
     }
 
-    /// Where the file system is mounted.
+    /// The mount point.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mounted.path

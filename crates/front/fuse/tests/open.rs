@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-/// Size of a thread's slot in the file that all share, and of its reads and
-/// writes: what direct I/O asks for.
+/// Size of a thread's slot in the shared file, and of its reads and writes:
+/// suitable for direct I/O.
 const SLOT: usize = 4096;
 
 fn open(path: &Path, flags: OFlags) -> OwnedFd {
@@ -25,7 +25,7 @@ fn open(path: &Path, flags: OFlags) -> OwnedFd {
         .unwrap_or_else(|error| panic!("{flags:?}: {error}"))
 }
 
-/// Memory that direct I/O takes.
+/// Memory that is suitable for direct I/O.
 struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -170,8 +170,8 @@ fn creating_takes_part() {
     }
 }
 
-/// Files that appear behind the mount's back are the way to make the kernel
-/// create what exists already.
+/// Files that appear behind the mount's back make the kernel create an existing
+/// file.
 #[test]
 fn creating_what_exists_and_is_open_by_passthrough() {
     let mount = Mount::new(Choice::Passthrough);
@@ -219,8 +219,8 @@ fn direct_reads_reach_the_device_aligned() {
         let mount = Mount::new(choice);
         let data: Vec<u8> = (0..3_u32 << 20).map(|index| (index / 4096) as u8).collect();
         fs::write(mount.path("file"), &data).unwrap();
-        // The file system reads with O_DIRECT into the buffer it is given,
-        // which fails with EINVAL if that is not aligned.
+        // The file system reads with O_DIRECT into the buffer it gets, which
+        // fails with EINVAL if that is not aligned.
         let file = open(&mount.path("file"), OFlags::RDONLY | OFlags::DIRECT);
         for size in [4096, 65536, 1 << 20, 3 << 20] {
             let offset = data.len() - size;

@@ -117,7 +117,7 @@ fn rename_modes_are_refused_for_a_file_system_that_has_none() {
 fn times_are_exact_before_and_after_the_epoch() {
     let mount = Mount::new(Choice::Cached);
     let file = fs::File::create(mount.path("file")).unwrap();
-    // 1901 is the earliest that ext4 holds.
+    // 1901 is the earliest time that ext4 holds.
     for (secs, nanos) in
         [(-2_147_483_648, 0), (-2_147_483_647, 123_456_789), (-1, 999_999_999), (0, 1), (1 << 33, 5)]
     {
@@ -142,7 +142,7 @@ fn times_are_exact_before_and_after_the_epoch() {
 #[test]
 fn modes_devices_and_umask_arrive() {
     let mount = Mount::new(Choice::Cached);
-    // The umask is the process's, and other tests run beside this one.
+    // The umask is the process's, and other tests run in parallel.
     let script = "umask 027; mkdir dir; touch file; mknod -m 640 pipe p; mknod null c 1 3; chmod 6751 file";
     let status = Command::new("sh").args(["-ec", script]).current_dir(mount.mountpoint()).status().unwrap();
     assert!(status.success());
@@ -155,7 +155,7 @@ fn modes_devices_and_umask_arrive() {
     fs::write(mount.path("null"), "device files work for root").unwrap();
 }
 
-/// Appends to a file as a user that is not its owner.
+/// Appends to a file as a user other than its owner.
 fn append_as_nobody(path: &Path) {
     let status = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-ec", "printf x >> \"$0\""])
@@ -170,7 +170,7 @@ fn append_as_nobody(path: &Path) {
 fn writes_of_others_clear_set_id_bits() {
     for choice in [Choice::Cached, Choice::Direct, Choice::Passthrough] {
         let mount = Mount::new(choice);
-        // Temporary directories are their owner's alone.
+        // Temporary directories are private to their owner.
         for place in [mount.mountpoint(), &mount.backing("")] {
             fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -289,7 +289,7 @@ fn large_directories_are_listed_completely_and_forgotten() {
             assert_eq!((*ino, *kind), (stat.ino(), rustix::fs::FileType::RegularFile));
         }
     }
-    // Each lookup that listing counted has to come back.
+    // Each lookup counted by a listing has to be returned.
     fs::remove_dir_all(mount.path("dir")).unwrap();
     assert!(mount.fs.wait_all_forgotten());
     assert_eq!(fs::read_dir(mount.backing("")).unwrap().count(), 0);
@@ -408,7 +408,7 @@ fn a_panic_is_answered_and_the_mount_goes_on() {
 fn errors_reach_the_caller() {
     let mount = Mount::new(Choice::Cached);
     assert_eq!(errno(fs::metadata(mount.path("damaged"))), 117);
-    // The kernel would throw this answer away, and leave the caller waiting.
+    // The kernel would discard this answer, and leave the caller waiting.
     assert_eq!(errno(fs::metadata(mount.path("huge-errno"))), 5);
     assert_eq!(errno(fs::metadata(mount.path("no-system-call"))), 95);
     assert_eq!(errno(fs::metadata(mount.path(&"x".repeat(256)))), 36);

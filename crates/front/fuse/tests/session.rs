@@ -1,4 +1,4 @@
-//! Mounting, unmounting, and what the mount looks like.
+//! Mounting, unmounting, and the mount's appearance.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,37 +1,37 @@
-//! What is asked for and said of a check.
+//! Requests for checks, and their replies.
 
 use serde::{Deserialize, Serialize};
 
-/// What is to be checked, and how.
+/// What to check, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckRequest {
-    /// Put right what can be put right without losing data.
+    /// Whether to repair damage where that loses no data.
     #[serde(default)]
     pub repair: bool,
-    /// Tell of states too that are unusual and legal.
+    /// Whether to report unusual legal states too.
     #[serde(default)]
     pub verbose: bool,
-    /// Files and directories to check, below the volume's root; all of it if
-    /// there are none.
+    /// Files and directories to check, below the volume's root; everything if
+    /// empty.
     #[serde(default)]
     pub paths: Vec<String>,
 }
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckProgress {
     /// What is being checked.
     pub phase: String,
-    /// How many of them are done.
+    /// How many are done.
     pub done: u64,
-    /// How many there are, where that is known.
+    /// How many there are, if known.
     pub total: Option<u64>,
 }
 
-/// Something that a check found (`docs/fsck.md`).
+/// A finding of a check (`docs/fsck.md`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckProblem {
-    /// Which kind it is.
+    /// Its kind.
     pub code: String,
     /// `damage`, `leak` or `note`.
     pub severity: String,
@@ -41,37 +41,37 @@ pub struct FsckProblem {
     pub id: Option<String>,
     /// The tier concerned.
     pub tier: Option<String>,
-    /// First byte of the file that is concerned.
+    /// The first byte concerned.
     pub offset: Option<u64>,
-    /// How many bytes are.
+    /// Number of bytes concerned.
     pub len: Option<u64>,
-    /// What was found.
+    /// The finding.
     pub what: String,
     /// What a repair does, or did, or why it does nothing.
     pub repair: String,
-    /// Whether it was put right.
+    /// Whether it was repaired.
     pub repaired: bool,
 }
 
-/// What a check comes to.
+/// The summary of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckSummary {
-    /// Regular files that were looked at, by name.
+    /// Regular files that were checked, by name.
     pub files: u64,
-    /// Those that are spread.
+    /// The spread files among them.
     pub spread_files: u64,
-    /// Ranges that they have.
+    /// Their ranges.
     pub ranges: u64,
     /// Objects on all tiers.
     pub objects: u64,
     /// Problems of each severity.
     pub damage: u64,
-    /// Space that is used for nothing.
+    /// Wasted space.
     pub leaks: u64,
-    /// What is unusual and does no harm.
+    /// Unusual but harmless states.
     pub notes: u64,
-    /// Problems that were put right.
+    /// Repaired problems.
     pub repaired: u64,
-    /// Damage and leaks that were not.
+    /// Damage and leaks that were not repaired.
     pub left: u64,
 }

@@ -1,72 +1,72 @@
-//! What is said of jobs and pins.
+//! Requests about jobs and pins, and their replies.
 
 use super::Saved;
 use braid_contract::{Amount, JobId, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A job that is to be started.
+/// A job to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartJob {
-    /// What it is to do.
+    /// Its kind.
     pub what: JobKind,
-    /// Most bytes a second; as fast as it goes without.
+    /// Limit in bytes a second; none if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<u64>,
 }
 
-/// What is to become of a job.
+/// A change of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobChange {
-    /// It stops, and can go on later.
+    /// Pause it, to be resumed later.
     Pause,
-    /// It goes on.
+    /// Resume it.
     Resume,
-    /// It ends for good.
+    /// End it for good.
     Cancel,
-    /// It moves so many bytes a second at most; `None` has no cap.
+    /// Limit it to this many bytes a second; `None` for no limit.
     Bandwidth(Option<u64>),
-    /// Whether it slows down where applications wait for it. Not of a mover.
+    /// Whether it slows down where applications wait for it. Not for movers.
     Guard(bool),
 }
 
-/// A job, or a mover, which is one that stands. Times are in nanoseconds since
+/// A job, or a mover, which is a standing one. Times are in nanoseconds since
 /// the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number, which no other job of the volume gets; the name of a mover.
+    /// Its number, unique in the volume; for a mover, its name.
     pub id: JobId,
-    /// What it is to do; `None` for a mover.
+    /// Its kind; `None` for a mover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<JobKind>,
     /// The same, for people.
     pub text: String,
-    /// Where it is in its life.
+    /// Its state.
     pub state: JobState,
-    /// What was moved.
+    /// Data moved so far.
     pub done: Amount,
-    /// What is moved in the end; `None` before it was counted.
+    /// Data to be moved in all; `None` before it was counted.
     pub total: Option<Amount>,
-    /// Files that were left where they are, by why.
+    /// Files left in place, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Ranges and files that could not be moved.
     pub errors: u64,
-    /// Files that it waits for, since they are in use.
+    /// Files in use that it waits for.
     pub waiting_for: u64,
-    /// What it is at, where that is more than moving.
+    /// Its phase, if it does more than moving.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Most bytes a second; `None` has no cap.
+    /// Limit in bytes a second; `None` without one.
     pub bandwidth: Option<u64>,
-    /// Most bytes a second that it may read from a tier and write to it,
-    /// together with all else that moves data; `None` has no cap.
+    /// Limit in bytes a second for its reads from a tier and writes to it,
+    /// shared with all other moves; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_bandwidth: Option<u64>,
     /// Whether it slows down where applications wait for it.
     #[serde(default = "guarded")]
     pub guarded: bool,
-    /// Tiers on which jobs are slowed down at present, and to how many bytes a
+    /// Tiers on which jobs are slowed down now, with the limit in bytes a
     /// second.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slowed: BTreeMap<String, f64>,
@@ -74,21 +74,21 @@ pub struct Job {
     pub rate: f64,
     /// Seconds until it is done, at this rate.
     pub eta_seconds: Option<f64>,
-    /// When somebody started it; when the volume was mounted, for a mover.
+    /// When it was requested; for a mover, when the volume was mounted.
     pub created_ns: i64,
     /// When it first ran.
     pub started_ns: Option<i64>,
     /// When it ended.
     pub ended_ns: Option<i64>,
-    /// Why it failed, the first of its errors, or what it left undone.
+    /// Why it failed, its first error, or what it left undone.
     pub message: Option<String>,
-    /// What became of the stack file, if it changed the tiers in the end and
-    /// the daemon is the one that it did so under.
+    /// The outcome for the stack file, if the job changed the tiers in the end,
+    /// under the present daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_file: Option<Saved>,
 }
 
-/// A daemon that does not say it knows no others.
+/// A daemon without the field guards all jobs.
 fn guarded() -> bool {
     true
 }
@@ -101,22 +101,22 @@ impl Job {
     }
 }
 
-/// Files that are to be pinned or unpinned.
+/// Files to be pinned or unpinned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinRequest {
     /// File or directory below the volume's root.
     pub path: String,
-    /// Whether they are to be pinned; unpinned if not.
+    /// Whether to pin or to unpin them.
     pub pin: bool,
-    /// The tier that they are pinned to; to wherever they are without.
+    /// The tier that they are pinned to; `None` for their present place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// All files of a directory.
+    /// Whether to include all files of a directory.
     #[serde(default)]
     pub recursive: bool,
 }
 
-/// Where a file is pinned to.
+/// The pin of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     /// The tier, if one was named.

@@ -1,33 +1,33 @@
-//! What is told of the stack file: what became of it, what was read from it
-//! anew, and what one would say.
+//! Replies about the stack file: how it followed a change, what a reload
+//! changed, and a dump.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of the stack file when tiers were changed.
+/// How the stack file followed a change of tiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     /// The stack file; `None` where the volume was mounted by flags.
     pub file: Option<String>,
-    /// It says what is in force now.
+    /// Whether it has the present state.
     pub written: bool,
     /// Why it does not.
     pub why_not: Option<String>,
-    /// What to change by hand before the next mount, one by one.
+    /// Edits to make by hand before the next mount.
     pub by_hand: Vec<String>,
 }
 
-/// A stack file that makes a mount like this one.
+/// A stack file for a mount like this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackDump {
     /// Its text.
     pub text: String,
 }
 
-/// A stack file that was read anew.
+/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// The stack file.
     pub file: String,
-    /// What changed by it, one by one; what would, if that was asked.
+    /// The changes, one by one; with a dry run, those that would be made.
     pub changes: Vec<String>,
 }

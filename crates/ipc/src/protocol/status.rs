@@ -1,4 +1,4 @@
-//! What is said of a mounted volume. Its tiers are the contract's.
+//! The status of a mounted volume. The contract has that of its tiers.
 
 use braid_contract::{MoveCount, NamedTier, TierStatus};
 use serde::{Deserialize, Serialize};
@@ -8,39 +8,38 @@ use serde::{Deserialize, Serialize};
 pub struct Status {
     /// The volume's id: 32 hexadecimal digits.
     pub volume: String,
-    /// Where it is mounted.
+    /// Its mount point.
     pub mountpoint: String,
     /// Version of the daemon's program.
     pub version: String,
     /// The daemon's process id, in its own pid namespace.
     pub pid: u32,
-    /// How long it has been mounted, in seconds.
+    /// Time since the mount, in seconds.
     #[serde(default)]
     pub uptime_seconds: f64,
     /// Size of a range in bytes.
     pub range_size: u32,
     /// The policy in force, with its settings.
     pub policy: String,
-    /// Files that are open at present.
+    /// Open files.
     pub open_files: u64,
     /// Inodes held in memory.
     pub known_inodes: u64,
-    /// Removed files whose space is not given back yet.
+    /// Removed files whose space is not freed yet.
     pub pending_removals: u64,
     /// The tiers, by number.
     pub tiers: Vec<TierStatus>,
-    /// Tiers that were lost and replaced: files may still have ranges that
-    /// were on them.
+    /// Lost tiers that were replaced: files may still have ranges on them.
     #[serde(default)]
     pub lost_tiers: Vec<NamedTier>,
-    /// Tiers that the mount was given and left out, since they were removed
+    /// Tiers that were given at the mount but left out, since they were removed
     /// from the volume.
     #[serde(default)]
     pub left_out_tiers: Vec<String>,
     /// The files that are used most, hottest first.
     #[serde(default)]
     pub hottest: Vec<HotFile>,
-    /// What movers moved since the mount.
+    /// Data moved by movers since the mount.
     #[serde(default)]
     pub moves: Vec<MoveCount>,
 }
@@ -50,13 +49,13 @@ pub struct Status {
 pub struct HotFile {
     /// Its inode number.
     pub ino: u64,
-    /// Its path below the mount point, where that is known; for root and the
-    /// user who mounted only.
+    /// Its path below the mount point, if known; for root and the user who
+    /// mounted only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The heat of its ranges that are in use, in percent, on average.
+    /// Average heat of its ranges in use, in percent.
     pub heat: u8,
-    /// How many these are.
+    /// Number of these ranges.
     #[serde(default)]
     pub ranges: u64,
     /// The tiers that its hot ranges are on.

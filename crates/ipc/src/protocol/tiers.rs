@@ -1,4 +1,4 @@
-//! What is told of tiers that were added, set, removed and replaced.
+//! Replies about tiers that were added, changed, removed and replaced.
 
 use super::{Job, NamedTier, Saved};
 use serde::{Deserialize, Serialize};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 /// A tier that was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
-    /// The lost tier, with the number that it had.
+    /// The lost tier, with its number.
     pub lost: NamedTier,
-    /// Where it was.
+    /// Its location.
     pub lost_location: String,
-    /// How many ranges were on it.
+    /// Number of ranges that were on it.
     pub lost_ranges: u64,
-    /// Where the new one is.
+    /// Location of the new one.
     pub location: String,
     /// What to change for the next mount.
     pub next_mount: String,
-    /// Whether the stack file says so already.
+    /// How the stack file followed.
     #[serde(default)]
     pub saved: Saved,
 }
@@ -26,18 +26,18 @@ pub struct Replaced {
 pub struct TierAdded {
     /// The tier.
     pub tier: NamedTier,
-    /// Where it is.
+    /// Its location.
     pub location: String,
-    /// What became of the stack file.
+    /// How the stack file followed.
     pub saved: Saved,
 }
 
-/// A tier that was set.
+/// A tier whose settings were changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierSet {
     /// The tier's name.
     pub tier: String,
-    /// What became of the stack file.
+    /// How the stack file followed.
     pub saved: Saved,
 }
 
@@ -46,16 +46,15 @@ pub struct TierSet {
 pub struct TierRemoved {
     /// The tier's name.
     pub tier: String,
-    /// Where it was.
+    /// Its location.
     pub location: String,
     /// Why its directory could not be cleared; `None` if it was.
     pub not_cleared: Option<String>,
-    /// What became of the stack file.
+    /// How the stack file followed.
     pub saved: Saved,
 }
 
-/// What a tier's directory has of its own, and what becomes of it by an
-/// import.
+/// A tier directory's own files, and what an import does with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportSurvey {
     /// The tier's name.
@@ -66,31 +65,31 @@ pub struct ImportSurvey {
     pub bytes: u64,
     /// Symbolic links and other inodes without data that come in.
     pub others: u64,
-    /// Directories that are made, or merged with those of the volume.
+    /// Directories that are created, or merged with those of the volume.
     pub dirs: u64,
-    /// What stays on the tier, since the volume has something of that name.
+    /// Entries that stay on the tier, since the volume has that name already.
     pub conflicts: u64,
-    /// The first of them, by path below the volume's root.
+    /// The first conflicts, by path below the volume's root.
     pub conflicting: Vec<String>,
-    /// What can't be brought in.
+    /// Entries that can't be brought in.
     pub failures: Vec<ImportFailure>,
 }
 
-/// Something that can't be brought in.
+/// An entry that can't be brought in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportFailure {
-    /// Where it is, below the tier's directory.
+    /// Its path below the tier's directory.
     pub path: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// A tier that is about to take the place of another one.
+/// A tier that is being replaced by a new one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replacing {
     /// The new one, which is part of the volume.
     pub added: TierAdded,
-    /// Moves everything to it, and removes the old one.
+    /// The job that moves everything to it, and removes the old one.
     pub job: Job,
 }
 
@@ -99,19 +98,19 @@ pub struct Replacing {
 pub struct HomeReplaced {
     /// The tier.
     pub tier: NamedTier,
-    /// Where it was.
+    /// Its old location.
     pub old_location: String,
-    /// Where it is.
+    /// Its new location.
     pub location: String,
     /// Regular files copied.
     pub files: u64,
     /// Bytes copied.
     pub bytes: u64,
-    /// For how long operations were held up in the end, in seconds.
+    /// Time for which operations were held up in the end, in seconds.
     pub held_up: f64,
     /// What to change for the next mount.
     pub next_mount: String,
-    /// Whether the stack file says so already.
+    /// How the stack file followed.
     #[serde(default)]
     pub saved: Saved,
 }

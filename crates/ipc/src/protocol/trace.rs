@@ -1,11 +1,11 @@
-//! What is said about recording.
+//! Requests for recordings, and their replies.
 
 use serde::{Deserialize, Serialize};
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceRequest {
-    /// A pattern of paths below the volume's root; all files if there is none.
+    /// A pattern of paths below the volume's root; all files if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -13,22 +13,22 @@ pub struct TraceRequest {
 /// A recording began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceBegun {
-    /// Its number, to end it by.
+    /// Its number, for ending it.
     pub id: u64,
     /// The first line of the trace (`docs/trace.md`).
     pub head: String,
 }
 
-/// What was recorded since the last such reply; nothing, if nothing was done.
+/// The operations recorded since the last such reply, possibly none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceLines {
     /// Whole lines of the trace.
     pub lines: String,
-    /// Operations that they tell.
+    /// Operations in these lines.
     pub ops: u64,
-    /// Operations that are missing, since there was no room for them.
+    /// Operations that are missing for lack of room.
     pub dropped: u64,
-    /// Opens among them of which the kernel does the reads by itself.
+    /// Opens among them whose reads the kernel does itself.
     pub passthrough_opens: u64,
     /// Nanoseconds since the recording began.
     pub age_ns: u64,
@@ -39,6 +39,6 @@ pub struct TraceLines {
 pub struct TraceEnded {
     /// Nanoseconds since it began.
     pub age_ns: u64,
-    /// Nobody ended it: the volume was unmounted.
+    /// Whether the unmount of the volume ended it.
     pub unmounted: bool,
 }

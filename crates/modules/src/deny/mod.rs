@@ -1,5 +1,5 @@
 //! Keeps files from being changed, by their paths: an example of a module with
-//! settings and state. `docs/configuration.md` says what it does, and its limits.
+//! settings and state. `docs/configuration.md` describes it and its limits.
 
 use crate::{Module, Names, Pattern, State};
 use braid_contract::{
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// What is kept from being changed.
+/// The protected files.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -21,7 +21,7 @@ pub struct Settings {
 /// The module.
 pub type Deny = Served<Guard>;
 
-/// Looks at each request before it goes to the child.
+/// Checks each request before it goes to the child.
 pub struct Guard {
     settings: Settings,
     names: Names,

@@ -1,4 +1,4 @@
-//! What is refused, and by which names.
+//! Refused operations, by which names.
 
 use super::*;
 use crate::testing;
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Does whatever it is asked to. `dir` is inode 2; a file's name is its number.
+/// Carries out everything. `dir` is inode 2; a file's name is its number.
 struct Willing;
 
 const DIR: InodeId = InodeId(2);
@@ -36,7 +36,7 @@ impl Service for Willing {
     }
 }
 
-/// A file of which the name begins with its number.
+/// A file whose name begins with its number.
 fn entry(name: &OsStr) -> Entry {
     let number: String = name.to_string_lossy().chars().take_while(char::is_ascii_digit).collect();
     testing::entry(number.parse().unwrap())
@@ -55,7 +55,7 @@ fn look_up(fs: &Deny, parent: InodeId, name: &str) {
     fs.lookup(&caller(), parent, OsStr::new(name)).unwrap();
 }
 
-/// How an open for writing is answered.
+/// The answer to an open for writing.
 fn open(fs: &Deny, ino: u64) -> Errno {
     let flags = OpenFlags { write: true, ..OpenFlags::default() };
     let request = OpenRequest { flags, ..OpenRequest::default() };
@@ -70,7 +70,7 @@ fn a_file_is_judged_by_every_name_that_it_was_found_by() {
         look_up(&fs, parent, name);
     }
     assert_eq!([open(&fs, 10), open(&fs, 11), open(&fs, 12)], [Errno::EPERM, Errno::EIO, Errno::EPERM]);
-    // Reading is free.
+    // Reading is allowed.
     assert_eq!(fs.open(c, InodeId(10), OpenRequest::default()).unwrap_err().errno(), Errno::EIO);
     let (old, new) = (OsStr::new("11.txt"), OsStr::new("11.iso"));
     let rename = |from, to| fs.rename(c, InodeId::ROOT, from, InodeId::ROOT, to, RenameMode::Replace);
@@ -81,7 +81,7 @@ fn a_file_is_judged_by_every_name_that_it_was_found_by() {
     fs.forget(InodeId(11), 2);
     look_up(&fs, InodeId::ROOT, "11.txt");
     assert_eq!(open(&fs, 11), Errno::EIO, "that name is forgotten");
-    // A file without a name, such as one that is open still, is free.
+    // A file without a name, such as one that is still open, is not protected.
     fs.unlink(c, InodeId::ROOT, OsStr::new("11.txt")).unwrap();
     assert_eq!(open(&fs, 11), Errno::EIO);
 }
@@ -126,7 +126,7 @@ fn every_operation_that_changes_something_is_refused_where_it_is_denied() {
         (Operation::Removexattr, fs.removexattr(c, InodeId(30), name).err()),
     ];
     refused.retain(|(_, error)| error.as_ref().is_some_and(|error| error.errno() == Errno::EPERM));
-    // By an open file, which was refused to be opened.
+    // By a handle whose open was refused.
     let by_handle = [Operation::Write, Operation::Fallocate, Operation::CopyRange];
     for operation in Operation::ALL.iter().filter(|operation| operation.changes()) {
         let is_refused = refused.iter().any(|(refused, _)| refused == operation);

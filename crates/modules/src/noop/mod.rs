@@ -1,8 +1,8 @@
-//! The empty module: hands every operation to its child as it came.
+//! The empty module: passes every operation to its child unchanged.
 //!
-//! It shows that a stack is composition and what a layer costs (one virtual
-//! call), and it is the template for a new module: copy the folder, and add the
-//! methods of [`Layer`] that the module is for.
+//! It shows how a stack is composed and what a layer costs (one virtual call),
+//! and is the template for a new module: copy the folder, and add the methods
+//! of [`Layer`] that the module changes.
 
 use crate::Module;
 use braid_contract::{FileSystem, Layer};
@@ -12,12 +12,12 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// A file system that is its child.
+/// A file system that is equal to its child.
 pub struct Noop {
     child: Arc<dyn FileSystem>,
 }
 
-/// There is nothing to set.
+/// No settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {}

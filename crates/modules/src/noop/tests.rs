@@ -14,8 +14,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Writes down each request and answers with something that depends on how
-/// many there were.
+/// Records each request and answers with a value that depends on their number.
 #[derive(Default)]
 struct Recorder {
     calls: Mutex<Vec<(Option<Operation>, String)>>,
@@ -73,14 +72,13 @@ impl Service for Recorder {
             Operation::Getxattr => Reply::Getxattr(Ok(bytes)),
             Operation::Listxattr => Reply::Listxattr(Ok(bytes)),
             Operation::Path => Reply::Path(Ok(PathBuf::from(number.to_string()))),
-            // The others answer nothing but whether they could: an error that
-            // tells the calls apart.
+            // The others only succeed or fail: an error tells the calls apart.
             other => other.failed(Errno(i32::try_from(number).unwrap()).into()),
         }
     }
 }
 
-/// Collects what `read_dir` hands out.
+/// Collects the names of `read_dir`.
 #[derive(Default)]
 struct Names(Vec<String>);
 
@@ -91,8 +89,7 @@ impl DirSink for Names {
     }
 }
 
-/// Calls every method once, each argument different from the others, and
-/// answers what came back.
+/// Calls every method once, with distinct arguments, and answers the results.
 fn call_everything(fs: &dyn FileSystem) -> Vec<String> {
     let caller = &Caller { uid: 11, gid: 12, groups: None, pid: 13, tid: 14 };
     let (a, b) = (OsStr::new("a"), OsStr::new("b"));

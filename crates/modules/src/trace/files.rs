@@ -1,4 +1,4 @@
-//! What a recording knows of the files that are open.
+//! The state of open files in a recording.
 
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Attr, HandleId, InodeId};
@@ -15,7 +15,7 @@ pub(super) struct File {
     /// When it was made, in nanoseconds since 1970.
     born_ns: i64,
     size: AtomicU64,
-    /// Whether it is recorded; `None` as long as it was not described.
+    /// Whether it is recorded; `None` before it was described.
     pub(super) recorded: Mutex<Option<bool>>,
     /// Its last name is gone.
     nameless: AtomicBool,
@@ -39,19 +39,19 @@ impl File {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Something was put into so many bytes from `offset` on.
+    /// Notes that so many bytes from `offset` on were written or reserved.
     pub(super) fn reach(&self, offset: u64, len: u64) {
         if len > 0 {
             self.size.fetch_max(offset.saturating_add(len), Ordering::Relaxed);
         }
     }
 
-    /// Its size was set.
+    /// Notes that its size was set.
     pub(super) fn cut(&self, size: u64) {
         self.size.store(size, Ordering::Relaxed);
     }
 
-    /// Its description, which comes before its first operation.
+    /// Its description, which precedes its first operation.
     pub(super) fn record(&self, at: u64, size: u64, path: String, wall_ns: i64) -> Record {
         let age = wall_ns.saturating_sub(self.born_ns).max(0).cast_unsigned();
         let (file, uid) = (self.ino.0, self.uid);
@@ -66,7 +66,7 @@ pub(super) struct Files(RwLock<Open>);
 #[derive(Debug, Default)]
 struct Open {
     handles: HashMap<HandleId, Arc<File>>,
-    /// With the count of their handles.
+    /// With the number of their handles.
     files: HashMap<InodeId, (Arc<File>, usize)>,
 }
 
@@ -76,25 +76,26 @@ impl Files {
         self.0.read().handles.get(&handle).cloned()
     }
 
-    /// The file of these attributes, whether it is open or not.
+    /// The file with these attributes, open or not.
     pub(super) fn of(&self, attr: &Attr) -> Arc<File> {
         let open = self.0.read();
         open.files.get(&attr.ino).map_or_else(|| Arc::new(File::new(attr)), |(file, _)| Arc::clone(file))
     }
 
-    /// A handle is of the file of these attributes.
+    /// Adds a handle of the file with these attributes.
     pub(super) fn enter(&self, handle: HandleId, attr: &Attr) -> Arc<File> {
         let mut open = self.0.write();
         let Open { handles, files } = &mut *open;
         let (file, count) = files.entry(attr.ino).or_insert_with(|| (Arc::new(File::new(attr)), 0));
-        // Two threads may be the first that use it.
+        // Two threads may be the first to use it.
         if handles.insert(handle, Arc::clone(file)).is_none() {
             *count += 1;
         }
         Arc::clone(file)
     }
 
-    /// A handle is about to be closed. Answers the file if that is the end of it.
+    /// Removes a handle that is about to be closed. Answers the file if that
+    /// removes it.
     pub(super) fn leave(&self, handle: HandleId) -> Option<InodeId> {
         let mut open = self.0.write();
         let file = open.handles.remove(&handle)?;
@@ -107,7 +108,8 @@ impl Files {
         file.nameless.load(Ordering::Relaxed).then_some(file.ino)
     }
 
-    /// The last name of the file is gone. Answers whether it is open.
+    /// Notes that the last name of the file is gone. Answers whether it is
+    /// open.
     pub(super) fn unname(&self, ino: InodeId) -> bool {
         let open = self.0.read();
         let Some((file, _)) = open.files.get(&ino) else { return false };

@@ -1,6 +1,6 @@
-//! Records what applications do, as a trace. The daemon puts this module on top
-//! of every stack. While nothing is recorded, an operation pays one look at a
-//! flag. `docs/trace.md` says what is recorded, and has the format.
+//! Records operations of applications, as a trace. The daemon puts this module
+//! on top of every stack. Without a recording, an operation only costs a check
+//! of a flag. `docs/trace.md` describes what is recorded, and the format.
 
 mod files;
 mod recorder;
@@ -24,7 +24,7 @@ pub struct Trace {
     tracing: Arc<Tracing>,
 }
 
-/// An operation that is to be recorded began.
+/// An operation under way that is to be recorded.
 struct Begun {
     file: Arc<File>,
     at_ns: u64,
@@ -39,12 +39,12 @@ impl Trace {
         Self { child, environment, tracing: Arc::new(Tracing::new()) }
     }
 
-    /// Begins to record what is done with files whose paths match `path`, a
-    /// pattern as rules have them, or with all.
+    /// Starts to record operations on files whose paths match `path`, a pattern
+    /// as in rules, or on all files.
     ///
     /// # Errors
-    /// `EINVAL` if `path` is no pattern, `EBUSY` if a recording is under way,
-    /// `ENODEV` after [`close`](Self::close).
+    /// `EINVAL` if `path` is not a pattern, `EBUSY` if a recording is under
+    /// way, `ENODEV` after [`close`](Self::close).
     pub fn start_recording(&self, traced: Traced, path: Option<&str>) -> Result<Recording> {
         Recording::begin(&self.tracing, &self.environment, traced, path)
     }
@@ -54,8 +54,8 @@ impl Trace {
         self.tracing.stop(number)
     }
 
-    /// The mount ends: ends the recording that is under way, and lets none
-    /// begin.
+    /// Notes the end of the mount: ends the current recording, and allows no
+    /// more.
     pub fn close(&self) {
         self.tracing.close();
     }
@@ -64,18 +64,19 @@ impl Trace {
         self.environment.monotonic_ns()
     }
 
-    /// When an operation begins; `None` if nothing is recorded.
+    /// The start time of an operation; `None` without a recording.
     fn now_if_on(&self) -> Option<u64> {
         self.tracing.is_on().then(|| self.now_ns())
     }
 
-    /// An operation on an open file begins; `None` if nothing is recorded.
+    /// Notes the start of an operation on an open file; `None` without a
+    /// recording.
     fn begin(&self, caller: &Caller, handle: HandleId) -> Option<Begun> {
         if !self.tracing.is_on() {
             return None;
         }
-        // Before the file is found: one that is of an earlier recording began
-        // before this one did, and is left out.
+        // Before the lookup of the file: an operation that belongs to an
+        // earlier recording began before this one, and is left out.
         let at_ns = self.now_ns();
         let file = self.file_of(caller, handle)?;
         Some(Begun { at_ns, size: file.size_now(), file })
@@ -98,13 +99,13 @@ impl Trace {
         self.tracing.with(|recorder| recorder.files.enter(handle, attr))
     }
 
-    /// An operation has ended of which the place in the file is all there is.
+    /// Records the end of an operation that consists of a part of a file.
     fn span(&self, begun: Option<Begun>, kind: TraceOpKind, caller: &Caller, (offset, length): (u64, u64)) {
         let Some(begun) = begun else { return };
         self.put(&begun, Record { offset, length, ..record(kind, &begun, caller) });
     }
 
-    /// A file was opened, or made.
+    /// Records an open or a creation.
     fn opened(
         &self,
         at_ns: Option<u64>,
@@ -120,7 +121,7 @@ impl Trace {
         };
         let Some(file) = looked_at.ok().and_then(|attr| self.enter(opened.handle, &attr)) else { return };
         let begun = Begun { at_ns, size: file.size_now(), file };
-        // Another caller may have made it a moment before.
+        // Another caller may have created it a moment before.
         let is_new = made.is_some() && begun.size == 0;
         let kind = if is_new { TraceOpKind::Create } else { TraceOpKind::Open };
         let record = Record {
@@ -133,7 +134,7 @@ impl Trace {
         self.put(&begun, record);
     }
 
-    /// The size of a file was set.
+    /// Records a change of a file's size.
     fn truncated(&self, at_ns: Option<u64>, caller: &Caller, attr: &Attr, size: u64) {
         let Some(at_ns) = at_ns else { return };
         let Some(file) = self.tracing.with(|recorder| recorder.files.of(attr)) else { return };
@@ -152,7 +153,7 @@ impl Trace {
         (attr.kind == FileKind::Regular && attr.nlink <= 1).then_some(attr.ino)
     }
 
-    /// Its name is gone. A file that is open goes when it is closed.
+    /// Notes that its name is gone. An open file is removed at its last close.
     fn unnamed(&self, doomed: Option<InodeId>) {
         let Some(ino) = doomed else { return };
         let is_gone = self.tracing.with(|recorder| !recorder.files.unname(ino));
@@ -169,10 +170,10 @@ impl Trace {
     fn put(&self, begun: &Begun, record: Record) {
         let now_ns = self.now_ns();
         self.tracing.with(|recorder| {
-            // What began before the recording did is none of it.
+            // Operations from before the recording do not belong to it.
             let Some(at) = begun.at_ns.checked_sub(recorder.began_ns) else { return };
             let path = || self.child.path(begun.file.ino).map(|path| path.to_string_lossy().into_owned());
-            // A file without a name any more has no path.
+            // A file without a name has no path.
             let describe =
                 || begun.file.record(at, begun.size, path().unwrap_or_default(), self.environment.wall_ns());
             if recorder.describes(&begun.file, describe) {
@@ -323,7 +324,7 @@ impl Layer for Trace {
         len: u64,
         mode: FallocateMode,
     ) -> Result<()> {
-        // Where the size stays, nothing grows that a simulation would see.
+        // With an unchanged size, there is no growth for a simulation.
         let grows = matches!(
             mode,
             FallocateMode::Allocate { keep_size: false } | FallocateMode::ZeroRange { keep_size: false }

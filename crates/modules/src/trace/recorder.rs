@@ -1,6 +1,6 @@
 //! A recording. Each operation puts a record into a buffer of a fixed size; one
-//! that finds no room is counted, and the operation does not wait. [`Recording`]
-//! takes them out, as lines.
+//! without room is counted, and the operation does not wait. [`Recording`]
+//! takes the records out, as lines.
 
 use super::files::{File, Files};
 use crate::Pattern;
@@ -13,44 +13,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Records that wait to be taken, at most: some 8 MiB without their paths.
+/// Most records that wait to be taken: some 8 MiB without their paths.
 const RECORDS_MAX: usize = 40_000;
-/// Bytes of the paths in them, at most.
+/// Most bytes of paths in them.
 const PATHS_BYTES_MAX: usize = 8 << 20;
-/// Files that a recording has described at a time, at most: some 32 MiB.
+/// Most described files of a recording at a time: some 32 MiB.
 const DESCRIBED_MAX: usize = 1 << 20;
-/// About how many bytes of lines are taken at a time.
+/// Approximate bytes of lines that are taken at a time.
 const LINES_BYTES: usize = 128 << 10;
 
-/// Whether something is recorded, and where it goes.
+/// Whether there is a recording, and its buffer.
 #[derive(Debug)]
 pub(super) struct Tracing {
     on: AtomicBool,
     /// The number of the last recording.
     last: AtomicU64,
     current: RwLock<Option<Recorder>>,
-    /// The mount ends: nothing is recorded any more.
+    /// The mount has ended: there are no more recordings.
     closed: AtomicBool,
 }
 
-/// A recording under way, as operations see it.
+/// A current recording, as seen by operations.
 #[derive(Debug)]
 pub(super) struct Recorder {
     number: u64,
     pub(super) began_ns: u64,
     pub(super) files: Files,
-    /// Which files; all if there is none.
+    /// Which files; all if `None`.
     path: Option<Pattern>,
     sender: SyncSender<Record>,
     counts: Arc<Counts>,
-    /// The files that were described and not removed since.
+    /// Files that were described and not removed since.
     described: Mutex<HashSet<u64>>,
 }
 
 /// Counts that operations leave for the [`Recording`].
 #[derive(Debug, Default)]
 struct Counts {
-    /// Records that found no room since this was last read.
+    /// Records without room since this was last read.
     lost: AtomicU64,
     /// Bytes of paths that wait to be taken.
     paths_bytes: AtomicUsize,
@@ -66,18 +66,18 @@ impl Tracing {
         }
     }
 
-    /// Whether anything is recorded.
+    /// Whether there is a recording.
     pub(super) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Does `work` with the recording, if one is under way still.
+    /// Runs `work` with the current recording, if there still is one.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Recorder) -> T) -> Option<T> {
         self.current.read().as_ref().map(work)
     }
 
-    /// Ends the recording of this number. What is in the buffer can be taken
-    /// still. Answers whether there was one.
+    /// Ends the recording of this number. Its buffer can still be taken.
+    /// Answers whether there was one.
     pub(super) fn stop(&self, number: u64) -> bool {
         let mut current = self.current.write();
         if current.as_ref().is_none_or(|recorder| recorder.number != number) {
@@ -88,7 +88,7 @@ impl Tracing {
         true
     }
 
-    /// Ends the recording that is under way, and lets none begin.
+    /// Ends the current recording, and allows no more.
     pub(super) fn close(&self) {
         let mut current = self.current.write();
         self.closed.store(true, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Recorder {
     }
 
     /// Describes the file, unless that was done. Answers whether it is to be
-    /// recorded; one that could not be described is not.
+    /// recorded; a file without room for its description is not.
     pub(super) fn describes(&self, file: &File, record: impl FnOnce() -> Record) -> bool {
         let mut recorded = file.recorded.lock();
         if let Some(wanted) = *recorded {
@@ -129,7 +129,7 @@ impl Recorder {
         wanted
     }
 
-    /// The file is gone.
+    /// Notes that the file is gone.
     pub(super) fn gone(&self, ino: InodeId, now_ns: u64) {
         if self.described.lock().remove(&ino.0) {
             let at = now_ns.saturating_sub(self.began_ns);
@@ -137,8 +137,8 @@ impl Recorder {
         }
     }
 
-    /// Whether this file may be described, for the first time or again: how many
-    /// are remembered is bounded. If not, what would have been recorded is
+    /// Whether this file may be described, for the first time or again: the
+    /// number of remembered files is limited. If not, its operations are
     /// counted as lost.
     fn may_describe(&self, file: u64) -> bool {
         let described = self.described.lock();
@@ -155,12 +155,12 @@ impl Recorder {
     }
 }
 
-/// What of a record is not counted by its number.
+/// The size of a record beyond its fixed part.
 fn path_bytes(record: &Record) -> usize {
     record.path.as_ref().map_or(0, String::capacity)
 }
 
-/// A recording, for the one that began it. It ends when this is dropped.
+/// A recording, for its reader. It ends when this is dropped.
 pub struct Recording {
     tracing: Arc<Tracing>,
     environment: Arc<dyn Environment>,
@@ -180,11 +180,11 @@ pub struct Recorded {
     pub ops: u64,
     /// Operations that are missing there.
     pub dropped: u64,
-    /// Opens among them of which the kernel does the reads by itself.
+    /// Opens among them whose reads the kernel does itself.
     pub passthrough_opens: u64,
 }
 
-/// What a trace says of the volume that it is of.
+/// The description of the recorded volume.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Its id.
@@ -196,11 +196,11 @@ pub struct Traced {
 }
 
 impl Recording {
-    /// Begins one.
+    /// Starts a recording.
     ///
     /// # Errors
-    /// `EINVAL` if `path` is no pattern, `EBUSY` if a recording is under way,
-    /// `ENODEV` once the mount ends.
+    /// `EINVAL` if `path` is not a pattern, `EBUSY` if a recording is under
+    /// way, `ENODEV` once the mount ends.
     pub(super) fn begin(
         tracing: &Arc<Tracing>,
         environment: &Arc<dyn Environment>,
@@ -244,7 +244,7 @@ impl Recording {
             counts: Arc::clone(&counts),
             described: Mutex::default(),
         });
-        // Still under the lock, so that an end of it comes after.
+        // Still under the lock, so that a stop comes after it.
         tracing.on.store(true, Ordering::Relaxed);
         drop(current);
         let (tracing, environment) = (Arc::clone(tracing), Arc::clone(environment));
@@ -275,8 +275,8 @@ impl Recording {
         self.tracing.closed.load(Ordering::Relaxed)
     }
 
-    /// What was done since the last call; waits until something is, at most for
-    /// so long. `None` once the recording has ended and all of it was taken.
+    /// The operations since the last call; waits for some, at most so long.
+    /// `None` once the recording has ended and all of it was taken.
     pub fn next(&mut self, patience: Duration) -> Option<Recorded> {
         let mut recorded = Recorded::default();
         let mut more = match self.receiver.recv_timeout(patience) {

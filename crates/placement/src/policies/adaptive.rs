@@ -1,20 +1,21 @@
-//! `adaptive`: new ranges go where they are done soonest, and where the file
-//! is owed one. `docs/placement.md` has the idea and its measure.
+//! `adaptive`: new ranges go to the tier that completes them soonest, and that
+//! is due by the file's shares. `docs/placement.md` has the idea and its
+//! measure.
 //!
-//! For each tier three waits are reckoned, in seconds, and the tier with the
+//! For each tier three waits are computed, in seconds, and the tier with the
 //! least sum gets the ranges:
 //!
-//! - that of the file: what was dealt to it there so far, by the tier's share.
-//!   Alone, this deals each file in proportion, which is what one stream
-//!   needs, and what reads of the file will need;
+//! - that of the file: its ranges on the tier so far, by the tier's share.
+//!   Alone, this deals each file in proportion, which suits a single stream,
+//!   and later reads of the file;
 //! - that of the streams that write there now, each with about half a range to
-//!   go. With many streams this outweighs the file's, and keeps every tier
-//!   busy all the time, whatever the files need in the end;
-//! - that of what was written through memory and which the tier still has to
-//!   work off: nobody waits for it, so nothing else shows it.
+//!   go. With many streams this outweighs the file's, and keeps every tier busy
+//!   all the time, regardless of the files' shares;
+//! - that of dirty data in memory which the tier still has to write: no
+//!   operation waits for it, so no other figure includes it.
 //!
-//! What a tier can do is learned (`tiers/learn.rs`); one that could do more
-//! than was ever asked of it is given more as long as others have too much.
+//! The bandwidth of a tier is learned (`learn.rs`); a tier that was never used
+//! fully gets more as long as others have too much.
 
 use crate::context::{Context, TierView};
 use crate::epoch::{Epoch, TierEpoch};
@@ -39,11 +40,11 @@ pub(super) struct Adaptive {
 }
 
 struct State {
-    /// Where each thread that places ranges does so now.
+    /// The tier on which each stream places ranges now.
     streams: BTreeMap<u64, Stream>,
-    /// Bytes that the streams still have to write to each tier, about.
+    /// Estimated bytes that the streams still have to write to each tier.
     to_write: PerTier<f64>,
-    /// Bytes that are in memory and on their way to each tier, about.
+    /// Estimated dirty bytes in memory for each tier.
     behind: PerTier<f64>,
     boost: PerTier<Boost>,
     /// Whether anything was placed in this epoch.
@@ -52,54 +53,53 @@ struct State {
 
 struct Stream {
     tier: TierId,
-    /// Bytes that it has still to write there, about.
+    /// Estimated bytes that it still has to write there.
     bytes: f64,
-    /// The seconds after which it is taken for ended. The epoch in which it
-    /// placed something is not counted.
+    /// Seconds until it is considered ended. The epoch in which it placed
+    /// something does not count.
     left: f64,
     counted: bool,
 }
 
-/// Streams that are kept track of at most.
+/// Most streams that are tracked.
 const STREAMS_MAX: usize = 4096;
-/// How many seconds a stream is kept track of beyond what it should need.
+/// Seconds that a stream is tracked beyond its estimated need.
 const LINGER: f64 = 0.2;
-/// Most seconds of work that a tier may have behind it in memory.
+/// Most seconds of dirty data that a tier may have in memory.
 const BEHIND_SECONDS_MAX: f64 = 10.0;
-/// Under load, the busiest tier is at least so busy, as a share of the time.
+/// Least busy share of the busiest tier that counts as load.
 const LOADED: f64 = 0.8;
-/// Share of a tier's bytes that must go past the page cache for that to count.
+/// Share of a tier's bytes that must bypass the page cache for that to count.
 const DIRECT_MIN: f64 = 0.5;
-/// A tier that is so busy does all that it can.
+/// From this busy share on, a tier has no rest.
 const NO_REST: f64 = 0.9;
-/// One less busy than this, against the busiest, could do more.
+/// Below this share, relative to the busiest, a tier could do more.
 const IDLE: f64 = 0.6;
-/// For how many epochs it must be so, if it is known what the tier can do.
+/// Number of epochs for which that must last, if the tier's bandwidth is known.
 const IDLE_EPOCHS: u32 = 3;
-/// By how much it is given more then; twice as much each epoch, up to a bound.
+/// First boost of such a tier; it doubles each epoch, up to a limit.
 const STEP_FIRST: f64 = 0.05;
 const STEP_MAX: f64 = 0.5;
-/// By how much if nothing is known of it.
+/// The boost if its bandwidth is unknown.
 const STEP_UNKNOWN: f64 = 1.0;
-/// The most in all.
+/// Highest total boost.
 const FACTOR_MAX: f64 = 20.0;
-/// How much of it is left an epoch after the reason is gone.
+/// Share of the boost that remains an epoch after its reason has gone.
 const KEPT: f64 = 0.5;
 
-/// How much more than it is believed to do a tier is given, since it could do
-/// more. What it can do is learned only when it has enough to do: this is what
-/// gives it enough.
+/// Extra share of a tier that could do more than estimated. Its bandwidth is
+/// learned only when it has enough to do, which this ensures.
 #[derive(Clone, Copy, Debug)]
 struct Boost {
     factor: f64,
-    /// For how many epochs it could have done more.
+    /// Number of epochs in which it could have done more.
     idle: u32,
 }
 
 impl Boost {
     const NONE: Self = Self { factor: 1.0, idle: 0 };
 
-    /// The boost after an epoch in which the busiest tier was so busy, and in
+    /// The boost after an epoch in which the busiest tier was this busy, and in
     /// which ranges were placed or not.
     fn next(self, tier: &TierEpoch, busiest: f64, placed: bool) -> Self {
         let (seen, busy) = (tier.load[1], tier.load[1].busy);
@@ -110,8 +110,8 @@ impl Boost {
             return Self { idle: 0, ..self };
         }
         if !placed || seen.rate == 0.0 && !tier.known {
-            // It was not asked: what is written was placed long ago, and more
-            // of a boost would show no effect before it is far too much.
+            // There was no test: the data being written was placed long ago,
+            // and more boost would have no effect before it is far too much.
             return self;
         }
         let idle = self.idle + 1;
@@ -158,7 +158,7 @@ impl Policy for Adaptive {
         let state = &mut *self.state.lock();
         state.placed = true;
         let (span, key) = (&context.span, context.stream());
-        // Who writes here and there fills no range.
+        // A stream with scattered writes fills no range.
         let bytes = if span.appends() { span.new_bytes } else { span.new_bytes.min(2 * span.len) } as f64;
         state.end(key);
         if state.streams.len() < STREAMS_MAX {
@@ -175,7 +175,7 @@ impl Policy for Adaptive {
     fn epoch(&self, epoch: &Epoch) {
         let (state, tiers) = (&mut *self.state.lock(), &epoch.tiers);
         state.end_old(epoch.seconds());
-        // What goes into memory says nothing of how busy a tier is.
+        // Buffered writes say nothing about how busy a tier is.
         let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
         let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
         let placed = std::mem::take(&mut state.placed);
@@ -188,8 +188,8 @@ impl Policy for Adaptive {
 }
 
 impl State {
-    /// Seconds until `tier` would be done with what `context` asks for, and
-    /// with what goes before it.
+    /// Seconds until `tier` would complete the ranges of `context`, including
+    /// earlier work.
     fn wait(&self, context: &Context<'_>, tier: &TierView) -> f64 {
         let boost = self.boost[tier.id].factor;
         let own = self.streams.get(&context.stream()).filter(|own| own.tier == tier.id);
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// An epoch of so many seconds ended, and streams with it.
+    /// Ends streams after an epoch of so many seconds.
     fn end_old(&mut self, seconds: f64) {
         for stream in self.streams.values_mut() {
             if std::mem::replace(&mut stream.counted, true) {
@@ -216,14 +216,14 @@ impl State {
         let old: Vec<u64> = self.streams.iter().filter(is_old).map(|(key, _)| *key).collect();
         old.into_iter().for_each(|key| self.end(key));
         if self.streams.is_empty() {
-            // Sums of fractions drift.
+            // Avoids the drift of sums of fractions.
             self.to_write = PerTier::all(0.0);
         }
     }
 }
 
-/// What a file should have of a tier, against the others: where writing and
-/// reading ask for different shares, what makes both together fastest.
+/// The tier's share of a file relative to the others: if writing and reading
+/// need different shares, the one that makes both together fastest.
 fn share(tier: &TierView) -> f64 {
     let [read, write] = tier.bandwidth;
     2.0 / (1.0 / read + 1.0 / write)
@@ -239,7 +239,7 @@ mod tests {
 
     const RANGE: u32 = 1 << 21;
 
-    /// Where the ranges of a new file go, one after the other.
+    /// The tiers of a new file's ranges, one after the other.
     fn deal_file(policy: &Adaptive, origin: Origin, ranges: u64) -> Vec<TierId> {
         let mut tiers = [view(0, 1.0), view(1, 1.0)];
         tiers[0].bandwidth = [400e6, 200e6];
@@ -296,8 +296,8 @@ mod tests {
         assert_ne!(after(Origin { direct: false, ..direct }), usual, "what is in memory counts");
     }
 
-    /// Seconds until nothing is left of what was given to two tiers, by epochs
-    /// of so many milliseconds: of data in memory, and of streams.
+    /// Seconds until two tiers have completed their work, by epochs of so many
+    /// milliseconds: of data in memory, and of streams.
     fn worked_off(epoch_ms: u64) -> [f64; 2] {
         let policy = Adaptive::new();
         deal_file(&policy, Origin { thread: 1, ..Origin::default() }, 100);

@@ -2,7 +2,7 @@
 //! neighbours at each epoch (PolyStore §4.5.1, Algorithm 1).
 //!
 //! The numbers in the comments are the algorithm's lines. Where its text leaves
-//! a choice, `docs/placement.md` says which was made.
+//! a choice, `docs/placement.md` documents ours.
 
 use super::threads::{THREADS, ThreadMap};
 use crate::context::Context;
@@ -56,7 +56,7 @@ enum State {
     Stable,
 }
 
-/// How a bandwidth compares with that of the last epoch.
+/// A bandwidth compared with that of the last epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
     Improved,
@@ -64,7 +64,7 @@ enum Change {
     None,
 }
 
-/// What is done with the threads of a pair.
+/// The step for the threads of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     OneUp,
@@ -152,7 +152,7 @@ fn change(now: f64, last: f64, threshold: f64) -> Change {
     }
 }
 
-/// The tiers by what they are believed to write, the fastest first.
+/// The tiers by estimated write bandwidth, fastest first.
 fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
     let mut ordered: Vec<&TierEpoch> = tiers.iter().collect();
     ordered.sort_by(|a, b| b.bandwidth[1].total_cmp(&a.bandwidth[1]));
@@ -204,7 +204,8 @@ mod tests {
         let dynamic = dynamic();
         assert_eq!(epoch(&dynamic, [10.0, 90.0]).0, State::LowToHigh);
         assert_eq!(epoch(&dynamic, [10.0, 90.0]), (State::Stable, vec![5, 3]));
-        // Of the sum only: the initial mapping, which threads take again.
+        // A change of the sum only: the initial mapping, which threads get
+        // again.
         assert_eq!(epoch(&dynamic, [10.0, 20.0]), (State::LowToHigh, vec![0, 0]));
         assert_eq!(epoch(&dynamic, [10.0, 20.0]).0, State::Stable);
         assert_eq!(epoch(&dynamic, [4.0, 20.0]).0, State::LowToHigh);

@@ -24,7 +24,7 @@ pub(super) struct Static {
 }
 
 impl Static {
-    /// `threads` saturate a tier of which that is not known.
+    /// `threads` saturate a tier whose number is unknown.
     pub(super) fn new(threads: u32) -> Self {
         Self { threads, map: Mutex::new(ThreadMap::new(threads)) }
     }
@@ -64,7 +64,7 @@ mod tests {
         let policy = Static::new(2);
         let tier_of = |thread| placed_by(&policy, thread, &tiers);
         assert_eq!([1, 2, 3, 4, 5, 6, 7].map(tier_of), [1, 1, 0, 2, 2, 2, 2]);
-        // A thread stays where it is.
+        // A thread stays on its tier.
         assert_eq!([1, 3, 7].map(tier_of), [1, 0, 2]);
     }
 

@@ -48,7 +48,7 @@ impl Policy for HomeFirst {
         }
         let others = context.tiers.iter().filter(|tier| !tier.home && tier.has_room);
         let fastest = others.max_by(|a, b| a.weight.total_cmp(&b.weight));
-        // Above the watermark, home still beats refusing the write.
+        // Above the watermark, home is still better than refusing the write.
         fastest.or(home).map(|tier: &TierView| tier.id)
     }
 }

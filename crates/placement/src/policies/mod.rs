@@ -17,8 +17,8 @@ pub const POLICIES: &[&PolicyKind] =
     &[&adaptive::KIND, &weighted::KIND, &fixed::KIND, &dynamic::KIND, &home_first::KIND, &size::KIND];
 
 impl PolicyConfig {
-    /// The policy of this name with its settings as they are by default; `None`
-    /// if there is no such policy.
+    /// The policy of this name with its default settings; `None` if there is no
+    /// such policy.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let kind = *POLICIES.iter().find(|kind| kind.name == name)?;
@@ -62,7 +62,7 @@ mod tests {
         }
     }
 
-    /// One range for a thread, and its place is taken.
+    /// Places one range for a thread, and records it.
     pub(super) fn place_by(policy: &dyn Policy, thread: u32, tiers: &[TierView]) -> Option<TierId> {
         let credits = Credits::new(0, 1);
         let origin = Origin { thread, direct: true, ..Origin::default() };

@@ -1,6 +1,6 @@
-//! `size`: small files home, and so are small synchronous writes and what
-//! follows them in the same file; the rest is spread, or goes to a tier of its
-//! own (TPFS's placement by size, synchronicity and history, Mux §2.1).
+//! `size`: small files home, and small synchronous writes and later ones in the
+//! same file too; the rest is spread, or goes to a tier of its own (TPFS's
+//! placement by size, synchronicity and history, Mux §2.1).
 
 use super::weighted::Weighted;
 use crate::context::Context;
@@ -27,7 +27,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
 const SMALL: Setting = Setting { key: "small", kind: SettingKind::Size { default: 4 << 20 } };
 /// Synchronous writes up to this size go home.
 const SYNC: Setting = Setting { key: "sync", kind: SettingKind::Size { default: 64 << 10 } };
-/// Where the others go.
+/// Tier of the others.
 const LARGE: Setting = Setting { key: "large", kind: SettingKind::Target };
 
 pub(super) struct Size {
@@ -37,16 +37,16 @@ pub(super) struct Size {
     sync: u64,
     /// The tier of large files and its name; `None` spreads them.
     large: Option<(TierId, String)>,
-    /// Which share of what each file placed of late came with small
+    /// Share of each file's recently placed data that came with small
     /// synchronous writes, 0 to 1.
     history: Mutex<HashMap<u64, f64>>,
 }
 
-/// Files that are remembered at most.
+/// Most files that are remembered.
 const FILES_MAX: usize = 16_384;
-/// How much one placement says of a file.
+/// Weight of one placement in a file's history.
 const LATEST: f64 = 0.25;
-/// From this share on, all that a file places goes home.
+/// From this share on, all new ranges of a file go home.
 const MOSTLY: f64 = 0.5;
 
 impl Size {

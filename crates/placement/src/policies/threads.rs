@@ -1,22 +1,22 @@
-//! Threads mapped to tiers: what `static` and `dynamic` share
-//! (PolyStore §4.4.2).
+//! The mapping of threads to tiers, shared by `static` and `dynamic` (PolyStore
+//! §4.4.2).
 
 use crate::context::{Context, TierView};
 use crate::policy_setting::{Setting, SettingKind};
 use braid_contract::TierId;
 use std::collections::BTreeMap;
 
-/// Threads that saturate a tier of which that is not known. More than the most
+/// Number of threads that saturate a tier, if unknown. More than the maximum
 /// are never needed.
 pub(super) const THREADS: Setting =
     Setting { key: "threads", kind: SettingKind::Threads { default: 8, max: 1024 } };
 
-/// Which thread writes to which tier.
+/// The mapping of threads to tiers.
 #[derive(Debug)]
 pub(super) struct ThreadMap {
-    /// Threads that saturate a tier of which that is not known.
+    /// Number of threads that saturate a tier, if unknown.
     threads: u32,
-    /// The end of the last epoch, in nanoseconds since the beginning.
+    /// The end of the last epoch, in nanoseconds since the first.
     now_ns: u64,
     mapped: BTreeMap<u64, Mapped>,
 }
@@ -24,14 +24,14 @@ pub(super) struct ThreadMap {
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     tier: TierId,
-    /// When the epoch began in which it last placed something.
+    /// Start of the epoch in which it last placed something.
     seen_ns: u64,
 }
 
-/// A thread that places nothing for so long gives its place back: one that
-/// fills a range of a slow tier is not idle.
+/// A thread that places nothing for this long loses its place: one that fills a
+/// range of a slow tier is not idle.
 const IDLE_NS: u64 = 3_000_000_000;
-/// Threads that are kept track of at most.
+/// Most threads that are tracked.
 const THREADS_MAX: usize = 4096;
 
 impl ThreadMap {
@@ -62,8 +62,8 @@ impl ThreadMap {
         self.mapped.values().filter(|mapped| mapped.tier == tier).count()
     }
 
-    /// The tier for a thread's ranges: the one it is mapped to, or a slower
-    /// one with room, or any with room.
+    /// The tier for a thread's ranges: its own, or a slower one with room, or
+    /// any with room.
     pub(super) fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let wanted = self.wanted(context)?;
         let ordered = fastest_first(context.tiers);
@@ -72,7 +72,7 @@ impl ThreadMap {
         turns.find(|tier| tier.has_room).map(|tier| tier.id)
     }
 
-    /// The thread placed something: it is mapped from now on.
+    /// Notes that the thread placed something: it is mapped from now on.
     pub(super) fn placed(&mut self, context: &Context<'_>) {
         let Some(tier) = self.wanted(context) else { return };
         let key = context.stream();
@@ -81,8 +81,8 @@ impl ThreadMap {
         }
     }
 
-    /// An epoch of so many nanoseconds ended: threads that are idle give their
-    /// places back, but for those that placed something in it.
+    /// Ends an epoch of so many nanoseconds: idle threads lose their places,
+    /// except those that placed something in it.
     pub(super) fn epoch(&mut self, nanos: u64) {
         let began_ns = self.now_ns;
         self.now_ns += nanos;
@@ -101,7 +101,7 @@ impl ThreadMap {
         }
     }
 
-    /// Forgets all threads: each is mapped anew when it places something.
+    /// Forgets all threads: each is mapped again when it places something.
     pub(super) fn reset(&mut self) {
         self.mapped.clear();
     }
@@ -112,7 +112,7 @@ impl ThreadMap {
     }
 }
 
-/// The tiers by what they can write, the fastest first.
+/// The tiers by write bandwidth, fastest first.
 pub(super) fn fastest_first(tiers: &[TierView]) -> Vec<&TierView> {
     let mut ordered: Vec<&TierView> = tiers.iter().collect();
     ordered.sort_by(|a, b| b.bandwidth[1].total_cmp(&a.bandwidth[1]));

@@ -23,8 +23,8 @@ impl Policy for Weighted {
         "weighted".into()
     }
 
-    /// The tier that would be done first if each worked off what this file has
-    /// dealt to it at its own bandwidth.
+    /// The tier that would finish first if each worked off its part of this
+    /// file at its own bandwidth.
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let finish = |tier: &TierView| context.credits.after(tier.id, context.span.new_bytes, tier.weight);
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
@@ -32,7 +32,7 @@ impl Policy for Weighted {
     }
 }
 
-/// How many of so many ranges each tier gets, those that take none left out.
+/// Ranges of `count` that each tier gets; tiers without any are left out.
 pub fn shares(
     mut credits: Credits,
     tiers: &[TierView],

@@ -1,6 +1,6 @@
-//! Refuses conditions whose names or types do not fit. The language finds that
-//! out only where an expression is carried out, and not if another part of it
-//! decides first; here it is found before anything is mounted.
+//! Refuses conditions with unknown names or wrong types. The language detects
+//! these only when it evaluates an expression, and not if another part decides
+//! first; this check detects them before anything is mounted.
 
 use super::error::ConditionError;
 use super::facts::{VARIABLES, variable_names};
@@ -19,7 +19,7 @@ const FUNCTIONS: &str =
 /// The patterns of a condition, by their text.
 pub(super) type Globs = BTreeMap<String, Glob>;
 
-/// The function that looks whether a text matches a pattern.
+/// The function that matches a text against a pattern.
 pub(super) const MATCHES: &str = "matches";
 
 /// Refuses an expression that is not a condition; answers its patterns.

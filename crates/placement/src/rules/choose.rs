@@ -1,5 +1,5 @@
-//! Which tier new ranges get: what the rules say, or else the policy. A volume
-//! asks here, and so does the simulator.
+//! Choosing the tier of new ranges: by the rules, or else by the policy. The
+//! volume and the simulator use this.
 
 use super::facts::{Facts, Subject};
 use super::list::{Rule, Rules};
@@ -9,20 +9,20 @@ use braid_contract::{Hint, TierId};
 use braid_format::{Reason, RuleNumber};
 use std::sync::Arc;
 
-/// The tier that was chosen, by whom and why.
+/// The chosen tier, and the policy or rule behind it.
 pub struct Chosen {
     /// The tier.
     pub tier: TierId,
-    /// Why, as an index entry tells it.
+    /// The reason, as in an index entry.
     pub reason: Reason,
-    /// The policy that counts for the file, whether it was asked or not.
+    /// The policy that holds for the file, even if it was not asked.
     pub policy: Arc<dyn Policy>,
-    /// The rule that counts, if one does.
+    /// The rule that holds, if any.
     pub rule: Option<Arc<Rule>>,
 }
 
 impl Rules {
-    /// The tier for new ranges of the file that `facts` tells of; `policy` is
+    /// The tier for new ranges of the file described by `facts`; `policy` is
     /// the volume's, and `tier_of` finds a tier by its name. `None` if no tier
     /// has room.
     pub fn choose(
@@ -65,7 +65,7 @@ impl Rules {
     }
 }
 
-/// Whether the policy would take this tier if all had room.
+/// Whether the policy would choose this tier if all had room.
 fn wished(policy: &dyn Policy, context: &Context<'_>, chosen: TierId) -> bool {
     if context.tiers.iter().all(|tier| tier.has_room) {
         return true;
@@ -76,7 +76,7 @@ fn wished(policy: &dyn Policy, context: &Context<'_>, chosen: TierId) -> bool {
 }
 
 impl Rule {
-    /// The tiers that it names, those that there are.
+    /// The tiers that it names, without unknown ones.
     fn named(&self, number: &dyn Fn(&str) -> Option<TierId>) -> Vec<TierId> {
         self.tiers.iter().filter_map(|name| number(name)).collect()
     }
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// A policy that keeps which stream it was asked about.
+    /// A policy that records the stream of the request.
     #[derive(Default)]
     struct Asked(Mutex<Option<StreamId>>);
 

@@ -1,5 +1,5 @@
-//! Conditions: expressions of the Common Expression Language over what is known
-//! of a write.
+//! Conditions: expressions of the Common Expression Language over the facts of
+//! a write.
 
 use super::check::{self, Globs};
 use super::error::ConditionError;
@@ -11,7 +11,7 @@ use cel::{Context, Env, ExecutionError, FunctionContext, Program, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// A condition that makes sense: its variables exist, and its types fit.
+/// A valid condition: its variables exist, and its types fit.
 #[derive(Clone)]
 pub struct Condition {
     text: Arc<str>,
@@ -21,15 +21,14 @@ pub struct Condition {
     globs: Arc<Globs>,
 }
 
-/// A longer text is no condition.
+/// Longest text of a condition.
 const BYTES_MAX: usize = 4096;
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// If it is no expression, names something that there is not, or its types
-    /// do not fit.
+    /// If it is no expression, uses an unknown name, or its types do not fit.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         if text.len() > BYTES_MAX {
             let found = format!("a condition of {} bytes; at most {BYTES_MAX} are read", text.len());
@@ -58,8 +57,8 @@ impl Condition {
         &self.text
     }
 
-    /// Whether it holds. What can't be reckoned, such as a division by zero,
-    /// does not.
+    /// Whether it holds. One that can't be evaluated, such as for a division by
+    /// zero, does not.
     pub fn holds(&self, subject: &Subject<'_>) -> bool {
         match self.reckon(subject) {
             Ok(Value::Bool(holds)) => holds,

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Why a condition is refused: what was found, and what to do.
+/// Why a condition is refused: the finding, and advice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConditionError {
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do.
+    /// The advice.
     pub advice: String,
 }
 

@@ -1,4 +1,4 @@
-//! What conditions are about.
+//! The subject of conditions.
 
 use super::types::Type;
 use crate::context::{Origin, WriteSpan};
@@ -6,26 +6,26 @@ use cel::common::types::{CelBool, CelInt, CelString};
 use cel::common::value::CowVal;
 use cel::context::VariableResolver;
 
-/// What is found out of a file only when a condition asks for it.
+/// Facts of a file that are looked up only when a condition uses them.
 pub trait Facts: Send + Sync {
-    /// Its path below the volume's root; nothing if it has none any more.
+    /// Its path below the volume's root; empty if it has none any more.
     fn path(&self) -> &str;
 
     /// The user who owns it.
     fn owner(&self) -> i64;
 
-    /// How long ago it was made, in nanoseconds.
+    /// Its age since creation, in nanoseconds.
     fn age_ns(&self) -> i64;
 }
 
-/// A file, and what is about to be done with it.
+/// A file, and the operation about to happen.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The file.
     pub facts: &'a dyn Facts,
-    /// Who writes, and how.
+    /// The origin of the operation.
     pub origin: Origin,
-    /// Where in the file.
+    /// The part of the file.
     pub span: WriteSpan,
 }
 

@@ -1,4 +1,4 @@
-//! The rules of a volume, and the one that counts.
+//! The rules of a volume, and finding the one that holds.
 
 use super::condition::Condition;
 use super::facts::Subject;
@@ -17,7 +17,7 @@ pub struct Rules {
 
 /// One rule.
 pub struct Rule {
-    /// Its place in the list, from 1 on.
+    /// Its position in the list, from 1 on.
     pub number: usize,
     /// For which files, and when.
     pub when: Condition,
@@ -27,9 +27,9 @@ pub struct Rule {
     pub tiers: Vec<String>,
     /// The policy in place of the volume's.
     pub policy: Option<Arc<dyn Policy>>,
-    /// What it places stays there.
+    /// Whether its ranges stay in place.
     pub pin: bool,
-    /// How long the ranges of a file are that is spread under it.
+    /// Range size of a file that is spread under it.
     pub range_size: Option<RangeSize>,
 }
 
@@ -63,14 +63,14 @@ impl Rules {
         self.list.is_empty()
     }
 
-    /// The rule that counts for what is asked; `None` if none does.
+    /// The rule that holds; `None` if none does.
     pub fn find(&self, subject: &Subject<'_>) -> Option<Arc<Rule>> {
         self.find_with_stream(subject).0
     }
 
-    /// The same, and the stream that the data belongs to: as its writer says, or
-    /// else the first rule that holds and names one. The rules below that see it;
-    /// those below the one that counts are not asked.
+    /// The same, and the stream of the data: from its writer, or else from the
+    /// first matching rule with a stream. Later rules see that; those after the
+    /// rule that holds are not evaluated.
     pub(super) fn find_with_stream(&self, subject: &Subject<'_>) -> (Option<Arc<Rule>>, Option<StreamId>) {
         let mut subject = *subject;
         for rule in &self.list {
@@ -86,7 +86,7 @@ impl Rules {
         (None, subject.origin.hint.stream)
     }
 
-    /// The shortest ranges that a rule asks for; `None` if none asks for any.
+    /// The smallest range size of the rules; `None` if none sets one.
     pub fn smallest_range(&self) -> Option<RangeSize> {
         self.list.iter().filter_map(|rule| rule.range_size).min()
     }
@@ -103,8 +103,7 @@ impl Rules {
 }
 
 impl Rule {
-    /// Whether it says anything of where data goes. If not, it only names a
-    /// stream.
+    /// Whether it decides about placement. If not, it only sets a stream.
     fn decides(&self) -> bool {
         !self.tiers.is_empty() || self.policy.is_some() || self.pin || self.range_size.is_some()
     }
@@ -145,8 +144,8 @@ mod tests {
         }
     }
 
-    /// The number of the rule that counts for a write, and the stream then. The
-    /// writer may name a stream.
+    /// The number of the rule that holds for a write, and the resulting stream.
+    /// The writer may name a stream.
     fn found(rules: &Rules, path: &'static str, writer: Option<u16>) -> (Option<usize>, Option<u16>) {
         let hint = Hint { stream: writer.map(StreamId), group: None };
         let origin = Origin { hint, sync: true, ..Origin::default() };

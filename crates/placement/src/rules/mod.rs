@@ -1,12 +1,12 @@
-//! Rules: which files go where, whatever the volume's policy is, as the stack
-//! file says. The first whose condition holds counts, of
-//! those that say more than which stream files belong to. `file/place.rs` asks for
-//! it before it asks a policy; movers ask whether a file is pinned.
+//! Rules of the stack file: the destinations of files, whatever the volume's
+//! policy. The first rule whose condition holds counts, except rules that only
+//! set a stream. Placement evaluates them before the policy; movers use them to
+//! see whether a file is pinned.
 //!
 //! `list` has the rules, and `choose` is how they and policies decide together.
-//! `condition` is the language of conditions: `facts` is what they are about,
-//! `types` what their parts are, `check` refuses those that make no sense, and
-//! `units` reads sizes and durations in them.
+//! `condition` is the language of conditions: `facts` has their variables,
+//! `types` the types of expressions, `check` refuses invalid ones, and `units`
+//! reads sizes and durations in them.
 
 mod check;
 mod choose;

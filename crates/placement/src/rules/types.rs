@@ -1,6 +1,6 @@
 //! The types of conditions.
 
-/// What a part of a condition is.
+/// The type of a part of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Type {
     Truth,

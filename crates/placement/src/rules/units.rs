@@ -4,11 +4,11 @@
 use super::error::ConditionError;
 use braid_contract::units::{DURATIONS, SIZES, split_number, unit};
 
-/// What a duration becomes a call of.
+/// The function that a duration becomes a call of.
 pub(super) const NANOSECONDS: &str = "nanoseconds";
 
-/// The text with numbers in place of sizes and durations. What is in quotes
-/// stays as it is.
+/// The text with numbers in place of sizes and durations. Quoted text stays as
+/// it is.
 pub(super) fn replace(text: &str) -> Result<String, ConditionError> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

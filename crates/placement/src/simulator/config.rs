@@ -1,55 +1,55 @@
-//! What is simulated, and at which pace.
+//! The configuration of a simulation, and its pace.
 
 use crate::policy_config::PolicyConfig;
 use crate::settings::{Reserve, RuleConfig, TierProfile};
 use braid_format::RangeSize;
 
-/// What is simulated.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimulatorConfig {
     /// The tiers; the first is home.
     pub tiers: Vec<SimulatedTier>,
-    /// Size of the ranges of files that no rule gives another one.
+    /// Range size of files without a rule that says otherwise.
     pub range_size: RangeSize,
     /// Where new ranges go.
     pub policy: PolicyConfig,
-    /// What goes before it.
+    /// Rules that take precedence.
     pub rules: Vec<RuleConfig>,
-    /// How often policies may change their mind, in nanoseconds.
+    /// Length of an epoch, in nanoseconds.
     pub epoch_ns: u64,
-    /// Bandwidth is handed out for so many nanoseconds at a time, for reads and
-    /// for writes apart, as the kernel's throttle does it. `None`: a tier does
+    /// Bandwidth is granted for so many nanoseconds at a time, separately for
+    /// reads and for writes, like by the kernel's throttle. `None`: a tier does
     /// one thing after another.
     pub throttle_ns: Option<u64>,
 }
 
-/// A tier that is simulated.
+/// A simulated tier.
 #[derive(Clone, Debug)]
 pub struct SimulatedTier {
     /// Its name.
     pub name: String,
-    /// Bytes a second that it does, read and written.
+    /// Its bytes a second, read and written.
     pub bandwidth: [f64; 2],
-    /// What each read and write takes besides, in nanoseconds, while others may
-    /// go on.
+    /// Latency of each read and write besides its transfer, in nanoseconds,
+    /// while others may proceed.
     pub latency_ns: [u64; 2],
-    /// Its weight, as it was given to policies.
+    /// Its configured weight, for policies.
     pub weight: Option<f64>,
-    /// What calibration found, which policies begin with.
+    /// Its calibrated figures, with which policies start.
     pub profile: Option<TierProfile>,
-    /// Bytes that it has room for; `None` for any number.
+    /// Its room in bytes; `None` for unlimited.
     pub capacity: Option<u64>,
-    /// What of them is left free.
+    /// The part of it that is left free.
     pub reserve: Reserve,
-    /// It takes no new ranges.
+    /// Whether it takes no new ranges.
     pub readonly: bool,
 }
 
 /// When operations of a trace begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// So long after the thread's last one as when they were recorded.
+    /// With the recorded pauses after the thread's previous operation.
     Recorded,
-    /// As soon as the thread's last one has ended.
+    /// As soon as the thread's previous one has ended.
     Fastest,
 }

@@ -1,10 +1,10 @@
-//! How long a tier takes. One of a real device does one thing after another,
-//! whichever way; one that the kernel throttles has a budget for each way, in
-//! slices: what is allowed in a slice may pass at once at its beginning.
+//! The timing of a tier. A real device does one thing after another, in both
+//! directions; one that the kernel throttles has a budget for each direction,
+//! in slices: the budget of a slice may be used up at once at its start.
 
 use crate::load::Direction;
 
-/// Bytes a second of a device whose throttle lets it.
+/// Bytes a second of a device within its throttle's budget.
 const UNTHROTTLED: f64 = 2e9;
 
 /// The queue of a tier.
@@ -13,18 +13,18 @@ pub(super) enum Device {
     /// One thing after another.
     Serial {
         bandwidth: [f64; 2],
-        /// When it is done with what it has to do.
+        /// When it has finished its work.
         free_ns: u64,
     },
-    /// A budget for each way.
+    /// A budget for each direction.
     Throttled { slice_ns: u64, ways: [Throttle; 2] },
 }
 
-/// The budget of one way.
+/// The budget of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Throttle {
     bandwidth: f64,
-    /// When it was last idle, and what was let through since.
+    /// When it was last idle, and the bytes since.
     began_ns: u64,
     sent: f64,
     last_ns: u64,
@@ -41,7 +41,7 @@ impl Device {
         }
     }
 
-    /// When an operation that comes now is done.
+    /// When an operation that arrives now ends.
     pub(super) fn submit(&mut self, direction: Direction, now_ns: u64, bytes: u64) -> u64 {
         match self {
             Self::Serial { bandwidth, free_ns } => {
@@ -53,7 +53,7 @@ impl Device {
         }
     }
 
-    /// It does so much from now on.
+    /// Changes its bandwidth.
     #[cfg(test)]
     pub(super) fn change(&mut self, now_ns: u64, to: [f64; 2]) {
         match self {

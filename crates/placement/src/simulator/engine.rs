@@ -13,14 +13,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// An operation that was begun.
+/// An operation in flight.
 struct UnderWay {
     direction: Direction,
-    /// Pieces that wait for those before them.
+    /// Pieces that wait for earlier ones.
     rest: VecDeque<Piece>,
-    /// Pieces that tiers are at.
+    /// Pieces that tiers work on.
     pieces: u32,
-    /// When the answer is there at the earliest.
+    /// Earliest time of its end.
     ends_ns: u64,
 }
 
@@ -29,7 +29,7 @@ enum Event {
     Begin(OpId),
     /// Its next piece is sent.
     Next(OpId),
-    /// A tier is done with a piece.
+    /// A tier has completed a piece.
     Done {
         id: OpId,
         tier: TierId,
@@ -55,7 +55,7 @@ pub(super) struct Engine {
     under_way: HashMap<OpId, UnderWay>,
     /// Operations that have not ended, begun or not.
     left: usize,
-    /// When the last byte was through.
+    /// Time of the last completed byte.
     last_byte_ns: u64,
     #[cfg(test)]
     pub(super) changes: Vec<[f64; 2]>,
@@ -65,8 +65,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// `None` if a policy or rule names a tier that there is not, or there are
-    /// no tiers.
+    /// `None` if a policy or rule names an unknown tier, or there are no tiers.
     pub(super) fn new(config: &SimulatorConfig) -> Option<Self> {
         let clock = Arc::new(Clock::default());
         Some(Self {
@@ -86,7 +85,7 @@ impl Engine {
         })
     }
 
-    /// Runs until everything has ended; answers how long the last byte took.
+    /// Runs until all operations have ended; answers the time of the last byte.
     pub(super) fn run(&mut self, source: &mut dyn Source) -> u64 {
         let began_ns = self.now();
         self.last_byte_ns = began_ns;
@@ -103,7 +102,7 @@ impl Engine {
         self.last_byte_ns - began_ns
     }
 
-    /// How it went.
+    /// The results.
     pub(super) fn outcome(self) -> Simulated {
         let lasted_ns = self.last_byte_ns;
         let refused_bytes = self.placing.refused_bytes;
@@ -130,7 +129,7 @@ impl Engine {
         self.at(time_ns, Event::Begin(id));
     }
 
-    /// A tier changes what it does, at some time.
+    /// Changes a tier's bandwidth, at some time.
     #[cfg(test)]
     pub(super) fn change_at(&mut self, time_ns: u64, tier: usize, bandwidth: [f64; 2]) {
         self.changes.push(bandwidth);
@@ -165,7 +164,7 @@ impl Engine {
         let mut file = match self.files.remove(&about.number) {
             Some(file) if op.kind != TraceOpKind::Create => file,
             Some(mut file) => {
-                // The number of one that is gone.
+                // The number of an operation that is gone.
                 self.placing.tiers.free(&file.cut(0));
                 File::new(about.number, 0, range_size)
             }
@@ -187,8 +186,8 @@ impl Engine {
         self.send_next(id);
     }
 
-    /// Sends the next piece of an operation to its tier; all that are left, if
-    /// they are read.
+    /// Sends the next piece of an operation to its tier; for a read, all
+    /// remaining ones.
     fn send_next(&mut self, id: OpId) {
         let now_ns = self.now();
         let Some(op) = self.under_way.get_mut(&id) else { return };
@@ -202,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// A tier is done with a piece.
+    /// Handles a completed piece.
     fn done(&mut self, id: OpId, tier: TierId, bytes: u64) {
         let now_ns = self.now();
         let Some(op) = self.under_way.get_mut(&id) else { return };

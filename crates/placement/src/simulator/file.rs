@@ -1,5 +1,5 @@
-//! A file in a simulation: which of its ranges are where, and how much of each
-//! is filled.
+//! A file in a simulation: the tiers of its ranges, and how much of each is
+//! filled.
 
 use crate::credits::Credits;
 use braid_contract::TierId;
@@ -11,22 +11,22 @@ use std::ops::Range;
 pub(super) struct File {
     pub(super) credits: Credits,
     pub(super) size: u64,
-    /// Bytes before this one were there before the trace began; where they are
-    /// is decided when one is touched.
+    /// Bytes before this one existed before the trace; their tiers are decided
+    /// when they are touched.
     pub(super) found: u64,
     pub(super) spread: bool,
     ranges: BTreeMap<u64, Filled>,
     number: u64,
     range_size: RangeSize,
-    /// The range size is fixed.
+    /// Whether the range size is fixed.
     settled: bool,
 }
 
-/// A range that is somewhere.
+/// A range with a tier.
 #[derive(Clone, Copy)]
 struct Filled {
     tier: TierId,
-    /// Bytes of it that take space.
+    /// Its bytes that take space.
     bytes: u64,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Piece {
 }
 
 impl File {
-    /// One that has `size` bytes already, and ranges of this size unless it is
+    /// A file with `size` bytes, and ranges of this size unless it is
     /// [settled](Self::settle) otherwise.
     pub(super) fn new(number: u64, size: u64, range_size: RangeSize) -> Self {
         Self {
             credits: Credits::new(number, range_size.get()),
             size,
             found: size,
-            // What it was by its policy is not known; the policy goes on as if
+            // Its layout under the policy is unknown; the policy goes on as if
             // it had been spread.
             spread: size > range_size.bytes(),
             ranges: BTreeMap::new(),
@@ -58,7 +58,7 @@ impl File {
     /// Fixes the size of its ranges.
     pub(super) fn settle(&mut self, range_size: RangeSize) {
         if range_size != self.range_size {
-            // What it grew by since it was found is holes.
+            // The growth since then is holes.
             *self = Self { size: self.size, ..Self::new(self.number, self.found, range_size) };
         }
         self.settled = true;
@@ -68,7 +68,7 @@ impl File {
         self.settled
     }
 
-    /// The credits of one that has nothing yet.
+    /// The credits of a file without ranges.
     pub(super) fn fresh_deal(&self) -> Credits {
         Credits::new(self.number, self.range_size.get())
     }
@@ -78,7 +78,7 @@ impl File {
         self.range_size.bytes()
     }
 
-    /// The ranges that bytes `offset .. end` are in.
+    /// The ranges of bytes `offset .. end`.
     pub(super) fn ranges_of(&self, offset: u64, end: u64) -> Range<u64> {
         let range_size = self.range_size();
         if offset < end { offset / range_size..end.div_ceil(range_size) } else { 0..0 }
@@ -88,17 +88,17 @@ impl File {
         self.ranges.contains_key(&range)
     }
 
-    /// Whether the range was there before the trace began.
+    /// Whether the range existed before the trace.
     pub(super) fn is_found(&self, range: u64) -> bool {
         range * self.range_size() < self.found
     }
 
-    /// Bytes of a range that was there before.
+    /// Bytes of a range from before the trace.
     pub(super) fn found_bytes(&self, range: u64) -> u64 {
         (self.found - range * self.range_size()).min(self.range_size())
     }
 
-    /// How many ranges are somewhere.
+    /// Number of ranges with a tier.
     pub(super) fn placed_count(&self) -> u64 {
         self.ranges.len() as u64
     }
@@ -107,8 +107,8 @@ impl File {
         self.ranges.insert(range, Filled { tier, bytes: 0 });
     }
 
-    /// Bytes `offset .. end` take space now, on the tiers that their ranges are
-    /// on. Answers how much more than before on each.
+    /// Makes bytes `offset .. end` take space, on the tiers of their ranges.
+    /// Answers how much more than before on each.
     pub(super) fn fill(&mut self, offset: u64, end: u64) -> Vec<Piece> {
         let range_size = self.range_size();
         let mut more = Vec::new();
@@ -123,7 +123,7 @@ impl File {
         more
     }
 
-    /// Where bytes `offset .. end` are; what is in holes is left out.
+    /// The tiers of bytes `offset .. end`, without holes.
     pub(super) fn pieces(&self, offset: u64, end: u64) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::with_capacity(1);
         let mut joins = false;
@@ -142,8 +142,7 @@ impl File {
         pieces
     }
 
-    /// The file has so many bytes from now on. Answers what space that gives
-    /// back.
+    /// Sets the file's size. Answers the space that this frees.
     pub(super) fn cut(&mut self, size: u64) -> Vec<Piece> {
         let range_size = self.range_size();
         let gone = self.ranges.split_off(&size.div_ceil(range_size));

@@ -1,11 +1,11 @@
 //! A discrete-event simulator: applications' operations over tiers of given
 //! bandwidths, with the policies, the rules and the monitor that a volume runs.
-//! It has no chance in it: a run comes out the same each time.
+//! It has no randomness: a run always has the same result.
 //!
-//! `engine` runs it by a `clock`, over `tiers`, each with a `device` (how long
-//! it takes), and `file`s (where their ranges are, which `placing` decides).
-//! What is done comes from a [`Source`](source::Source): a trace ([`simulate`],
-//! which `braid placement simulate` calls), or made-up work (`workload`, for
+//! `engine` runs it by a `clock`, over `tiers`, each with a `device` (its
+//! timing), and `file`s (the tiers of their ranges, which `placing` decides).
+//! Operations come from a [`Source`](source::Source): a trace ([`simulate`],
+//! which `braid placement simulate` calls), or synthetic work (`workload`, for
 //! `tests`, which compare the policies; `docs/placement.md` has the figures).
 
 mod clock;
@@ -29,8 +29,8 @@ use engine::Engine;
 pub use outcome::{PlacedBy, Simulated, TierSimulated};
 use replay::Replay;
 
-/// Replays a trace. `None` if a policy or rule names a tier that there is not,
-/// or there are no tiers.
+/// Replays a trace. `None` if a policy or rule names an unknown tier, or there
+/// are no tiers.
 #[must_use]
 pub fn simulate(config: &SimulatorConfig, trace: &Trace, pace: Pace) -> Option<Simulated> {
     let mut engine = Engine::new(config)?;

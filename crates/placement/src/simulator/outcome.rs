@@ -1,8 +1,8 @@
-//! How a simulation went.
+//! The results of a simulation.
 
 use std::collections::BTreeMap;
 
-/// How a simulation went.
+/// The results of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Simulated {
     /// Seconds until the last byte was read or written.
@@ -15,31 +15,31 @@ pub struct Simulated {
     pub refused_bytes: u64,
 }
 
-/// How it went on one tier.
+/// The results on one tier.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TierSimulated {
     /// The tier's name.
     pub name: String,
     /// Bytes that were read and written there.
     pub bytes: [u64; 2],
-    /// Share of the time in which something was under way, 0 to 1.
+    /// Share of the time with operations in flight, 0 to 1.
     pub busy: f64,
     /// Bytes in use in the end.
     pub used: u64,
-    /// Ranges that were put there, by whom.
+    /// Number of ranges placed there, by origin.
     pub ranges: BTreeMap<PlacedBy, u64>,
 }
 
-/// Who gave a range its tier.
+/// The origin of a range's placement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum PlacedBy {
-    /// It was there before the trace began.
+    /// It existed before the trace.
     Before,
     /// No choice was made: it is the first of a file, which goes home.
     Plain,
     /// The policy.
     Policy,
-    /// The policy, and its first choice had no room.
+    /// The policy, whose first choice had no room.
     Spill,
     /// The rule of this number, from 1 on.
     Rule(usize),

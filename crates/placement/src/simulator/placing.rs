@@ -1,4 +1,4 @@
-//! Where the bytes of an operation go: a file as a volume would have it.
+//! Placing the bytes of an operation, as a volume would.
 
 use super::clock::Clock;
 use super::config::SimulatorConfig;
@@ -16,7 +16,7 @@ use braid_contract::{Environment, Hint, StreamId, TierId};
 use braid_format::{RangeSize, Reason};
 use std::sync::Arc;
 
-/// What is said of a file that is asked for a tier, to rules.
+/// The facts of a file, for rules.
 struct About<'a> {
     file: &'a TraceFile,
     now_ns: u64,
@@ -37,9 +37,9 @@ impl Facts for About<'_> {
     }
 }
 
-/// What decides where bytes go, and the tiers that they go to.
+/// The policy and rules, and the tiers.
 pub(super) struct Placing {
-    /// Of files that no rule gives another one.
+    /// Range size of files without a rule that says otherwise.
     pub(super) range_size: RangeSize,
     pub(super) tiers: Tiers,
     policy: Arc<dyn Policy>,
@@ -50,8 +50,7 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// `None` if a policy or rule names a tier that there is not, or there are
-    /// no tiers.
+    /// `None` if a policy or rule names an unknown tier, or there are no tiers.
     pub(super) fn new(config: &SimulatorConfig, clock: &Arc<Clock>) -> Option<Self> {
         let tiers = Tiers::new(config, clock)?;
         let number = |name: &str| tiers.number(name);
@@ -65,13 +64,13 @@ impl Placing {
         })
     }
 
-    /// Shows an epoch that ended to the policies.
+    /// Passes a completed epoch to the policies.
     pub(super) fn end_epoch(&self, epoch: &Epoch) {
         self.policy.epoch(epoch);
         self.rules.policies().for_each(|policy| policy.epoch(epoch));
     }
 
-    /// Does what takes no time, and answers what does.
+    /// Carries out the part that takes no time, and answers the rest.
     pub(super) fn carry_out(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File) -> Vec<Piece> {
         let end = op.offset + op.len;
         self.settle(op, about, file, end);
@@ -86,7 +85,7 @@ impl Placing {
                 self.write(op, about, file, end)
             }
             TraceOpKind::Allocate => {
-                // Range by range, as a volume gives them their tiers.
+                // Range by range, like a volume.
                 for range in file.ranges_of(op.offset, end) {
                     let offset = (range * file.range_size()).max(op.offset);
                     let end = ((range + 1) * file.range_size()).min(end);
@@ -108,8 +107,8 @@ impl Placing {
         }
     }
 
-    /// Fixes the size of a file's ranges with the first operation on its data,
-    /// as the rules would have it then.
+    /// Fixes a file's range size at the first operation on its data, by the
+    /// rules for that moment.
     fn settle(&self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
         let (origin, span) = match op.kind {
             _ if file.is_settled() => return,
@@ -124,8 +123,8 @@ impl Placing {
         file.settle(rule.and_then(|rule| rule.range_size).unwrap_or(self.range_size));
     }
 
-    /// Decides where ranges of `offset .. end` are that were there before, as
-    /// the policy would have it for one thread; nobody waits for that.
+    /// Decides the tiers of ranges in `offset .. end` that existed before, as
+    /// the policy would for one thread, without taking time.
     fn find(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
         for range in file.ranges_of(op.offset, end) {
             if file.is_placed(range) || !file.is_found(range) {
@@ -151,8 +150,8 @@ impl Placing {
         }
     }
 
-    /// Gives the bytes of a write their tiers, as a volume does, and answers
-    /// where they go.
+    /// Gives the bytes of a write their tiers, like a volume, and answers
+    /// these.
     fn write(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) -> Vec<Piece> {
         if op.len == 0 {
             return Vec::new();
@@ -189,8 +188,8 @@ impl Placing {
         file.pieces(op.offset, end)
     }
 
-    /// Whether a plain file stays one with a write, and who puts on home what
-    /// it grows into.
+    /// Whether a plain file stays plain with a write, and the origin of the
+    /// placement of its growth on home.
     fn stays_plain(&self, op: &TraceOp, about: &TraceFile, file: &File, end: u64) -> Option<PlacedBy> {
         let (origin, range_size) = (origin(op), file.range_size());
         let room = self.tiers.home_room();

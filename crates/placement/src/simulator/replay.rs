@@ -1,11 +1,10 @@
 //! A trace as the source of operations.
 //!
-//! A thread's operation begins when the one before it has ended, and as much
-//! later as it did when it was recorded. The one before is the last that had
-//! ended when it began: operations that were under way together are so again.
-//! Besides, an operation waits for what other threads had done to its bytes
-//! before it began. A removal is no thread's: the file goes when all that was
-//! done to it is over.
+//! A thread's operation begins after the previous one has ended, with the
+//! recorded pause. The previous one is the last that had ended when it began:
+//! operations that overlapped do so again. An operation also waits for other
+//! threads' earlier changes of its bytes. A removal belongs to no thread: the
+//! file is removed when all operations on it are over.
 
 use super::config::Pace;
 use super::source::{OpId, Source};
@@ -14,11 +13,11 @@ use std::collections::HashMap;
 
 pub(super) struct Replay<'a> {
     trace: &'a Trace,
-    /// Who waits for whom and how long after, by whom it waits for.
+    /// The operations that wait for each, and how long after it.
     edges: Vec<Edge>,
-    /// How many each operation still waits for.
+    /// Number of operations that each still waits for.
     waits: Vec<u32>,
-    /// Not before, in nanoseconds.
+    /// Earliest start, in nanoseconds.
     earliest: Vec<u64>,
 }
 
@@ -29,15 +28,16 @@ struct Edge {
     gap_ns: u64,
 }
 
-/// The latest of those that have ended.
+/// The latest completed operations.
 #[derive(Default)]
 struct Latest {
     of_thread: HashMap<u32, OpId>,
-    /// That changed a file as a whole.
+    /// By file, the last that changed it as a whole.
     of_file: HashMap<u64, OpId>,
-    /// That wrote to a range.
+    /// By range, the last that wrote to it.
     of_range: HashMap<(u64, u64), OpId>,
-    /// All on a file since its number was given back, and what did that.
+    /// By file, all since its number was reused, and the operation that did
+    /// that.
     of_life: HashMap<u64, Vec<OpId>>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Replay<'a> {
         ends.sort_by_key(|id| (end_ns(&trace.ops[*id]), began(*id)));
         let (mut ends, mut latest) = (ends.into_iter().peekable(), Latest::default());
         for id in begins {
-            // One that took no time does not wait for itself.
+            // An operation that took no time does not wait for itself.
             let is_over =
                 |other: &OpId| end_ns(&trace.ops[*other]) <= trace.ops[id].at_ns && began(*other) < began(id);
             while let Some(ended) = ends.next_if(is_over) {
@@ -63,7 +63,7 @@ impl<'a> Replay<'a> {
         replay
     }
 
-    /// Finds out what an operation waits for.
+    /// Finds the operations that an operation waits for.
     fn enter(&mut self, id: OpId, latest: &Latest, range_size: u32, pace: Pace) {
         let op = &self.trace.ops[id];
         if op.kind == TraceOpKind::Remove {
@@ -77,8 +77,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// An operation comes after `before`, by the time in between, and once
-    /// `others` have ended.
+    /// Lets an operation follow `before`, after the time in between, and the
+    /// end of `others`.
     fn follow(&mut self, id: OpId, before: Option<OpId>, others: impl IntoIterator<Item = OpId>, pace: Pace) {
         let op = &self.trace.ops[id];
         let mut gap_ns = 0;
@@ -119,7 +119,7 @@ impl Latest {
         }
     }
 
-    /// The last that changed the bytes of `op`.
+    /// The last one that changed the bytes of `op`.
     fn before(&self, trace: &Trace, op: &TraceOp, range_size: u32) -> Option<OpId> {
         let file = trace.files[op.file].number;
         let io = matches!(op.kind, TraceOpKind::Read | TraceOpKind::Write);

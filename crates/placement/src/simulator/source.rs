@@ -1,23 +1,23 @@
-//! Where the operations of a simulation come from.
+//! The source of a simulation's operations.
 
 use crate::trace::{TraceFile, TraceOp};
 
 /// An operation, as its source knows it.
 pub(super) type OpId = usize;
 
-/// Says what is done, and when; is told when it has ended.
+/// Provides operations and their start times; hears of their ends.
 pub(super) trait Source {
-    /// What is told of a file that an operation names.
+    /// The description of an operation's file.
     fn file(&self, at: usize) -> &TraceFile;
 
-    /// An operation that was named as one to begin.
+    /// An operation by its id.
     fn op(&self, id: OpId) -> TraceOp;
 
-    /// The operations that wait for no other, and when they begin, in
+    /// The operations that wait for no other, and their start times in
     /// nanoseconds.
     fn start(&mut self, now_ns: u64) -> Vec<(u64, OpId)>;
 
-    /// An operation has ended. Answers those that waited for it, and when they
-    /// begin.
+    /// Notes the end of an operation. Answers those that waited for it, and
+    /// their start times.
     fn ended(&mut self, id: OpId, now_ns: u64) -> Vec<(u64, OpId)>;
 }

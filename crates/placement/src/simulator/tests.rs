@@ -1,5 +1,5 @@
-//! The policies against each other. Figures are shares of the sum of what the
-//! tiers can do. `cargo test -p braid-volume --lib simulator -- --nocapture`
+//! The policies against each other. Figures are shares of the tiers' total
+//! bandwidth. `cargo test -p braid-placement --lib simulator -- --nocapture`
 //! prints them.
 
 use super::engine::Engine;
@@ -12,33 +12,33 @@ use crate::settings::{Reserve, RuleConfig};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use braid_format::RangeSize;
 
-/// What tiers read and write, and their weights.
+/// Read and write bandwidths of tiers, and their weights.
 const FAST: ([f64; 2], Option<f64>) = ([400e6, 200e6], Some(200.0));
 const SLOW: ([f64; 2], Option<f64>) = ([120e6, 60e6], Some(60.0));
 const SLOWEST: ([f64; 2], Option<f64>) = ([50e6, 25e6], Some(25.0));
 /// A slice of their throttle.
 const SLICE_NS: u64 = 100_000_000;
-/// What the way to a tier and back takes.
+/// Round trip to a tier.
 const OVERHEAD_NS: u64 = 40_000;
 const RANGE: u64 = 2 << 20;
 /// Bytes of all files together.
 const BYTES: u64 = 512 << 20;
 
-/// The policy of this name, with its settings as they are by default.
+/// The policy of this name, with its default settings.
 fn named(name: &str) -> PolicyConfig {
     PolicyConfig::named(name).unwrap()
 }
 
 type Device = ([f64; 2], Option<f64>);
 
-/// A tier gets other bandwidths at some time, in nanoseconds.
+/// Changes a tier's bandwidth at some time, in nanoseconds.
 struct Change {
     at_ns: u64,
     tier: usize,
     bandwidth: [f64; 2],
 }
 
-/// How it went.
+/// The results.
 struct Outcome {
     /// Bytes a second until the last byte, read and written.
     rates: [f64; 2],
@@ -89,7 +89,7 @@ fn work(threads: u32, block: u64, depth: u32) -> Work {
     Work { threads, files: 1, file_size: BYTES / u64::from(threads), block, depth }
 }
 
-/// Read and write, as shares of the sum.
+/// Reads and writes, as shares of the total.
 fn shares(policy: &PolicyConfig, devices: &[Device], work: Work) -> [f64; 2] {
     let rates = run(policy, devices, work, &[]).rates;
     [0, 1].map(|at: usize| rates[at] / devices.iter().map(|device| device.0[at]).sum::<f64>())
@@ -102,7 +102,8 @@ fn cases() -> impl Iterator<Item = Work> {
     })
 }
 
-/// The least of reads and writes of `adaptive`, against the other policies.
+/// Lower bound of reads and writes of `adaptive`, compared with the other
+/// policies.
 fn compare(devices: &[Device], at_least: f64) {
     for work in cases() {
         let [weighted, fixed, dynamic, adaptive] =
@@ -149,7 +150,7 @@ fn adaptive_uses_two_tiers_whatever_an_epoch_is() {
 #[test]
 fn adaptive_learns_what_nobody_told_it() {
     let devices = [FAST, SLOW].map(|device| (device.0, None));
-    // A run of two seconds, of which learning takes a part.
+    // A run of two seconds, part of which is spent learning.
     for (threads, least) in [(2, 0.9), (8, 0.95), (32, 0.95)] {
         let [read, write] = shares(&named("adaptive"), &devices, work(threads, 1 << 20, 1));
         println!("untold, {threads:2} threads: read {read:.2} write {write:.2}");
@@ -158,7 +159,7 @@ fn adaptive_learns_what_nobody_told_it() {
 }
 
 /// Rates of epochs after the tier `tier` got slower, and after it recovered,
-/// against the best possible then.
+/// relative to the best possible then.
 fn after_changes(policy: &PolicyConfig, tier: usize, threads: u32, depth: u32) -> [Vec<f64>; 2] {
     let devices = [FAST, SLOW];
     let full = devices[tier].0;
@@ -187,7 +188,7 @@ fn adaptive_follows_a_tier_that_slows_down_and_recovers_within_ten_epochs() {
             println!("tier {tier}, {threads:2} threads: slow {slow:.2?} back {back:.2?}");
             assert!(mean(&slow[10..]) > 0.9, "{tier} {threads}: {slow:.2?}");
             assert!(mean(&back[10..]) > 0.9, "{tier} {threads}: {back:.2?}");
-            // No way back and forth: an epoch is never far below the others.
+            // No oscillation: an epoch is never far below the others.
             assert!(slow[10..].iter().chain(&back[10..]).all(|rate| *rate > 0.7), "{slow:.2?} {back:.2?}");
         }
     }
@@ -207,13 +208,13 @@ fn adaptive_follows_better_than_algorithm_1_and_than_a_fixed_deal() {
 
 #[test]
 fn threads_that_finish_leave_no_gap() {
-    // Two files each, so that threads begin anew at different times.
+    // Two files each, so that threads start their second at different times.
     let work = Work { files: 4, file_size: 16 << 20, ..work(8, 64 << 10, 1) };
     let [read, write] = shares(&named("adaptive"), &[FAST, SLOW], work);
     assert!(read > 0.9 && write > 0.9, "{read:.3} {write:.3}");
 }
 
-/// A trace in the making.
+/// A trace under construction.
 #[derive(Default)]
 struct Made(Trace);
 
@@ -224,7 +225,7 @@ impl Made {
         self.0.files.len() - 1
     }
 
-    /// An operation of a thread, from a millisecond on and for so many.
+    /// An operation of a thread, with start and duration in milliseconds.
     fn op(&mut self, kind: TraceOpKind, (thread, file): (u32, usize), ms: (u64, u64), bytes: (u64, u64)) {
         self.0.ops.push(TraceOp {
             kind,
@@ -316,8 +317,8 @@ fn rules_capacity_and_what_is_removed_count() {
     assert_eq!(fast.ranges, [(PlacedBy::Plain, 1), (PlacedBy::Policy, 2)].into());
     assert_eq!((fast.used, slow.used), (3 * KIB64, 3 * KIB64));
 
-    // Without the log there is room again; and nowhere else, if the other tier
-    // takes nothing.
+    // Without the log there is room again; but nowhere else, if the other tier
+    // takes no ranges.
     config.tiers[1].readonly = true;
     config.rules.clear();
     made.op(TraceOpKind::Remove, (0, data), (20, 0), (0, 0));
@@ -334,11 +335,11 @@ fn a_file_goes_when_all_that_was_done_to_it_is_over() {
         // The same number again.
         let (file, ms) = (made.file(1, "a", 0), round * 100);
         made.op(TraceOpKind::Create, (1, file), (ms, 0), (0, 0));
-        // These take longer than they did when they were recorded.
+        // These take longer than recorded.
         made.op(TraceOpKind::Write, (1, file), (ms + 1, 1), (0, 8 * KIB64));
         made.op(TraceOpKind::Write, (2, file), (ms + 1, 2), (8 * KIB64, 8 * KIB64));
         made.op(TraceOpKind::Write, (2, file), (ms + 4, 1), (16 * KIB64, KIB64));
-        // Nobody is told to have done it.
+        // It has no recorded thread.
         made.op(TraceOpKind::Remove, (0, file), (ms + 5, 0), (0, 0));
     }
     for pace in [Pace::Recorded, Pace::Fastest] {
@@ -371,7 +372,7 @@ fn what_a_new_file_was_grown_by_is_holes_whatever_its_range_size() {
     made.op(TraceOpKind::Read, (1, long), (6, 1), (0, 72 * KIB64));
     let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&home_first()) };
     let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
-    // A hole of a plain file is filled at home; what grows goes by the rule.
+    // A hole of a plain file is filled at home; its growth follows the rule.
     assert_eq!(simulated.tiers[0].ranges, [(PlacedBy::Plain, 1)].into());
     assert_eq!(simulated.tiers[1].ranges, [(PlacedBy::Rule(1), 2)].into());
     assert_eq!((simulated.tiers[0].used, simulated.tiers[1].used), (KIB64, 8 * KIB64));

@@ -1,5 +1,4 @@
-//! The tiers of a simulation: what they have to do, and what they are believed
-//! to do.
+//! The tiers of a simulation: their work, and their estimated performance.
 
 use super::clock::Clock;
 use super::config::{SimulatedTier, SimulatorConfig};
@@ -22,7 +21,7 @@ pub(super) struct Tiers {
     list: Vec<Tier>,
 }
 
-/// A tier and what it did.
+/// A tier and its counters.
 struct Tier {
     given: SimulatedTier,
     device: Device,
@@ -65,7 +64,7 @@ impl Tiers {
         u8::try_from(at).ok().map(TierId)
     }
 
-    /// An operation begins; answers when the tier is done with it.
+    /// Starts an operation; answers when the tier completes it.
     pub(super) fn begin(&mut self, id: TierId, direction: Direction, now_ns: u64, bytes: u64) -> u64 {
         let tier = &mut self.list[index(id)];
         tier.load.begin(direction, bytes as usize);
@@ -76,10 +75,10 @@ impl Tiers {
         tier.device.submit(direction, now_ns, bytes)
     }
 
-    /// The tier is done with an operation; answers when the answer is there.
+    /// Completes an operation on the tier; answers when its reply arrives.
     pub(super) fn end(&mut self, id: TierId, direction: Direction, now_ns: u64, bytes: u64) -> u64 {
         let tier = &mut self.list[index(id)];
-        // No page cache is in between.
+        // There is no page cache.
         tier.load.end(direction, (bytes as usize, true), Some(bytes as usize));
         tier.in_flight -= 1;
         if tier.in_flight == 0 {
@@ -89,23 +88,23 @@ impl Tiers {
         now_ns + tier.given.latency_ns[direction as usize]
     }
 
-    /// The tier does so much from now on.
+    /// Changes the tier's bandwidth.
     #[cfg(test)]
     pub(super) fn change(&mut self, at: usize, now_ns: u64, bandwidth: [f64; 2]) {
         self.list[at].device.change(now_ns, bandwidth);
     }
 
-    /// A range was put there.
+    /// Counts a range placed there.
     pub(super) fn put(&mut self, tier: TierId, by: PlacedBy) {
         *self.list[index(tier)].ranges.entry(by).or_default() += 1;
     }
 
-    /// These bytes take space from now on.
+    /// Makes these bytes take space.
     pub(super) fn take(&mut self, pieces: &[Piece]) {
         pieces.iter().for_each(|piece| self.list[index(piece.tier)].used += piece.bytes);
     }
 
-    /// These bytes give their space back.
+    /// Frees the space of these bytes.
     pub(super) fn free(&mut self, pieces: &[Piece]) {
         for piece in pieces {
             let used = &mut self.list[index(piece.tier)].used;
@@ -113,7 +112,7 @@ impl Tiers {
         }
     }
 
-    /// Bytes that home takes still.
+    /// Free bytes on home.
     pub(super) fn home_room(&self) -> u64 {
         self.list[index(HOME)].room()
     }
@@ -144,7 +143,7 @@ impl Tiers {
         self.views(0).swap_remove(index(tier))
     }
 
-    /// Ends an epoch, and answers what it was.
+    /// Ends an epoch, and answers it.
     pub(super) fn close_epoch(&self) -> Epoch {
         self.list.iter().for_each(|tier| tier.load.close_epoch());
         let bandwidths = self.believed();
@@ -158,7 +157,7 @@ impl Tiers {
         Epoch { nanos: self.list[index(HOME)].load.last_epoch_ns(), tiers }
     }
 
-    /// How it went on them, in so much time.
+    /// The results of the tiers, over so much time.
     pub(super) fn outcome(self, lasted_ns: u64) -> Vec<TierSimulated> {
         let tier = |tier: Tier| TierSimulated {
             name: tier.given.name,
@@ -181,13 +180,13 @@ impl Tiers {
 }
 
 impl Tier {
-    /// Its weight: as given, or as measured.
+    /// Its weight: as configured, or as measured.
     fn weight(&self) -> Option<f64> {
         let measured = |direction| self.load.bandwidth(direction);
         self.given.weight.or_else(|| measured(Direction::Write).or_else(|| measured(Direction::Read)))
     }
 
-    /// Bytes that it takes still.
+    /// Its free bytes.
     fn room(&self) -> u64 {
         let free =
             |total: u64| total.saturating_sub(self.given.reserve.bytes(total).saturating_add(self.used));

@@ -1,19 +1,19 @@
-//! Made-up work as the source of operations: threads that write, or read, files
-//! of their own.
+//! Synthetic work as the source of operations: threads that write, or read,
+//! files of their own.
 
 use super::source::{OpId, Source};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use std::collections::HashMap;
 
-/// What the threads do.
+/// The work of the threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub(super) threads: u32,
-    /// Each thread uses so many files, one after another.
+    /// Files of each thread, one after another.
     pub(super) files: u32,
     pub(super) file_size: u64,
     pub(super) block: u64,
-    /// Operations that each thread has under way.
+    /// Operations that each thread has in flight.
     pub(super) depth: u32,
 }
 
@@ -35,7 +35,7 @@ struct Thread {
 
 /// Number of the first file.
 const FIRST_FILE: u64 = 17;
-/// Between the beginnings of two threads.
+/// Time between the starts of two threads.
 const APART_NS: u64 = 1000;
 
 impl Workload {
@@ -52,7 +52,7 @@ impl Workload {
         }
     }
 
-    /// The thread's next operation, if it may begin one.
+    /// The thread's next operation, if it may start one.
     fn next_of(&mut self, at: u32) -> Option<OpId> {
         let work = self.work;
         let thread = &mut self.threads[at as usize];

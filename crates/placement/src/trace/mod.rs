@@ -1,7 +1,7 @@
-//! Traces: what applications did with a volume, as lines of text.
+//! Traces: recorded operations on a volume, as lines of text.
 //!
-//! `record` is one line and its fields; `read` takes a whole trace in.
-//! `docs/trace.md` is the format.
+//! `record` is one line and its fields; `read` parses a whole trace.
+//! `docs/trace.md` has the format.
 
 mod read;
 mod record;

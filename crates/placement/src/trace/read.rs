@@ -1,4 +1,4 @@
-//! Takes a trace in, and refuses what is none.
+//! Parses a trace, and refuses other input.
 
 use super::record::{Header, LineKind, Record, TRACE_VERSION, TraceOpKind, VersionOnly};
 use braid_format::RangeSize;
@@ -7,38 +7,37 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead};
 
-/// A line that is longer is none of a trace: paths have at most 4096 bytes.
+/// Longest line of a trace: paths have at most 4096 bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// No single read or write is longer, in bytes: a copy within the volume is
-/// one of each, and answers at most that.
+/// Longest read or write, in bytes: a copy within the volume is one of each,
+/// with at most that length.
 const IO_BYTES_MAX: u64 = 1 << 32;
-/// What is taken of room that is made, in bytes: each range of it is simulated.
+/// Most bytes of a reservation that are used: each range of it is simulated.
 const RESERVED_BYTES_MAX: u64 = 1 << 42;
-/// No file goes further, in bytes: offsets have a sign.
+/// Longest file, in bytes: offsets are signed.
 const END_MAX: u64 = i64::MAX.cast_unsigned();
-/// No recording is longer, in nanoseconds: each epoch of it is simulated.
+/// Longest recording, in nanoseconds: each epoch of it is simulated.
 const AGE_NS_MAX: u64 = 366 * 24 * 3600 * 1_000_000_000;
 
 /// A trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Trace {
-    /// Range size of the volume that was recorded.
+    /// Range size of the recorded volume.
     pub range_size: RangeSize,
-    /// What is told of files. One that was opened several times may come
-    /// several times.
+    /// Descriptions of files. A file that was opened several times may have
+    /// several.
     pub files: Vec<TraceFile>,
     /// The operations, in the order in which they ended.
     pub ops: Vec<TraceOp>,
     /// Operations that were not recorded.
     pub dropped: u64,
-    /// Opens of which the kernel did the reads by itself, so that none of them
-    /// is here.
+    /// Opens whose reads the kernel did itself, and which are missing here.
     pub passthrough_opens: u64,
-    /// The last line is there: the recording was not broken off.
+    /// Whether the last line exists: the recording was not broken off.
     pub complete: bool,
 }
 
-/// What was known of a file at one time.
+/// Facts about a file at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TraceFile {
     /// Inode number. Another file may have had it before.
@@ -49,9 +48,9 @@ pub struct TraceFile {
     pub uid: u32,
     /// Its size then, in bytes.
     pub size: u64,
-    /// When that was, in nanoseconds since the recording began.
+    /// That time, in nanoseconds since the recording began.
     pub at_ns: u64,
-    /// How long ago the file had been made then, in nanoseconds.
+    /// Age of the file then, in nanoseconds.
     pub age_ns: u64,
 }
 
@@ -64,25 +63,25 @@ pub struct TraceOp {
     pub at_ns: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// Who did it; 0 if that is not known.
+    /// Its thread; 0 if unknown.
     pub thread: u32,
     /// The file, as an index of [`Trace::files`].
     pub file: usize,
     /// First byte.
     pub offset: u64,
-    /// Bytes that were read, written or made room for.
+    /// Bytes that were read, written or reserved.
     pub len: u64,
     /// Size of the file before; after it for a truncation.
     pub size: u64,
     /// It had to be durable when it returned.
     pub sync: bool,
-    /// It had to go past the page cache.
+    /// It had to bypass the page cache.
     pub direct: bool,
-    /// User of whoever did it.
+    /// User of the caller.
     pub uid: u32,
-    /// Group of whoever did it.
+    /// Group of the caller.
     pub gid: u32,
-    /// The stream that the data belonged to, if that was known.
+    /// The stream of the data, if known.
     pub stream: Option<u16>,
 }
 
@@ -91,17 +90,17 @@ pub struct TraceOp {
 pub enum TraceError {
     /// The file can't be read.
     Io(io::Error),
-    /// There is nothing in it.
+    /// It is empty.
     Empty,
-    /// It does not begin as a trace does.
+    /// It does not begin like a trace.
     Foreign(String),
-    /// It is of a version that came later.
+    /// It is of a later version.
     Newer(u32),
     /// A line is not one of a trace.
     Line {
         /// Its number, from 1 on.
         line: u64,
-        /// What is wrong.
+        /// What is wrong with it.
         found: String,
     },
 }
@@ -124,11 +123,11 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 impl Trace {
-    /// Reads a trace. A last line without its end is passed over: the
-    /// recording was broken off there.
+    /// Reads a trace. An incomplete last line is skipped: the recording was
+    /// broken off there.
     ///
     /// # Errors
-    /// If it can't be read or is no trace: the first thing that is wrong.
+    /// If it can't be read or is no trace: the first error.
     pub fn read(from: impl BufRead) -> Result<Self, TraceError> {
         let mut lines = Lines { from, number: 0, text: Vec::new() };
         let first = lines.next()?.ok_or(TraceError::Empty)?;
@@ -146,7 +145,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Takes one line in. `known` has the latest of each file.
+    /// Adds one line. `known` has the latest description of each file.
     fn take(&mut self, record: Record, known: &mut HashMap<u64, usize>) -> Result<(), String> {
         match record.op {
             LineKind::File => {
@@ -173,7 +172,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Seconds from the beginning of the recording to the end of the last
+    /// Seconds from the start of the recording to the end of the last
     /// operation.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -182,7 +181,7 @@ impl Trace {
     }
 }
 
-/// What the first line says of the volume.
+/// The range size in the first line.
 fn range_size(text: &[u8]) -> Result<RangeSize, TraceError> {
     let version = serde_json::from_slice::<VersionOnly>(text)
         .map_err(|_| TraceError::Foreign("its first line is not that of a trace".into()))?
@@ -204,8 +203,8 @@ fn op(kind: TraceOpKind, file: usize, record: &Record) -> Result<TraceOp, String
     }
     let end = offset.checked_add(length).filter(|end| *end <= END_MAX && (length <= IO_BYTES_MAX || !moves));
     let end = end.ok_or_else(|| format!("nothing is done to {length} bytes from {offset} on at once"))?;
-    // A plain file may be longer than one that can be spread, and a read may
-    // begin anywhere: what is beyond is not simulated.
+    // A plain file may be longer than a spread one can be, and a read may begin
+    // anywhere: the part beyond is not simulated.
     let offset = offset.min(SIZE_MAX);
     let len = (end.min(SIZE_MAX) - offset).min(RESERVED_BYTES_MAX);
     Ok(TraceOp {

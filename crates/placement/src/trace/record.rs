@@ -1,8 +1,8 @@
-//! The lines of a trace. A field that is left out is 0, false or nothing.
+//! The lines of a trace. A missing field is 0, false or empty.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this reads and writes.
+/// The supported version of the format.
 pub const TRACE_VERSION: u32 = 1;
 
 /// The first line.
@@ -22,12 +22,12 @@ pub struct Header {
     pub policy: String,
     /// When it began, in seconds since 1970.
     pub began: i64,
-    /// Which files were recorded; all if there is none.
+    /// Pattern of the recorded files; all if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
-/// The version alone, which every version of the first line has.
+/// The version alone, which the first line of every version has.
 #[derive(Deserialize)]
 pub(super) struct VersionOnly {
     #[serde(rename = "braid-trace")]
@@ -54,7 +54,7 @@ pub enum LineKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TraceOpKind {
-    /// A file is made and opened.
+    /// A file is created and opened.
     Create,
     /// A file is opened.
     Open,
@@ -62,7 +62,7 @@ pub enum TraceOpKind {
     Read,
     /// Bytes are written.
     Write,
-    /// Room is made for bytes.
+    /// Space is reserved.
     Allocate,
     /// The size is set.
     Truncate,
@@ -89,19 +89,19 @@ pub struct Record {
     /// Inode number.
     #[serde(skip_serializing_if = "is_zero")]
     pub file: u64,
-    /// Of a file: its path below the volume's root.
+    /// For a file: its path below the volume's root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// First byte.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: u64,
-    /// Bytes that were asked for.
+    /// Requested bytes.
     #[serde(skip_serializing_if = "is_zero")]
     pub length: u64,
     /// Size of the file before the operation; after it for a truncation.
     #[serde(skip_serializing_if = "is_zero")]
     pub size: u64,
-    /// Of a file: nanoseconds since it was made.
+    /// For a file: nanoseconds since its creation.
     #[serde(skip_serializing_if = "is_zero")]
     pub age: u64,
     /// It began at the end of the file, or beyond.
@@ -110,42 +110,42 @@ pub struct Record {
     /// It had to be durable when it returned.
     #[serde(skip_serializing_if = "is_false")]
     pub sync: bool,
-    /// It had to go past the page cache.
+    /// It had to bypass the page cache.
     #[serde(skip_serializing_if = "is_false")]
     pub direct: bool,
-    /// Of an open: for writing.
+    /// For an open: whether for writing.
     #[serde(skip_serializing_if = "is_false")]
     pub write: bool,
-    /// Of an open: the kernel reads and writes the file by itself.
+    /// For an open: whether the kernel does its I/O itself.
     #[serde(skip_serializing_if = "is_false")]
     pub passthrough: bool,
-    /// Who asks; of a file, its owner.
+    /// User of the caller; for a file, its owner.
     #[serde(skip_serializing_if = "is_zero_32")]
     pub uid: u32,
     /// As `uid`, the group.
     #[serde(skip_serializing_if = "is_zero_32")]
     pub gid: u32,
-    /// The stream of the data, where it is known.
+    /// The stream of the data, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<u16>,
     /// Operations that are missing, here or in all.
     #[serde(skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// Of the end: lines of operations.
+    /// For the end: number of lines of operations.
     #[serde(skip_serializing_if = "is_zero")]
     pub ops: u64,
-    /// Of the end: why.
+    /// For the end: the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl Record {
-    /// Of an operation on the file of this number.
+    /// A record of an operation on the file of this number.
     pub fn of(kind: TraceOpKind, file: u64) -> Self {
         Self { op: LineKind::Op(kind), file, ..Self::default() }
     }
 
-    /// Whether it is of an operation.
+    /// Whether it is an operation.
     #[must_use]
     pub fn is_op(&self) -> bool {
         matches!(self.op, LineKind::Op(_))
@@ -161,7 +161,7 @@ pub fn end_line(at_ns: u64, ops: u64, dropped: u64, why: &str) -> String {
 
 /// A value as a line.
 pub fn line(value: &impl Serialize) -> String {
-    // Nothing in it can't be written, and there is no other way to fail.
+    // All fields can be serialized, and there is no other way to fail.
     let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');
     text

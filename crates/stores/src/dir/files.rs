@@ -1,5 +1,5 @@
-//! The open files of a directory store: a bounded cache by object id. What was
-//! changed and not synced stays open beyond it (see [`super::unsynced`]).
+//! The open files of a directory store: a bounded cache by object id. Changed
+//! files stay open beyond it until they are synced (see [`super::unsynced`]).
 
 use braid_contract::{Fd, ObjectId, Result};
 use lru::LruCache;
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 16;
 
-/// At most this many objects stay open in each shard; one that is in use stays
-/// open beyond its time in the cache.
+/// At most this many objects stay open in each shard; one in use stays open
+/// even after it leaves the cache.
 const OPEN_PER_SHARD: NonZeroUsize = NonZeroUsize::new(64).expect("64 is not zero");
 
-/// Open files, most recently used kept. No system call is made while a shard is
-/// locked: a file that is slow to open or to close must not hold up others.
+/// Open files, most recently used kept. No system call is made under a shard's
+/// lock: a file that is slow to open or to close must not hold up others.
 pub(super) struct OpenFiles {
     shards: [Mutex<LruCache<ObjectId, Fd>>; SHARDS],
 }
@@ -31,16 +31,16 @@ impl OpenFiles {
         let file = open()?;
         let (file, pushed_out) = self.enter(id, file);
         drop(pushed_out);
-        // It may have been removed since it was opened, and `forget` have come
-        // before it was entered; if `forget` is still to come, all is well.
+        // It may have been removed since it was opened, with `forget` called
+        // before it was entered; a later `forget` handles it.
         if is_removed(&file) {
             self.forget(id);
         }
         Ok(file)
     }
 
-    /// Enters a file unless somebody else was faster. Answers the one that is
-    /// cached now, and what is to be closed.
+    /// Enters a file unless another thread was faster. Answers the cached one,
+    /// and the one to be closed.
     fn enter(&self, id: ObjectId, file: Fd) -> (Fd, Option<Fd>) {
         let mut shard = self.shard(id);
         if let Some(first) = shard.get(&id) {
@@ -58,7 +58,7 @@ impl OpenFiles {
     /// Drops the cached file of `id`.
     pub(super) fn forget(&self, id: ObjectId) {
         let forgotten = self.shard(id).pop(&id);
-        // Closed without the lock: it may be what frees the object's space.
+        // Closed without the lock: this may free the object's space.
         drop(forgotten);
     }
 

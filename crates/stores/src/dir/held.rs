@@ -1,14 +1,14 @@
-//! The tier's directory as it is open now, and what was lost with the file
-//! system that it was on before.
+//! The open directory of a tier, and the data lost with the file system that it
+//! was on before.
 
 use super::tier::Tier;
 use braid_contract::{Errno, Error, ObjectId, Result};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// What is open of a tier.
+/// The open directory of a tier.
 pub(super) struct Held {
-    /// `None` after its file system died, until it is mounted anew: a
+    /// `None` after its file system died, until it is mounted again: a
     /// descriptor of it would keep it from being unmounted.
     tier: RwLock<Option<Arc<Tier>>>,
     lost: Mutex<Lost>,
@@ -28,19 +28,19 @@ impl Held {
         Self { tier: RwLock::new(Some(Arc::new(tier))), lost: Mutex::default() }
     }
 
-    /// The directory as it is open now. Nothing is locked while it is used: an
-    /// operation that hangs on a device must not keep others from going on.
+    /// The open directory. It is not locked while it is used: an operation that
+    /// hangs on a device must not block others.
     ///
     /// # Errors
-    /// `ESTALE` if its file system died and was let go of.
+    /// `ESTALE` if its file system died and was released.
     pub(super) fn tier(&self) -> Result<Arc<Tier>> {
         self.get()
             .ok_or_else(|| Error::new(Errno::ESTALE, "the tier's file system failed, and was let go of"))
     }
 
-    /// The same; `None` if it was let go of.
+    /// The same; `None` if it was released.
     pub(super) fn get(&self) -> Option<Arc<Tier>> {
-        // No state is left half-changed by a panic, here and below.
+        // A panic leaves no state half-changed, here and below.
         self.tier.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -52,7 +52,7 @@ impl Held {
     /// system went away.
     pub(super) fn tell_lost(&self, ids: &[ObjectId]) -> Result<()> {
         let mut lost = self.lost();
-        // Each is told with this error: none must be left for the next.
+        // This error reports all of them: none must be left for the next sync.
         let told = ids.iter().filter(|id| lost.objects.remove(id)).count();
         if told > 0 { Err(lost_error()) } else { Ok(()) }
     }
@@ -62,18 +62,18 @@ impl Held {
         if std::mem::take(&mut self.lost().any) { Err(lost_error()) } else { Ok(()) }
     }
 
-    /// The object is removed: nothing of it is missing.
+    /// Drops a removed object from the lost ones.
     pub(super) fn forget_lost(&self, id: ObjectId) {
         self.lost().objects.remove(&id);
     }
 
-    /// Closes every descriptor of the file system. Operations under way keep
+    /// Closes every descriptor of the file system. Operations in flight keep
     /// theirs until they end.
     pub(super) fn let_go(&self) {
         self.give_up_for(None);
     }
 
-    /// Uses `tier` from now on, and remembers what the one before loses.
+    /// Switches to `tier`, and remembers the losses of the previous one.
     pub(super) fn give_up_for(&self, tier: Option<Tier>) {
         // Held until what is lost is known: with the new file system comes what
         // the old one lost.
@@ -82,12 +82,12 @@ impl Held {
         let unsynced = before.as_ref().map(|before| before.unsynced.give_up()).unwrap_or_default();
         lost.any |= !unsynced.is_empty();
         lost.objects.extend(unsynced);
-        // What is closed may take its time.
+        // Closing may take long.
         drop(lost);
         drop(before);
     }
 
-    /// Uses `tier` from now on. Answers the one that was used until now.
+    /// Switches to `tier`. Answers the previous one.
     pub(super) fn use_from_now_on(&self, tier: Option<Tier>) -> Option<Arc<Tier>> {
         let mut current = self.tier.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, tier.map(Arc::new))

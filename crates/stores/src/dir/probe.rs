@@ -1,4 +1,5 @@
-//! Whether a tier is still there, and what to do if it went away and came back.
+//! Checking whether a tier is still there, and handling one that went away and
+//! came back.
 
 use super::held::Held;
 use super::tier::{LABEL, Tier, read_label_on_device};
@@ -14,18 +15,18 @@ pub(super) fn open_one(root: &Fd, label: &[u8]) -> Result<()> {
     check_writable(root)
 }
 
-/// Makes sure that the directory at `path` is the tier with this label, and that
-/// it is what is held; if a file system with it was mounted anew there, goes
-/// over to that. One that died is let go of, so that it can be unmounted,
-/// checked, and mounted again.
+/// Checks that the directory at `path` is the tier with this label, and the one
+/// that is held; if a file system with it was mounted there again, switches to
+/// that. A dead one is released, so that it can be unmounted, checked, and
+/// mounted again.
 pub(super) fn at(held: &Held, path: &Path, label: &[u8]) -> Result<()> {
     if held.get().is_some_and(|open| is_dead(&open.root)) {
         held.let_go();
     }
     go_over(held, path, label)
         .inspect_err(|error| {
-            // What refuses writes is kept for what can be read, but not if
-            // it was taken away from its place.
+            // A read-only one is kept for reads, but not if it is no longer
+            // mounted at its path.
             let is_gone = error.errno() == Errno::ESTALE;
             if is_gone && held.get().is_some_and(|open| refuses_writes(&open.root)) {
                 held.let_go();
@@ -34,7 +35,7 @@ pub(super) fn at(held: &Held, path: &Path, label: &[u8]) -> Result<()> {
         .with_context(|| path.shown().to_string())
 }
 
-/// Holds what is found at the path, if that is the tier.
+/// Switches to the directory at the path, if that is the tier.
 fn go_over(held: &Held, path: &Path, label: &[u8]) -> Result<()> {
     let found = open_dir(path).map_err(|error| match error.errno() {
         Errno::ENOENT | Errno::ENOTDIR => gone(),
@@ -48,11 +49,11 @@ fn go_over(held: &Held, path: &Path, label: &[u8]) -> Result<()> {
         if mount_of(&found) == mount_of(&open.root) {
             return Ok(());
         }
-        // Device numbers are used again: that it is the same file system is
-        // only told by what was open before being alive.
+        // Device numbers are reused: only if the old descriptor still works, it
+        // is the same file system.
         if check_label(&open.root, label).is_ok() {
-            // Unmounted lazily and mounted again. What is open now would
-            // not keep that mount from being taken away.
+            // Unmounted lazily and mounted again. The present descriptor would
+            // not keep that mount from being removed.
             held.use_from_now_on(Some(open.through(found)));
             return Ok(());
         }
@@ -64,9 +65,8 @@ fn go_over(held: &Held, path: &Path, label: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the file system can't be read any more, to judge by its label. That
-/// the label is another one, or that memory or descriptors are short, says
-/// nothing of the kind.
+/// Whether the file system can't be read any more, judged by its label. Another
+/// label, or a lack of memory or descriptors, does not count.
 fn is_dead(root: &Fd) -> bool {
     read_label_on_device(root).is_err_and(|error| match error.errno() {
         Errno::EROFS => false,
@@ -86,8 +86,8 @@ fn check_label(root: &Fd, label: &[u8]) -> Result<()> {
     }
 }
 
-/// Sets a time of the label: a file system that stopped itself after an error
-/// may not say so otherwise.
+/// Sets a time of the label: a file system that shut down after an error may
+/// not show that otherwise.
 fn check_writable(root: &Fd) -> Result<()> {
     if root.usage()?.read_only {
         return Err(Errno::EROFS.into());

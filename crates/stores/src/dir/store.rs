@@ -13,19 +13,19 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Operations that are under way on the file system at once: enough to keep an
-/// NVMe device busy, and few enough that one which hangs does not hold every
-/// thread of the process.
+/// Operations in flight on the file system at once: enough to keep an NVMe
+/// device busy, and few enough that a hanging one does not hold every thread of
+/// the process.
 const QUEUE_DEPTH: u32 = 20;
 
 /// A tier in a directory of a mounted file system. The directory is locked, so
 /// that one process at a time uses it as a tier.
 pub struct DirStore {
-    /// Where the directory is to be found again; `None` if only its descriptor
+    /// The path for finding the directory again; `None` if only its descriptor
     /// is known.
     path: Option<PathBuf>,
     held: Held,
-    /// Locked while the directory is opened anew.
+    /// Locked while the directory is opened again.
     probing: Mutex<()>,
     capabilities: StoreCapabilities,
 }
@@ -39,14 +39,14 @@ impl DirStore {
     /// `EBUSY` if another process uses the directory as a tier, and those of
     /// `open(2)`.
     pub fn open(dir: &Path) -> Result<Self> {
-        // A later look must not depend on the working directory.
+        // Later probes must not depend on the working directory.
         let path = std::path::absolute(dir).with_context(|| dir.shown().to_string())?;
         let mut store = Self::new(open_tier_dir(dir)?)?;
         store.path = Some(path);
         Ok(store)
     }
 
-    /// Uses a directory that is open already, and locked if it has to be.
+    /// Uses an open directory, which the caller has locked if needed.
     ///
     /// # Errors
     /// If the file system beneath can't be measured.
@@ -65,8 +65,7 @@ impl DirStore {
         Ok(Self { path: None, held: Held::new(Tier::new(root)), probing: Mutex::new(()), capabilities })
     }
 
-    /// Runs `change` on the object's file, and remembers that it is to be
-    /// synced.
+    /// Runs `change` on the object's file, and marks it as unsynced.
     fn change<T>(&self, id: ObjectId, change: impl FnOnce(&dyn NativeFd) -> Result<T>) -> Result<T> {
         let tier = self.held.tier()?;
         let file = tier.file_to_change(id)?;
@@ -77,9 +76,9 @@ impl DirStore {
     }
 }
 
-/// Fails if what was just done went to a file system that is not the tier's any
-/// more. Looked at after marking what was done: either the mark was found when
-/// the file system was given up, or that is seen here.
+/// Fails if the last operation went to a file system that is not the tier's any
+/// more. Called after marking: either the mark was found when the file system
+/// was given up, or this check sees that.
 fn check_current(tier: &Tier) -> Result<()> {
     if tier.unsynced.is_given_up() { Err(Errno::ESTALE.into()) } else { Ok(()) }
 }
@@ -124,8 +123,8 @@ impl Store for DirStore {
     }
 
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
-        // Before what is lost is looked at: if this is the file system that
-        // came back, that is known.
+        // Before the check for losses: the probe may find that this file system
+        // has come back.
         let tier = self.held.tier()?;
         self.held.tell_lost(ids)?;
         tier.sync(ids, data_only)?;
@@ -181,7 +180,7 @@ impl Store for DirStore {
         let _probing = self.probing.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.path {
             Some(path) => probe::at(&self.held, path, label),
-            // It could not be found again.
+            // A tier without a path can't be found again.
             None => probe::open_one(&self.held.tier()?.root, label),
         }
     }
@@ -212,8 +211,8 @@ impl Store for DirStore {
         let tier = self.held.tier()?;
         let file = tier.file_to_change(id)?;
         let fd = file.kernel_fd().ok_or(Errno::EOPNOTSUPP)?;
-        // Nobody tells when it is written to. Errors of what is written after
-        // the next sync come to whoever syncs the descriptor.
+        // Writes through the descriptor are not noticed. Their errors after the
+        // next sync are reported to a sync of the descriptor.
         tier.unsynced.changed(id, &file);
         check_current(&tier)?;
         Ok(fd)

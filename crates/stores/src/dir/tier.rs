@@ -1,4 +1,4 @@
-//! The directory as it was opened: where objects are in it.
+//! The opened directory of a tier, and the files of objects in it.
 
 use super::files::OpenFiles;
 use super::unsynced::{Mark, Unsynced};
@@ -9,16 +9,16 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) const LABEL: &str = ".braid/label";
-/// Tells people what the directory is.
+/// A text for people about the directory.
 const NOTICE: &str = "README";
 pub(super) const LABEL_MAX: usize = 4096;
 
-/// One opening of a tier's directory. Another one takes its place when the
-/// file system beneath was gone and mounted again.
+/// One opening of a tier's directory. Another one replaces it when the file
+/// system went away and was mounted again.
 pub(super) struct Tier {
     pub(super) root: Fd,
-    /// Holds the lock; the root itself, or the root of the mount that the same
-    /// file system was opened through at first.
+    /// Holds the lock; the root itself, or the root of the mount through which
+    /// the same file system was opened at first.
     pub(super) lock: Fd,
     files: OpenFiles,
     /// Shared with another opening of the same file system, since that loses
@@ -44,8 +44,8 @@ impl Tier {
     /// The object's file, to be read.
     pub(super) fn file(&self, id: ObjectId) -> Result<Fd> {
         match self.file_to_change(id) {
-            // On a file system that went read-only, what is there can still be
-            // read. Not kept: it may become writable again.
+            // A file system that went read-only can still be read. Not cached:
+            // it may become writable again.
             Err(error) if error.errno() == Errno::EROFS => self.open(id, Access::Read),
             result => result,
         }
@@ -54,13 +54,13 @@ impl Tier {
     /// The object's file, to be read and written.
     pub(super) fn file_to_change(&self, id: ObjectId) -> Result<Fd> {
         self.files.get(id, || match self.unsynced.file(id) {
-            // The one that is told of what could not be written back.
+            // The descriptor that receives errors of writeback.
             Some(file) => Ok(file),
             None => self.open(id, Access::ReadWrite),
         })
     }
 
-    /// The object's file, to be looked at.
+    /// The object's file, opened with `O_PATH`.
     pub(super) fn file_to_stat(&self, id: ObjectId) -> Result<Fd> {
         let open = self.files.peek(id).or_else(|| self.unsynced.file(id));
         open.map_or_else(|| self.open(id, Access::Path), Ok)
@@ -71,8 +71,8 @@ impl Tier {
         self.with_room(|| self.root.open_at(OsStr::new(&path), access))
     }
 
-    /// Runs what opens a file; if the process has too many open, after closing
-    /// what is only kept.
+    /// Runs `open`; if the process has too many open files, once more after
+    /// closing cached ones.
     fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
         match open() {
             Err(error) if matches!(error.errno(), Errno::EMFILE | Errno::ENFILE) => {
@@ -84,7 +84,7 @@ impl Tier {
         }
     }
 
-    /// Makes the object's file, unless there is one.
+    /// Creates the object's file, unless it exists.
     pub(super) fn create(&self, id: ObjectId) -> Result<()> {
         let path = path_of(id);
         let create = || self.with_room(|| self.root.create_at(OsStr::new(&path), 0o600));
@@ -114,7 +114,7 @@ impl Tier {
         file.link_to(&*dir, OsStr::new(&name))
     }
 
-    /// Removes the object's file, if there is one.
+    /// Removes the object's file, if it exists.
     pub(super) fn remove(&self, id: ObjectId) -> Result<()> {
         self.root.ensure_gone_at(&path_of(id))?;
         self.files.forget(id);
@@ -136,8 +136,8 @@ impl Tier {
                 dirs[usize::from(id.0[0])] = true;
             }
         }
-        // The directories themselves may be as new. They stay so if this fails:
-        // only below is it said that they are not.
+        // The directories themselves may be new, and stay marked so if this
+        // fails: the marks are cleared only below.
         if fresh {
             self.sync_dir(".braid/data")?;
         }
@@ -153,12 +153,12 @@ impl Tier {
 
     /// Makes everything on the file system durable.
     pub(super) fn sync_all(&self) -> Result<()> {
-        // One at a time: who comes while another is told of an error must not
-        // take its own success for the objects'.
+        // One at a time: a caller that arrives while another one gets an error
+        // must not take its own success for the objects'.
         let _alone = self.syncing_all.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.unsynced.all();
-        // By the descriptor that was open all the time: it is the one that is
-        // told of what could not be written back.
+        // Through the descriptor that was open all the time: it is the one that
+        // receives errors of writeback.
         self.lock.sync_fs().inspect_err(|_| self.unsynced.could_not_sync_all())?;
         before.into_iter().for_each(|(id, mark)| self.unsynced.synced_with_all(id, mark));
         Ok(())
@@ -189,7 +189,7 @@ impl Tier {
         })
     }
 
-    /// Removes all objects, then the label and what held them.
+    /// Removes all objects, then the label and the directories.
     pub(super) fn clear(&self) -> Result<()> {
         let braid = match self.root.open_at(OsStr::new(".braid"), Access::Directory) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
@@ -205,7 +205,7 @@ impl Tier {
             }
             braid.remove_at(OsStr::new("data"), true).context("removing .braid/data")?;
         }
-        // Without the label, nobody would know whose objects were left.
+        // Without the label, remaining objects would have no known owner.
         self.root.sync_fs()?;
         for name in [NOTICE, "README.new", "label.new", "label"] {
             braid.ensure_gone_at(name)?;
@@ -214,7 +214,7 @@ impl Tier {
         self.root.sync(false)
     }
 
-    /// Sets the label, and makes the directories that objects are in.
+    /// Sets the label, and creates the directories of objects.
     pub(super) fn set_label(&self, bytes: &[u8]) -> Result<()> {
         self.root.ensure_dir_at(".braid").context("making .braid")?;
         self.root.ensure_dir_at(".braid/data").context("making .braid/data")?;
@@ -223,7 +223,7 @@ impl Tier {
         self.root.sync(false)
     }
 
-    /// Leaves a text in `.braid`, if it is not there.
+    /// Writes a text to `.braid`, if it is missing.
     pub(super) fn leave_notice(&self, text: &[u8]) -> Result<()> {
         let dir = self.root.open_at(OsStr::new(".braid"), Access::Directory)?;
         match dir.read_small(NOTICE, text.len() + 1) {
@@ -233,8 +233,8 @@ impl Tier {
     }
 }
 
-/// Reads the label below `root` as it is on the device, where that can be told
-/// from what is in memory.
+/// Reads the label below `root` from the device, bypassing memory where that is
+/// possible.
 pub(super) fn read_label_on_device(root: &Fd) -> Result<Option<Vec<u8>>> {
     let file = match root.open_at(OsStr::new(LABEL), Access::Read) {
         Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
@@ -344,7 +344,7 @@ mod tests {
         tier.file(ID).unwrap();
         let names = dir.path().join(".braid/data/0a");
         std::fs::rename(&names, dir.path().join("away")).unwrap();
-        // It tries to, which shows.
+        // The attempt has effects that show.
         assert_eq!(tier.sync(&[ID], true).unwrap_err().errno(), Errno::ENOENT);
     }
 }

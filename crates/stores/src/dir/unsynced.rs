@@ -1,12 +1,12 @@
-//! What of a directory store power loss, or the loss of its device, could
-//! still take: objects that were changed or made and not synced since.
+//! The dirty objects of a directory store: created or changed and not synced
+//! since, so that loss of power or of the device could still take them.
 //!
-//! The kernel tells of an error of write-back to the descriptors that were open
-//! when it happened; of a file that nobody has open it may forget it. So an
-//! object that was changed stays open, by the descriptor that it was changed
-//! through, until it is synced. Where there are too many of them, the one that
-//! has been open longest is written back before it is closed, and an error of
-//! that is kept until somebody syncs the object.
+//! The kernel reports an error of writeback to the descriptors that were open
+//! when it happened; for a file without any, it may forget the error. So a
+//! changed object stays open, with the descriptor that changed it, until it is
+//! synced. If there are too many, the one that has been open longest is written
+//! back before it is closed, and an error of that is kept until the object is
+//! synced.
 
 use super::files::is_removed;
 use crate::native::write_back;
@@ -20,8 +20,8 @@ const SHARDS: usize = 16;
 /// Changed objects that are kept open in each shard.
 const OPEN_PER_SHARD: usize = 256;
 
-/// When an object was last changed and made, as numbers that its shard never
-/// uses twice; 0 if what was done is durable.
+/// When an object was last changed and created, as numbers that its shard never
+/// reuses; 0 for durable.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mark {
     changed: u64,
@@ -35,14 +35,14 @@ impl Mark {
     }
 }
 
-/// What is known of an object that is not durable.
+/// The state of an object that is not durable.
 #[derive(Default)]
 struct Entry {
     mark: Mark,
-    /// Open since it was first changed, and when that was.
+    /// Open since it was first changed; with the time of that.
     file: Option<Fd>,
     opened_at: u64,
-    /// Why it could not be written back, until somebody is told.
+    /// Error of writeback, until it is reported.
     failed: Option<Errno>,
 }
 
@@ -50,7 +50,7 @@ struct Entry {
 struct Shard {
     entries: HashMap<ObjectId, Entry>,
     /// Entries with a file and when they got it, longest open first; those that
-    /// have lost it since are passed over.
+    /// have lost it since are skipped.
     open: VecDeque<(ObjectId, u64)>,
     open_count: usize,
     writing_back: Option<ObjectId>,
@@ -62,15 +62,15 @@ struct Shard {
 #[derive(Default)]
 struct Lane {
     shard: Mutex<Shard>,
-    /// Held by whoever writes back what has been open longest.
+    /// Held during writeback of the file that has been open longest.
     writer: Mutex<()>,
 }
 
 /// The objects that are not durable.
 pub(super) struct Unsynced {
     lanes: [Lane; SHARDS],
-    /// Directories of objects that are durable, and of which all names are, but
-    /// those of marked objects. Nothing is known of what an earlier process made.
+    /// Directories of objects that are durable with all their names, except
+    /// those of marked objects. All are unknown at first.
     durable_dirs: [AtomicBool; 256],
     /// The file system is not the tier's any more.
     given_up: AtomicBool,
@@ -85,8 +85,8 @@ impl Unsynced {
         }
     }
 
-    /// The object was changed through `file`. Said after the change: one that
-    /// is under way while the object is synced may be in that or not.
+    /// Marks an object as changed through `file`. Called after the change: a
+    /// sync that runs during a change may or may not include it.
     pub(super) fn changed(&self, id: ObjectId, file: &Fd) {
         let lane = self.lane(id);
         let mut shard = lock(&lane.shard);
@@ -101,7 +101,7 @@ impl Unsynced {
         shard.opened(id, changed);
         let too_many = shard.open_count > OPEN_PER_SHARD;
         drop(shard);
-        // If it was removed before, nobody else would close it.
+        // After a removal, no other call would close it.
         if is_removed(file) {
             self.removed(id);
         } else if too_many {
@@ -109,35 +109,35 @@ impl Unsynced {
         }
     }
 
-    /// The object was made. Said before it is, so that whoever finds it made
-    /// by somebody else knows that its name may not be durable.
+    /// Marks an object as created. Called before the creation, so that another
+    /// thread that finds the object knows that its name may not be durable.
     pub(super) fn made(&self, id: ObjectId) {
         let mut shard = lock(&self.lane(id).shard);
         let made = shard.tick();
         shard.entries.entry(id).or_default().mark.made = made;
     }
 
-    /// The object was removed.
+    /// Drops the marks of a removed object.
     pub(super) fn removed(&self, id: ObjectId) {
         let removed = lock(&self.lane(id).shard).remove(id);
-        // Closed without the lock: it may be what frees the object's space.
+        // Closed without the lock: this may free the object's space.
         drop(removed);
     }
 
-    /// The file of an object that was changed.
+    /// The file of a changed object.
     pub(super) fn file(&self, id: ObjectId) -> Option<Fd> {
         lock(&self.lane(id).shard).entries.get(&id)?.file.clone()
     }
 
-    /// What is about to become durable.
+    /// The mark of an object before its sync.
     pub(super) fn mark(&self, id: ObjectId) -> Mark {
         lock(&self.lane(id).shard).entries.get(&id).map(|entry| entry.mark).unwrap_or_default()
     }
 
-    /// What was marked so is durable; what came since is not.
+    /// Notes that an object is durable up to this mark; later changes are not.
     ///
     /// # Errors
-    /// If part of it could not be written back before. This is told once.
+    /// If writeback of part of it has failed before. This is reported once.
     pub(super) fn synced(&self, id: ObjectId, was: Mark) -> Result<()> {
         let mut shard = self.lane(id).when_written_back(id);
         if let Some(errno) = shard.entries.get_mut(&id).and_then(|entry| entry.failed.take()) {
@@ -149,8 +149,8 @@ impl Unsynced {
         Ok(())
     }
 
-    /// What was marked so is durable, by a sync of everything that was right.
-    /// What went wrong before that is still told by the object's own sync.
+    /// Notes the same after a successful sync of everything. Earlier errors are
+    /// still reported by the object's own sync.
     pub(super) fn synced_with_all(&self, id: ObjectId, was: Mark) {
         let mut shard = self.lane(id).when_written_back(id);
         let failed_at = shard.failed_at;
@@ -161,7 +161,7 @@ impl Unsynced {
         drop(closed);
     }
 
-    /// Whether the object's name has to be made durable with its data.
+    /// Whether the object's name has to be synced with its data.
     pub(super) fn name_needs_sync(&self, id: ObjectId, mark: Mark) -> bool {
         mark.is_new() || !self.dir_is_durable(id)
     }
@@ -171,13 +171,13 @@ impl Unsynced {
         self.durable_dirs[usize::from(id.0[0])].load(Ordering::Acquire)
     }
 
-    /// The object's directory was not there, and was made.
+    /// Notes that the object's directory was created.
     pub(super) fn dir_made(&self, id: ObjectId) {
         self.durable_dirs[usize::from(id.0[0])].store(false, Ordering::Release);
     }
 
-    /// The object's directory is durable, and so are all names in it that were
-    /// there when its sync began.
+    /// Notes that the object's directory is durable, with all names that it had
+    /// when its sync began.
     pub(super) fn names_synced(&self, id: ObjectId) {
         self.durable_dirs[usize::from(id.0[0])].store(true, Ordering::Release);
     }
@@ -191,8 +191,8 @@ impl Unsynced {
         all
     }
 
-    /// Everything could not be made durable, and which objects are concerned
-    /// is not known. Only its own sync tells of each that is marked now.
+    /// Notes that a sync of everything failed, with unknown losses. Each object
+    /// that is marked now reports that at its own sync.
     pub(super) fn could_not_sync_all(&self) {
         for lane in &self.lanes {
             let mut shard = lock(&lane.shard);
@@ -200,22 +200,21 @@ impl Unsynced {
         }
     }
 
-    /// The file system is not the tier's any more: answers what was not
-    /// durable. What is changed after that is seen by `is_given_up`.
+    /// Notes that the file system is not the tier's any more: answers the
+    /// objects that were not durable. `is_given_up` detects later changes.
     pub(super) fn give_up(&self) -> Vec<ObjectId> {
         self.given_up.store(true, Ordering::SeqCst);
         self.all().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Whether what was just marked may be missing from what `give_up`
-    /// answered.
+    /// Whether the last mark may be missing from the answer of `give_up`.
     pub(super) fn is_given_up(&self) -> bool {
-        // Ordered by the lock of the object's shard: it was taken for the mark
-        // either before `give_up` took it, or after this was set.
+        // The lock of the object's shard orders this: the mark took it either
+        // before `give_up` did, or after this was set.
         self.given_up.load(Ordering::SeqCst)
     }
 
-    /// Closes what is kept open, after writing it back.
+    /// Closes all files, after writeback.
     pub(super) fn close_all(&self) {
         self.lanes.iter().for_each(|lane| lane.write_back_to(0));
     }
@@ -242,8 +241,8 @@ impl Mark {
 }
 
 impl Lane {
-    /// The shard, at a moment when nobody writes the object back: the kernel
-    /// may be about to tell of an error to them, instead of to the sync.
+    /// Locks the shard while no writeback of the object runs: the kernel may be
+    /// about to report an error to that, instead of to the sync.
     fn when_written_back(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
         loop {
             let shard = lock(&self.shard);
@@ -255,8 +254,8 @@ impl Lane {
         }
     }
 
-    /// Writes back and closes what has been open longest, until only `most`
-    /// are open. If somebody else does, that is left to them.
+    /// Writes back and closes the files that have been open longest, until only
+    /// `most` are open. If another thread does so, this leaves it to that.
     fn write_back_to(&self, most: usize) {
         // Each at most once: one that is changed all the time stays.
         let rounds = lock(&self.shard).open.len();
@@ -280,7 +279,7 @@ impl Lane {
     }
 }
 
-/// An open object that is to be closed.
+/// The object to be closed.
 struct Longest {
     id: ObjectId,
     file: Fd,
@@ -294,7 +293,8 @@ impl Shard {
         self.clock
     }
 
-    /// Notes that what was marked so is durable. Answers what is to be closed.
+    /// Notes that an object is durable up to this mark. Answers the file to be
+    /// closed.
     fn synced(&mut self, id: ObjectId, was: Mark) -> Option<Fd> {
         let mark = &mut self.entries.get_mut(&id)?.mark;
         mark.became_durable(was);
@@ -324,8 +324,7 @@ impl Shard {
         None
     }
 
-    /// Lets go of an object's file after it was written back, unless it was
-    /// changed since.
+    /// Releases an object's file after writeback, unless it was changed since.
     fn close(&mut self, longest: &Longest, failed: Option<Errno>) -> Option<Fd> {
         let entry = self.entries.get_mut(&longest.id)?;
         entry.failed = failed.or(entry.failed);

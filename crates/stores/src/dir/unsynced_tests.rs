@@ -1,4 +1,4 @@
-//! Tests of which objects are remembered as changed, and for how long.
+//! Tests of the marks of changed objects, and how long they last.
 
 use super::*;
 use crate::native::{KernelFd, open_tier_dir};
@@ -117,13 +117,13 @@ fn the_queue_of_open_ones_does_not_grow_with_every_sync() {
 #[test]
 fn an_object_that_could_not_be_written_back_says_so_at_its_next_sync() {
     let unsynced = Unsynced::new();
-    // A descriptor that can't be written back; and has a name.
+    // A descriptor without writeback; and one with a name.
     let device = KernelFd::open(std::fs::File::open("/dev/null").unwrap().into());
     unsynced.changed(ID, &device);
     unsynced.lane(ID).write_back_to(0);
     assert!(unsynced.file(ID).is_none());
     unsynced.synced_with_all(ID, unsynced.mark(ID));
-    // As the kernel says of what has no data.
+    // The kernel's error for files without data.
     assert_eq!(unsynced.synced(ID, unsynced.mark(ID)).unwrap_err().errno().0, 29, "ESPIPE");
     assert_eq!(all(&unsynced), [ID]);
     unsynced.synced(ID, unsynced.mark(ID)).unwrap();

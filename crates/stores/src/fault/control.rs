@@ -1,4 +1,5 @@
-//! Which fault an operation meets, and the handle by which that is changed.
+//! Finding the fault that an operation meets, and the handle for changing the
+//! rules.
 
 use super::rule::{FaultKind, FaultOp, FaultRule};
 use braid_contract::{Error, ObjectId, Result};
@@ -6,14 +7,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Changes the rules of a [`FaultStore`](super::FaultStore) while it is used.
+/// Changes the rules of a [`FaultStore`](super::FaultStore) in use.
 #[derive(Clone)]
 pub struct FaultControl {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// There are rules: without, an operation looks no further.
+    /// Whether there are rules: if not, an operation looks no further.
     armed: AtomicBool,
     state: Mutex<State>,
     rules_changed: Condvar,
@@ -22,17 +23,17 @@ struct Shared {
 #[derive(Default)]
 struct State {
     rules: Vec<Counted>,
-    /// Differs whenever the rules were set.
+    /// Changes whenever the rules are set.
     generation: u64,
-    /// Operations that hang.
+    /// Number of hanging operations.
     hanging: usize,
-    /// Objects that a failed sync told of, and that were not changed since.
+    /// Objects whose failed sync was reported, and that were not changed since.
     told: HashSet<ObjectId>,
     /// The same for everything.
     told_all: bool,
 }
 
-/// A rule, and how far it is.
+/// A rule and its counters.
 struct Counted {
     rule: FaultRule,
     seen: u64,
@@ -69,8 +70,9 @@ impl FaultControl {
         control
     }
 
-    /// Replaces all rules, which begin to count anew. What hangs goes on under
-    /// the new ones. Of several that are about one operation, the first counts.
+    /// Replaces all rules, which start to count from zero. Hanging operations
+    /// continue under the new ones. If several rules match an operation, the
+    /// first counts.
     pub fn set(&self, rules: Vec<FaultRule>) {
         let mut state = self.state();
         self.shared.armed.store(!rules.is_empty(), Ordering::Release);
@@ -89,20 +91,20 @@ impl FaultControl {
         self.set(Vec::new());
     }
 
-    /// Each rule, and how many operations it made fail.
+    /// Each rule, and the number of operations it made fail.
     #[must_use]
     pub fn rules(&self) -> Vec<(FaultRule, u64)> {
         self.state().rules.iter().map(|counted| (counted.rule, counted.hits)).collect()
     }
 
-    /// How many operations hang at present.
+    /// Number of operations that hang now.
     #[must_use]
     pub fn hanging(&self) -> usize {
         self.state().hanging
     }
 
-    /// Lets an operation meet its fault, if there is one for it: answers the
-    /// error, or how it is to be carried out.
+    /// Applies the rules to an operation: answers the error, or how it is to be
+    /// carried out.
     pub(super) fn meet(&self, op: FaultOp, ids: &[ObjectId]) -> Result<Course> {
         if !self.shared.armed.load(Ordering::Acquire) {
             return Ok(Course::Whole);
@@ -118,7 +120,7 @@ impl FaultControl {
         }
     }
 
-    /// Waits until the rules are others.
+    /// Waits until the rules change.
     fn hang<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let generation = state.generation;
         state.hanging += 1;
@@ -138,7 +140,7 @@ impl FaultControl {
 }
 
 impl State {
-    /// What the rules have for an operation. Each that is about it counts it.
+    /// The fault of an operation. Each matching rule counts it.
     fn fault_of(&mut self, op: FaultOp, ids: &[ObjectId]) -> Option<FaultKind> {
         if op.changes() {
             for id in ids {

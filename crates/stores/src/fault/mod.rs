@@ -1,8 +1,8 @@
-//! A store that fails when it is told to, in front of any other: for drills on
-//! a mounted volume, and for tests of everything above.
+//! A store that fails on request, in front of any other: for drills on a
+//! mounted volume, and for tests of everything above.
 //!
-//! What fails, how and when is said by [`FaultRule`]s, in types or in text.
-//! The same operations one after another meet the same faults.
+//! [`FaultRule`]s say what fails, how and when, in types or in text. The same
+//! operations one after another meet the same faults.
 
 mod control;
 mod rule;

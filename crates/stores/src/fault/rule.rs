@@ -1,10 +1,10 @@
-//! What fails, how and when.
+//! Rules of faults: what fails, how and when.
 
 use braid_contract::Errno;
 use std::fmt;
 use std::str::FromStr;
 
-/// Operations of a store that a rule is about.
+/// The operations of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultOp {
     /// Every operation.
@@ -37,7 +37,7 @@ pub enum FaultOp {
     Probe,
     /// `list`.
     List,
-    /// `fd`. What is done with a descriptor that was given away is not seen.
+    /// `fd`. Operations on a descriptor that was handed out are not seen.
     Descriptor,
 }
 
@@ -61,7 +61,7 @@ const OPS: [(FaultOp, &str); 16] = [
 ];
 
 impl FaultOp {
-    /// Whether a rule for these operations is about that one.
+    /// Whether a rule for these operations includes that one.
     pub(super) fn covers(self, op: Self) -> bool {
         match self {
             Self::All => true,
@@ -70,7 +70,7 @@ impl FaultOp {
         }
     }
 
-    /// Whether the operation gives an object something that is to be synced.
+    /// Whether the operation leaves an object with something to sync.
     pub(super) fn changes(self) -> bool {
         matches!(self, Self::Write | Self::Create | Self::Allocate | Self::Punch | Self::Truncate)
     }
@@ -79,43 +79,44 @@ impl FaultOp {
 /// How an operation fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
-    /// With this error, and nothing done. An error of a rule for
-    /// [`FaultOp::Sync`] comes as the kernel's after a failed write-back: once
-    /// for an object, and again when it was changed since. Of a rule for
-    /// [`FaultOp::All`], as of a device that is gone, it comes each time.
+    /// With this error, without effect. With [`FaultOp::Sync`], the error is
+    /// reported like the kernel's after failed writeback: once per object, and
+    /// again after it was changed. With [`FaultOp::All`], as for a device that
+    /// is gone, it is reported each time.
     Fail(Errno),
-    /// A read or a write does half of its bytes, rounded up; other operations
-    /// are carried out.
+    /// A read or a write handles half of its bytes, rounded up; other
+    /// operations are carried out.
     Short,
     /// The operation waits until the rules change, and is then carried out
     /// under the new ones.
     Hang,
 }
 
-/// One rule: which operations fail, how and when. Each rule counts the
-/// operations that it is about from the moment when it is set.
+/// One rule: which operations fail, how and when. Each rule counts its
+/// operations from the moment it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultRule {
     /// Which operations.
     pub op: FaultOp,
     /// How they fail.
     pub kind: FaultKind,
-    /// So many of them pass first.
+    /// Number of operations that pass first.
     pub after: u64,
-    /// From then on, the first of so many fails; 0 and 1 mean each.
+    /// After those, one in so many fails, beginning with the first; 0 and 1
+    /// mean each.
     pub every: u64,
-    /// So many fail in all; `None` is no limit.
+    /// Number of failures in all; `None` is no limit.
     pub count: Option<u64>,
 }
 
 impl FaultRule {
-    /// A rule by which each of the operations fails.
+    /// A rule that makes each of the operations fail.
     #[must_use]
     pub fn each(op: FaultOp, kind: FaultKind) -> Self {
         Self { op, kind, after: 0, every: 1, count: None }
     }
 
-    /// A rule by which the next of the operations fails, and no other.
+    /// A rule that makes only the next of the operations fail.
     #[must_use]
     pub fn once(op: FaultOp, kind: FaultKind) -> Self {
         Self { count: Some(1), ..Self::each(op, kind) }
@@ -129,7 +130,7 @@ impl fmt::Display for FaultRule {
         let op = OPS.iter().find(|(op, _)| *op == self.op).map_or("", |(_, name)| name);
         write!(f, "{op}:")?;
         match self.kind {
-            // A number that is in no table is read back as it is written.
+            // An unknown number is parsed back as written.
             FaultKind::Fail(errno) => match errno.name() {
                 Some(name) => f.write_str(name)?,
                 None => write!(f, "{}", errno.0)?,
@@ -151,7 +152,7 @@ impl fmt::Display for FaultRule {
     }
 }
 
-/// Why a text is no rule.
+/// Why a text is not a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseFaultError(String);
 

@@ -14,13 +14,13 @@ pub struct FaultStore {
 }
 
 impl FaultStore {
-    /// Puts the rules in front of `inner`, as by [`FaultControl::set`].
+    /// Puts the rules in front of `inner`, like [`FaultControl::set`].
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, rules: Vec<FaultRule>) -> Self {
         Self { inner, control: FaultControl::new(rules) }
     }
 
-    /// The handle by which the rules are changed later.
+    /// The handle for changing the rules later.
     #[must_use]
     pub fn control(&self) -> FaultControl {
         self.control.clone()
@@ -61,7 +61,7 @@ impl StoreLayer for FaultStore {
     }
 }
 
-/// The faults that an operation may meet, one after another.
+/// The faults that an operation may meet, in order.
 fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] {
     match operation {
         StoreOperation::Create | StoreOperation::Adopt => &[FaultOp::Create],
@@ -84,7 +84,7 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
     }
 }
 
-/// Half of the bytes, and never none of some: that would be the object's end.
+/// Half of the bytes, but at least one: zero would mean the object's end.
 fn half(lens: impl Iterator<Item = usize>) -> usize {
     lens.sum::<usize>().div_ceil(2)
 }

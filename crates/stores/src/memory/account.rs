@@ -1,10 +1,10 @@
-//! How much of a memory store's size is taken.
+//! The used part of a memory store's size.
 
 use braid_contract::{Errno, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts bytes against a limit. Space is reserved before it is written to, so
-/// that writers in parallel never take more than there is.
+/// Counts bytes against a limit. Space is reserved before a write, so that
+/// parallel writers never exceed the limit.
 #[derive(Debug)]
 pub(super) struct Account {
     size: u64,
@@ -33,8 +33,8 @@ impl Account {
         }
     }
 
-    /// What was counted as `before` comes to `after`. May go beyond the size, by
-    /// what a holder of a descriptor wrote.
+    /// Corrects the count from `before` to `after`. May exceed the size,
+    /// because of writes through a descriptor.
     pub(super) fn settle(&self, before: u64, after: u64) {
         if after >= before {
             self.used.fetch_add(after - before, Ordering::AcqRel);

@@ -1,5 +1,5 @@
-//! The memory store: objects in sealed memory files, up to a size. Nothing of
-//! it outlives the process.
+//! The memory store: objects in sealed memory files, up to a size. They do not
+//! outlive the process.
 
 mod account;
 mod object;

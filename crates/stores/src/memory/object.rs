@@ -1,4 +1,4 @@
-//! One object of a memory store: a memory file, and what it is counted as.
+//! One object of a memory store: a memory file, and its accounting.
 
 use super::account::Account;
 use super::pages::{PAGE, Pages, covered, touched};
@@ -9,25 +9,25 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// An object. What it takes is given back when the last user is done with it;
-/// a holder of its descriptor may keep the memory for longer, uncounted.
+/// An object. Its space is returned when the last user drops it; a holder of
+/// its descriptor may keep the memory for longer, uncounted.
 #[derive(Debug)]
 pub(super) struct Object {
     file: DataFile,
     account: Arc<Account>,
-    /// Held shared by what takes no page and gives none back, and alone by what
-    /// may.
+    /// Held shared by operations that neither take nor return pages, and
+    /// exclusively by others.
     space: RwLock<Space>,
 }
 
 /// The memory of an object.
 #[derive(Debug, Default)]
 struct Space {
-    /// Bytes that it is counted as.
+    /// Bytes counted for it.
     charged: u64,
     /// Pages that can be written without taking more. A holder of the
-    /// descriptor may have made others present: these are reserved once more
-    /// when they are written, until what the kernel says is counted again.
+    /// descriptor may have made others present: these are reserved again when
+    /// they are written, until the kernel's figure is taken over.
     present: Pages,
 }
 
@@ -41,7 +41,7 @@ impl Object {
             result => result,
         };
         let fd = fd.map_err(|error| match error {
-            // An object takes a descriptor: another tier may have room.
+            // An object needs a descriptor: another tier may have room.
             rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM => {
                 Error::new(Errno::ENOSPC, format!("the memory store can't make another object: {error}"))
             }
@@ -116,8 +116,8 @@ impl Object {
         Ok(Some((start, rustix::fs::seek(self.fd(), SeekFrom::Hole(start))?)))
     }
 
-    /// Runs what makes the pages of a range present, which are reserved before.
-    /// It answers for how many bytes it did.
+    /// Runs `change`, which makes the pages of a range present, after reserving
+    /// them. It answers the bytes it handled.
     fn take(&self, offset: u64, end: u64, change: impl FnOnce() -> rustix::io::Result<u64>) -> Result<u64> {
         let mut space = self.space.write().unwrap_or_else(PoisonError::into_inner);
         let reserved = space.present.missing(touched(offset, end)) * PAGE;
@@ -130,7 +130,7 @@ impl Object {
         Ok(result?)
     }
 
-    /// Runs what may give pages back.
+    /// Runs `change`, which may return pages.
     fn give_back(&self, change: impl FnOnce(&mut Space) -> rustix::io::Result<()>) -> Result<()> {
         let mut space = self.space.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut space);
@@ -138,8 +138,8 @@ impl Object {
         Ok(result?)
     }
 
-    /// Counts the object as what the kernel says that it takes, in the place of
-    /// what it was counted as and of what was `reserved` for it.
+    /// Takes over the kernel's figure for the object, in place of its count and
+    /// of the bytes `reserved` for it.
     fn settle(&self, space: &mut Space, reserved: u64) {
         let before = space.charged + reserved;
         space.charged = self.stat().map_or(before, |stat| stat.allocated);
@@ -154,7 +154,7 @@ impl Drop for Object {
     }
 }
 
-/// Where `len` bytes at `offset` end; `EFBIG` if no file is so long.
+/// The end of `len` bytes at `offset`; `EFBIG` beyond the longest file.
 fn end_of(offset: u64, len: u64) -> Result<u64> {
     let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
     end.ok_or_else(|| Errno::EFBIG.into())

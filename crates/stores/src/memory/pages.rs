@@ -1,4 +1,4 @@
-//! Which pages of a memory file are present.
+//! The set of present pages of a memory file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ const WORD: u64 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Pages(BTreeMap<u64, u64>);
 
-/// The pages that the bytes from `offset` to `end` are on.
+/// The pages that the bytes from `offset` to `end` touch.
 pub(super) fn touched(offset: u64, end: u64) -> Range<u64> {
     offset / PAGE..end.div_ceil(PAGE)
 }

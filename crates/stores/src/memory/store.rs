@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// Longest label.
 const LABEL_MAX: usize = 4096;
 
-/// More than there are threads to fill it: memory does not make anyone wait.
+/// More than there are threads to fill it: memory does not block.
 const QUEUE_DEPTH: u32 = 256;
 
-/// Stores that this process made, so that no two have one device number.
+/// Number of stores of this process, for distinct device numbers.
 static STORES: AtomicU64 = AtomicU64::new(0);
 
 /// A tier in memory. An object is a memory file, which takes one descriptor;
-/// one that is never written to takes no memory. What it may take in all is
-/// reserved before it is written, in whole pages.
+/// one that is never written to takes no memory. Space is reserved before it is
+/// written, in whole pages.
 pub struct MemoryStore {
     objects: RwLock<HashMap<ObjectId, Arc<Object>>>,
     account: Arc<Account>,

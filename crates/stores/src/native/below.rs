@@ -1,7 +1,7 @@
-//! Names that are resolved below a descriptor, and nowhere else. A path of
-//! several names leads through directories; who can write to one of these can
-//! put a link in its place, also while it is gone through, and the link may lead
-//! to what only root can reach.
+//! Resolving names below a descriptor, and nowhere else. A path of several
+//! names leads through directories; a user with write access to one of these
+//! can replace it by a link at any moment, and the link may lead to files that
+//! only root can reach.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -36,8 +36,7 @@ pub(super) fn parent_of<'d, 'n>(dir: &'d impl AsFd, path: &'n OsStr) -> Result<(
     Ok((Parent::Below(open_below(dir, parent, flags)?), OsStr::from_bytes(&bytes[slash + 1..])))
 }
 
-/// Opens what a path leads to. The last name may be that of a link only for
-/// who looks at the link itself.
+/// Opens a path. The last name may be a link only if the link itself is opened.
 pub(super) fn open_below(dir: &impl AsFd, path: &OsStr, flags: OFlags) -> Result<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW;
     if !path.as_bytes().contains(&b'/') {

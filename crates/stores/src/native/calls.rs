@@ -39,7 +39,7 @@ pub(super) fn decode_device(rdev: u32) -> u64 {
     rustix::fs::makedev(major, minor)
 }
 
-/// The attributes as the contract has them.
+/// The attributes in the contract's form.
 pub(super) fn stat_of(stat: &Statx) -> Result<NativeStat> {
     let time = |time: &StatxTimestamp| Timestamp { secs: time.tv_sec, nanos: time.tv_nsec };
     let attr = Attr {
@@ -62,7 +62,7 @@ pub(super) fn stat_of(stat: &Statx) -> Result<NativeStat> {
     Ok(NativeStat { attr, device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor) })
 }
 
-/// Times to set, as the kernel has them.
+/// Times to set, in the kernel's form.
 pub(super) fn timestamps(atime: Option<SetTime>, mtime: Option<SetTime>) -> Timestamps {
     let timespec = |time| match time {
         None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ },
@@ -82,7 +82,8 @@ pub(super) fn allocate(fd: impl AsFd, mode: FallocateMode, offset: u64, len: u64
         FallocateMode::PunchHole => allocate(punch),
         FallocateMode::ZeroRange { keep_size } => {
             match allocate(FallocateFlags::ZERO_RANGE | size_flag(keep_size)) {
-                // Not every file system knows it; the two together do the same.
+                // Not every file system supports it; the two together do the
+                // same.
                 Err(rustix::io::Errno::OPNOTSUPP) => {
                     allocate(punch).and_then(|()| allocate(size_flag(keep_size)))
                 }

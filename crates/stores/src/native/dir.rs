@@ -18,8 +18,8 @@ pub fn open_tier_dir(dir: &Path) -> Result<Fd> {
 }
 
 /// The same directory, already opened and locked, through a mount of its own
-/// that renews access times as asked, whatever the file system is mounted with.
-/// The lock is kept, and what is mounted below the directory is not seen.
+/// with these settings for access times, whatever the file system is mounted
+/// with. The lock is kept, and mounts below the directory are not visible.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, `ENOSYS` before Linux 5.12.
@@ -37,22 +37,22 @@ pub fn open_dir(dir: &Path) -> Result<Fd> {
     Ok(KernelFd::open(rustix::fs::open(dir, flags, Mode::empty())?))
 }
 
-/// Locks an open directory of the kernel's; `EBUSY` if somebody else has the
+/// Locks an open directory of the kernel's; `EBUSY` if another process has the
 /// lock.
 pub(crate) fn try_lock(dir: &Fd) -> Result<()> {
     lock_dir(KernelFd::of(dir.as_native())?)?;
     Ok(())
 }
 
-/// Which mount a descriptor was opened through, where the kernel tells.
+/// The mount that a descriptor was opened through, if the kernel reports it.
 pub(crate) fn mount_of(fd: &Fd) -> Option<u64> {
     let fd = KernelFd::of(fd.as_native()).ok()?;
     let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
-/// Has all data of a file that is only in memory written to the device; where
-/// that can't be asked for by itself, the file is synced.
+/// Writes all dirty data of a file to the device; where there is no call for
+/// that alone, syncs the file.
 pub(crate) fn write_back(file: &Fd) -> Result<()> {
     match KernelFd::of(file.as_native()) {
         Ok(fd) => Ok(braid_sys::write_back(fd)?),

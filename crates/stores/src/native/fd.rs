@@ -29,8 +29,8 @@ const DIR_BATCH: usize = 32 << 10;
 #[derive(Debug)]
 pub struct KernelFd {
     file: DataFile,
-    /// It was opened with `O_PATH`: calls that act on the inode have to come
-    /// to it by a path.
+    /// Whether it was opened with `O_PATH`: operations on the inode then need a
+    /// path.
     path_only: bool,
     /// The mount that it is on, if that is its own.
     mount: Option<OwnMount>,
@@ -68,7 +68,7 @@ impl KernelFd {
 impl NativeFd for KernelFd {
     fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd> {
         let flags = flags_of(access);
-        // Somebody may have put a FIFO there, which would be waited for.
+        // There may be a FIFO now, and opening it must not block.
         let waits = matches!(access, Access::Read | Access::Write);
         let fd = match waits.then(|| open_below(self, name, flags | OFlags::NONBLOCK)) {
             Some(Ok(fd)) => fd,
@@ -114,7 +114,7 @@ impl NativeFd for KernelFd {
 
     fn link_to(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()> {
         let (dir, name) = parent_of(Self::of(dir)?, name)?;
-        // An empty path would do, but takes a privilege.
+        // An empty path would work, but needs a privilege.
         let flags = AtFlags::SYMLINK_FOLLOW;
         Ok(rustix::fs::linkat(rustix::fs::CWD, proc_path(self), dir, name, flags)?)
     }
@@ -314,7 +314,7 @@ impl NativeFd for KernelFd {
     }
 
     fn write_in_place(&self) {
-        // Elsewhere than on btrfs the flag is unknown, and not needed.
+        // Other file systems than btrfs neither know the flag nor need it.
         if let Ok(flags) = rustix::fs::ioctl_getflags(self) {
             let _ = rustix::fs::ioctl_setflags(self, flags | IFlags::NOCOW);
         }
@@ -334,7 +334,8 @@ impl NativeFd for KernelFd {
 
     fn path(&self) -> Result<PathBuf> {
         let target = rustix::fs::readlink(proc_path(self), Vec::new())?.into_bytes();
-        // That of a removed file is followed by this; and a name may end so.
+        // The kernel appends this for a removed file; but a name may end like
+        // that too.
         if target.ends_with(b" (deleted)") && self.stat()?.attr.nlink == 0 {
             return Err(Errno::ENOENT.into());
         }

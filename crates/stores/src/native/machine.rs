@@ -3,7 +3,7 @@
 use braid_contract::{Environment, Result};
 use rustix::time::ClockId;
 
-/// The machine as it is: its clocks, its random numbers, its threads.
+/// The machine: its clocks, its random numbers, its threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine;
 

@@ -1,4 +1,4 @@
-//! The kernel's native file systems, as [`braid_contract::NativeFd`] has them.
+//! The kernel's native file systems, as [`braid_contract::NativeFd`].
 //!
 //! The home tier and the directory stores get their root here, from
 //! [`open_tier_dir`]; everything else is opened from that.

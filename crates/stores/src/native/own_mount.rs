@@ -1,6 +1,6 @@
-//! A mount of a tier's directory that nobody else sees, so that what is opened
-//! from it renews access times as that mount says, whatever the file system is
-//! mounted with. What the kernel does by itself (passthrough) goes by it too.
+//! A private mount of a tier's directory, so that files opened from it update
+//! access times by that mount's settings, whatever the file system is mounted
+//! with. This includes I/O that the kernel does itself (passthrough).
 
 use braid_contract::{AccessTimes, Fd, Renewal, Result};
 use braid_sys::set_mount_attributes;
@@ -19,16 +19,16 @@ const NO_DIRECTORIES: u64 = MountAttrFlags::MOUNT_ATTR_NODIRATIME.bits() as u64;
 /// Such a mount. It ends with this.
 pub(super) struct OwnMount {
     tree: OwnedFd,
-    /// The directory as it was opened: its lock, and what keeps the file system
-    /// from being unmounted.
+    /// The original descriptor of the directory: it has the lock, and keeps the
+    /// file system from being unmounted.
     _visible: Fd,
-    /// Those that are set of `RENEWAL` and `NO_DIRECTORIES`.
+    /// The mount's flags of `RENEWAL` and `NO_DIRECTORIES`.
     attributes: AtomicU64,
 }
 
 impl OwnMount {
-    /// A mount of the directory `visible`, which is `dir` to the kernel, and not
-    /// of what is mounted below it.
+    /// Mounts the directory `visible`, which is `dir` to the kernel, without
+    /// mounts below it.
     pub(super) fn of(dir: impl AsFd, visible: Fd, times: AccessTimes) -> Result<Self> {
         let flags =
             OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
@@ -65,7 +65,7 @@ impl fmt::Debug for OwnMount {
     }
 }
 
-/// Sets what `times` come to, and answers with that.
+/// Sets the flags for `times`, and answers them.
 fn set(tree: &OwnedFd, times: AccessTimes) -> Result<u64> {
     let renewal = match times.renewal {
         Renewal::Relative => 0,

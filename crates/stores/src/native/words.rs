@@ -1,4 +1,4 @@
-//! Words of a file that the kernel maps.
+//! Words of a file, mapped by the kernel.
 
 use braid_contract::{NativeWords, Result};
 use braid_sys::WordMap;

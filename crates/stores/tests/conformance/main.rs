@@ -1,4 +1,4 @@
-//! Every store keeps what the trait promises.
+//! Every store keeps the promises of the trait.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod memory;

@@ -1,4 +1,4 @@
-//! What is the memory store's own: its size.
+//! Tests of the memory store's own limit.
 
 use braid_contract::{Errno, Hint, ObjectId, Store, StoreIo};
 use braid_stores::memory::MemoryStore;

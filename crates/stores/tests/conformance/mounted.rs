@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The smallest that every kind can be made in.
+/// The smallest size for every kind.
 const IMAGE: u64 = 320 << 20;
 
-/// A mounted file system. It goes with this.
+/// A mounted file system, until this is dropped.
 pub(crate) struct Mounted {
     pub(crate) point: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Mounted {
-    /// `None`, with a word why, where nothing can be mounted or the kernel does
-    /// not know the kind.
+    /// `None`, with the reason printed, where nothing can be mounted or the
+    /// kernel does not know the kind.
     pub(crate) fn new(kind: &str) -> Option<Self> {
         if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
             braid_testkit::skipped("root and loop devices");

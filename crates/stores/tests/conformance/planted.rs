@@ -1,4 +1,4 @@
-//! Stores that break a promise: the suite must say so.
+//! Stores that break a promise: the suite must detect that.
 
 use super::SIZE;
 use braid_contract::{ObjectId, Result, Store, StoreCapabilities, StoreIo, StoreLayer};
@@ -7,25 +7,25 @@ use braid_testkit::conformance::store::{Fresh, Layered, run};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-/// What is wrong with a store.
+/// The broken promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Violation {
-    /// It says that it does not write over data, and does.
+    /// It claims not to overwrite data, and does.
     Overwrites,
-    /// It says that it does not punch, and a punch through it succeeds all the
-    /// same, since it says later that it does.
+    /// It claims not to punch, but punches succeed, since it claims otherwise
+    /// later.
     ChangesItsMind,
     /// A punch changes nothing.
     PunchesNothing,
-    /// What is removed stays.
+    /// Removed objects stay.
     Keeps,
-    /// A write of several buffers loses all but the first, and says nothing.
+    /// A write of several buffers silently loses all but the first.
     LosesBuffers,
     /// A read ends before the object does.
     ReadsShort,
-    /// Growing does not.
+    /// Growing has no effect.
     DoesNotGrow,
-    /// Any label will do.
+    /// It accepts any label.
     TakesAnyLabel,
 }
 

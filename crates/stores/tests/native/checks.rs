@@ -1,6 +1,6 @@
-//! What code above relies on in a native file system. The checks take any
-//! descriptor of an empty directory, so that a simulated file system can be
-//! held to the same.
+//! The properties of a native file system that code above relies on. The checks
+//! take any descriptor of an empty directory, so that a simulated file system
+//! can be checked in the same way.
 
 use braid_contract::{
     Access, Errno, FallocateMode, Fd, FileKind, RenameMode, Result, SeekTarget, SetTime, Timestamp,
@@ -263,7 +263,7 @@ fn listing_goes_on_where_it_stopped(root: &Fd) {
     let ino = names(root)[os(&wanted[5])].0;
     assert_eq!(ino, root.open_at(os(&wanted[5]), Access::Path).unwrap().stat().unwrap().attr.ino.0);
     assert_eq!(errno(dir.read_dir(0, &mut |_| Err(Errno::EMFILE.into()))), Errno::EMFILE);
-    // What is made after the directory was opened is listed from the start.
+    // Names created after the directory was opened are listed from the start.
     make(root, "late", b"");
     let mut late = false;
     dir.read_dir(0, &mut |entry| {
@@ -497,7 +497,7 @@ fn small_files_are_replaced_as_a_whole(root: &Fd) {
     assert_eq!(root.read_small("f", 2).unwrap().unwrap(), b"ne");
     assert_eq!(root.read_small("e", 2).unwrap().unwrap(), b"");
     assert_eq!(names(root).len(), 4);
-    // What can't be replaced is left as it is, and so is everything else.
+    // If the replacement fails, the file and everything else stays as it is.
     root.make_dir_at(os("d"), 0o700).unwrap();
     assert_eq!(errno(root.replace_small("d", b"x")), Errno::EISDIR);
     assert_eq!(names(root).len(), 5);

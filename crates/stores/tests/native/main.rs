@@ -1,4 +1,4 @@
-//! The kernel's file systems keep what code above relies on.
+//! The kernel's file systems have the properties that code above relies on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checks;

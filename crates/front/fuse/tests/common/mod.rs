@@ -90,7 +90,7 @@ pub(crate) fn config() -> FuseConfig {
     }
 }
 
-/// Whether the kernel and privileges let passthrough be tested.
+/// Whether kernel and privileges allow passthrough to be tested.
 pub(crate) fn has_passthrough() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
