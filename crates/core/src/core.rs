@@ -70,7 +70,14 @@ impl Core {
     /// # Errors
     /// Those of the home tier; the table is as it was then.
     pub fn switch_table(&self, table: &mut VolumeTable, next: VolumeTable) -> Result<()> {
-        self.home.braid()?.replace_small("volume", &next.encode())?;
+        let braid = self.home.braid()?;
+        if let Err(error) = braid.replace_small("volume", &next.encode()) {
+            // It may be there all the same.
+            if let Err(again) = braid.replace_small("volume", &table.encode()) {
+                tracing::error!(error = %again, "the volume table on home may be that of a change that failed");
+            }
+            return Err(error);
+        }
         *table = next;
         Ok(())
     }

@@ -95,6 +95,7 @@ pub(crate) fn remove_data(core: &Core, ids: Vec<ObjectId>) {
 /// Removes marks and indexes of files whose removal, or last close, is durable
 /// on every tier: it syncs all of them first.
 pub fn retire_marks(core: &Core) {
+    let _retiring = core.removals.retiring.lock();
     let (failed, mut done, mut settled) = {
         let mut removed = core.removals.removed.lock();
         if removed.since_ns.take().is_none() {

@@ -325,8 +325,10 @@ impl Index {
         if self.change_whole(|whole| whole.ranges = whole.ranges.min(range)) {
             return Ok(());
         }
+        let cleared = self.file()?.clear_from(entry_at(range)).context("clearing index entries");
+        // A sync beside it may have come before the clearing.
         self.dirty.store(true, Ordering::Release);
-        self.file()?.clear_from(entry_at(range)).context("clearing index entries")
+        cleared
     }
 
     /// Calls `visit` with each written range from `first` on, and its entry, in

@@ -153,11 +153,14 @@ impl InFlightLimiter {
 
     /// Counts one more operation in flight, if the limit allows it.
     fn try_enter(&self) -> bool {
+        // First of all: another thread must not take the time in which nothing
+        // was asked for a stall.
+        if self.in_flight.load(Ordering::Acquire) == 0 {
+            self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
+        }
         let before = self.in_flight.fetch_add(1, Ordering::AcqRel);
         if before >= self.in_flight_max {
             self.in_flight.fetch_sub(1, Ordering::AcqRel);
-        } else if before == 0 {
-            self.progress_ns.store(self.environment.monotonic_ns(), Ordering::Release);
         }
         before < self.in_flight_max
     }

@@ -83,7 +83,9 @@ impl Settings {
     }
 
     fn close(&self, flag: &AtomicBool, closed: bool) {
-        flag.store(closed, Ordering::Release);
-        drop(self.admission.write());
+        // Nothing waits where nothing changes: a tier that hangs is not asked.
+        if flag.swap(closed, Ordering::AcqRel) != closed {
+            drop(self.admission.write());
+        }
     }
 }

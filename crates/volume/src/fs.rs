@@ -103,7 +103,7 @@ impl FileSystem for Volume {
 
     fn link(&self, _caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
         let _entered = self.core.barrier.enter();
-        let result = make_link(&self.core, ino, parent, name);
+        let result = with_room(&self.core, || make_link(&self.core, ino, parent, name));
         note_name(&self.core, parent, name);
         result
     }
@@ -132,7 +132,8 @@ impl FileSystem for Volume {
         mode: RenameMode,
     ) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let result = rename_name(&self.core, (parent, name), (new_parent, new_name), mode);
+        let result =
+            with_room(&self.core, || rename_name(&self.core, (parent, name), (new_parent, new_name), mode));
         note_name(&self.core, parent, name);
         note_name(&self.core, new_parent, new_name);
         result

@@ -10,7 +10,7 @@ use crate::strays::Strays;
 use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
 use braid_core::Core;
-use braid_core::file::{close_file, end_use, file_of, gather, relocate_watched};
+use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
 use braid_core::reap::{reap_now, retire_marks};
 use braid_core::recover::save_counts;
 use braid_format::Reason;
@@ -54,7 +54,9 @@ impl Volume {
         }
         reap_now(&self.core);
         retire_marks(&self.core);
-        self.core.index.drop_spares()?;
+        if let Err(error) = self.core.index.drop_spares() {
+            tracing::warn!(%error, "spare marks stay; the next mount removes them");
+        }
         self.core.sync_all_tiers()?;
         if let Err(error) = self.movers.heat.save(&self.core.home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
@@ -86,7 +88,7 @@ impl Volume {
         let rate = MoveRate { throttles: &self.throttles, pace: &pace, class: IoClass::UnguardedJob };
         let moved = relocate_watched(&self.core, &file, offset, &to, (Reason::Asked, rate), between);
         let moved = moved.and_then(|_| gather(&self.core, &file));
-        let ended = end_use(&self.core, &file, false);
+        let ended = end_use_entering(&self.core, &file);
         moved.map(drop).and(ended)
     }
 

@@ -7,13 +7,14 @@ mod common;
 
 use braid_contract::{
     Errno, FallocateMode, FileSystem, InodeId, ObjectId, ReadPiece, RenameMode, Result, SeekTarget, Store,
-    StoreIo, StoreLayer,
+    StoreIo, StoreLayer, StoreOperation,
 };
 use braid_volume::{FileLayout, Volume, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 fn problems(bed: &Bed) -> Vec<String> {
     let report = check(bed.config(), false, &mut |_| {}).unwrap();
@@ -371,4 +372,67 @@ fn reading_leaves_the_change_time_alone() {
     open.volume.release(handle).unwrap();
     let after = open.volume.getattr(&caller(), ino, None).unwrap();
     assert_eq!((before.ctime, before.mtime), (after.ctime, after.mtime));
+}
+
+/// A tier of which one write waits where the data is not written yet.
+struct Gated {
+    inner: Arc<dyn Store>,
+    closed: AtomicBool,
+    arrived: mpsc::Sender<()>,
+    open: Mutex<mpsc::Receiver<()>>,
+    syncs: AtomicU64,
+}
+
+impl StoreLayer for Gated {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn before(&self, operation: StoreOperation, _: &[ObjectId]) -> braid_contract::Result<()> {
+        match operation {
+            StoreOperation::Write if self.closed.swap(false, Ordering::AcqRel) => {
+                self.arrived.send(()).unwrap();
+                self.open.lock().unwrap().recv().unwrap();
+            }
+            StoreOperation::Sync => _ = self.syncs.fetch_add(1, Ordering::AcqRel),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sync_beside_a_write_does_not_make_it_pass_for_synced() {
+    let bed = Bed::new();
+    let mut config = bed.config();
+    let (arrived, has_arrived) = mpsc::channel();
+    let (let_in, open) = mpsc::channel();
+    let gated = Arc::new(Gated {
+        inner: config.tiers[0].store.take().unwrap(),
+        closed: AtomicBool::new(false),
+        arrived,
+        open: Mutex::new(open),
+        syncs: AtomicU64::new(0),
+    });
+    let store: Arc<dyn Store> = gated.clone();
+    config.tiers[0].store = Some(store);
+    let open = Open { volume: Volume::open(config).unwrap() };
+    let (ino, handle) = open.create("f");
+    open.write_ranges(handle, &vec![1; 4 * RANGE as usize]);
+    let there = open.volume.explain(ino).unwrap().runs;
+    let there = there.iter().find(|run| run.tier.as_ref().is_some_and(|tier| tier.name == "slow"));
+    let offset = there.expect("something is on the other tier").offset;
+    open.volume.fsync(&caller(), handle, true).unwrap();
+    std::thread::scope(|scope| {
+        gated.closed.store(true, Ordering::Release);
+        let writing = scope.spawn(|| open.write(handle, offset, &[2; 100]));
+        has_arrived.recv().unwrap();
+        open.volume.fsync(&caller(), handle, true).unwrap();
+        let before = gated.syncs.load(Ordering::Acquire);
+        let_in.send(()).unwrap();
+        writing.join().unwrap();
+        open.volume.fsync(&caller(), handle, true).unwrap();
+        assert!(gated.syncs.load(Ordering::Acquire) > before, "the write was never synced");
+    });
+    open.close();
 }

@@ -7,11 +7,12 @@ use crate::file::clear::clear_range;
 use crate::file::emptying::reap_emptied;
 use crate::file::extents::next_home_data;
 use crate::file::home_inode::grow_home_file;
+use crate::file::id_attr::kind_of;
 use crate::file::mark::mark;
 use crate::file::relocate::enter_to_move;
 use crate::live::{File, Layout, Shape, Spread};
 use braid_contract::{Access, Result};
-use braid_format::{IdAttr, IdKind};
+use braid_format::IdAttr;
 use std::sync::atomic::Ordering;
 
 /// Makes a spread file plain, if all of it is on home; answers whether the file
@@ -22,12 +23,17 @@ use std::sync::atomic::Ordering;
 /// # Errors
 /// Those of the home tier; the file is then unchanged.
 pub fn gather(core: &Core, file: &File) -> Result<bool> {
+    let _entered = enter_to_move(core, file)?;
+    gather_inside(core, file)
+}
+
+/// As [`gather`], for callers that have entered the barrier.
+fn gather_inside(core: &Core, file: &File) -> Result<bool> {
     match &*file.layout.read() {
         Layout::Plain => return Ok(true),
         Layout::Spread(spread) if !is_at_home(core, spread)? => return Ok(false),
         Layout::Spread(_) => {}
     }
-    let _entered = enter_to_move(core, file)?;
     if !file.can_write() {
         file.make_writable(core.inodes.open(&core.home, &file.inode, Access::ReadWrite)?);
     }
@@ -49,13 +55,14 @@ pub fn gather(core: &Core, file: &File) -> Result<bool> {
     Ok(gathered)
 }
 
-/// Gathers a file at its last close, if that could not be done before.
+/// Gathers a file at its last close, if that could not be done before. The
+/// caller has entered the barrier.
 pub(super) fn gather_late(core: &Core, file: &File) {
     let wanted = match &*file.layout.read() {
         Layout::Plain => false,
         Layout::Spread(spread) => spread.gathers.swap(false, Ordering::Relaxed),
     };
-    if wanted && let Err(error) = gather(core, file) {
+    if wanted && let Err(error) = gather_inside(core, file) {
         tracing::debug!(ino = file.inode.ino.0, %error, "a file that is wholly on home stays spread");
     }
 }
@@ -92,9 +99,10 @@ fn bring_home(core: &Core, file: &File, spread: &Spread) -> Result<bool> {
     if let Err(error) = file.data().sync(false) {
         file.note_sync_error(&error);
         let identity = core.home.identify(&**file.data())?;
-        let (id, kind) = (spread.id(), IdKind::Spread);
+        let (id, kind) = (spread.id(), kind_of(spread));
         let attr = IdAttr { kind, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
         core.home.set_id_attr(&**file.data(), &attr)?;
+        spread.inode_dirty.store(true, Ordering::Release);
         return Err(error);
     }
     file.inode.set_shape(Shape::Plain);

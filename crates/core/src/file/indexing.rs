@@ -80,6 +80,7 @@ fn make_spread(core: &Core, file: &File, ranges: RangeSize) -> Result<Spread> {
         }
         Err(error) => {
             if !core.fails_at(Failpoint::FailedSpreadLeavesIndex) {
+                core.home.remove_id_attr(&**file.data())?;
                 core.index.remove_index(id)?;
             }
             core.index.unmark(id)?;

@@ -68,7 +68,7 @@ pub(crate) use extents::named_on;
 pub use gather::gather;
 pub use home_inode::update_home_inode;
 pub use move_whole::moves_at_once;
-pub use open::{close_file, end_use, file_of, open_inode};
+pub use open::{close_file, end_use, end_use_entering, file_of, open_inode};
 pub use owner::index_of;
 pub use presence::concerns;
 pub use ranges::{range_size_in, range_size_of, smallest_range};

@@ -120,8 +120,11 @@ fn whole_to_whole(
     // The new object's time is that of the copy.
     file.update_times(spread, None)?;
     let before = whole_attr(id, &identity, spread, whole);
-    switch_attr(core, file, &id_attr(id, &identity, attr), &before)
-        .inspect_err(|_| spread.has_leftovers.store(true, Ordering::Release))?;
+    switch_attr(core, file, &id_attr(id, &identity, attr), &before).inspect_err(|_| {
+        spread.has_leftovers.store(true, Ordering::Release);
+        // Which attribute is durable is not known: the next fsync settles it.
+        spread.inode_dirty.store(true, Ordering::Release);
+    })?;
     let ranges = spread.range_size().count(size);
     let mut moved = Whole::settled((to.id, reason), (size, ranges), true, core.tiers.home().id);
     moved.owners = whole.owners;
@@ -166,7 +169,9 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
     let mtime = spread.times.mtime().unwrap_or(identity.attr.mtime);
     let from = core.tiers.get(whole.tier)?;
     let fd = file.writable()?;
-    let come = || -> Result<()> {
+    // The attribute names the object durably: the copy may go.
+    let mut is_named = true;
+    let mut come = || -> Result<()> {
         // A move that a crash ended may have left data.
         fd.truncate(0)?;
         fd.truncate(size)?;
@@ -176,13 +181,20 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
         fd.sync(false)?;
         core.home.remove_id_attr(&**file.data())?;
         if let Err(error) = file.data().sync(false) {
+            is_named = false;
             core.home.set_id_attr(&**file.data(), &whole_attr(id, &identity, spread, whole))?;
+            file.data().sync(false)?;
+            is_named = true;
             return Err(error);
         }
         Ok(())
     };
     if let Err(error) = come() {
-        let _ = release_home(core, file, &core.home.identify(&**file.data())?);
+        let _ = fd.truncate(size);
+        if is_named {
+            // The time is that of before the copy.
+            let _ = release_home(core, file, &identity);
+        }
         return Err(error);
     }
     count_whole_gone(core, spread);

@@ -111,8 +111,18 @@ pub fn close_file(core: &Core, handle: HandleId) -> Result<()> {
     ended
 }
 
+/// As [`end_use`], for movers and jobs, which are outside the barrier.
+///
+/// # Errors
+/// As [`end_use`].
+pub fn end_use_entering(core: &Core, file: &File) -> Result<()> {
+    let _entered = core.barrier.enter();
+    end_use(core, file, false)
+}
+
 /// Ends one use of a file that [`File::opened`] began. With the last one, size
 /// and times go to the home inode or, if the last name is gone, all data goes.
+/// The caller has entered the barrier.
 pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
     if !file.inode.is_of(&core.home) {
         // It was taken into use before home was replaced, and without a handle:

@@ -69,8 +69,7 @@ pub(crate) fn write_piece(
     io: StoreIo,
 ) -> Result<usize> {
     tier.refuse_if_readonly()?;
-    spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
-    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    note_written(spread, tier);
     allocate_growth(file, spread, tier, offset..offset + data.len() as u64)?;
     let write = || match &tier.backend {
         Backend::Home(_) => {
@@ -86,7 +85,15 @@ pub(crate) fn write_piece(
         }
         result => result,
     };
+    // A sync beside the write may have taken the note for its own.
+    note_written(spread, tier);
     written.map_err(|error| tier.note_error(error))
+}
+
+/// The file's part on `tier` is to be synced.
+fn note_written(spread: &Spread, tier: &Tier) {
+    spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
+    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
 }
 
 /// Zeroes and frees part of the file's part on `tier`.

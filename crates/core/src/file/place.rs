@@ -46,7 +46,7 @@ pub(crate) fn place(
     let (size, new_bytes) = (spread.size(), new.len() as u64 * size.bytes());
     let span = WriteSpan { offset, len: end - offset, size, size_after: size.max(end), new_bytes };
     let request = PlacementRequest { file, origin, span };
-    place_new(core, spread, &request, &new, &mut credits, demand.unmet_by(core))
+    place_new(core, spread, &request, new, &mut credits, demand.unmet_by(core))
 }
 
 /// Finds a tier for `new` ranges and records it. Tiers that are excluded, fail
@@ -55,14 +55,14 @@ fn place_new(
     core: &Core,
     spread: &Spread,
     request: &PlacementRequest<'_>,
-    new: &[u64],
+    mut new: Vec<u64>,
     credits: &mut Credits,
     mut excluded: u64,
 ) -> Result<()> {
     while !new.is_empty() {
         let choice = find_room(core, request, credits, excluded)?;
         let tier = &choice.tier;
-        match give(core, request.file, spread, tier, choice.reason, new) {
+        match give(core, request.file, spread, tier, choice.reason, &new) {
             Ok(()) => {
                 placed(core, request, credits, &choice);
                 tier.took(request.span.taken_bytes());
@@ -71,6 +71,14 @@ fn place_new(
             Err(error) if tier.is_home() && !error.is_full() => return Err(error),
             Err(_) => excluded |= bit(tier.id),
         }
+        // Ranges that got it stay: they may have been written to.
+        let mut left = Vec::new();
+        for range in new {
+            if spread.index.entry(range)?.is_none() {
+                left.push(range);
+            }
+        }
+        new = left;
     }
     Ok(())
 }

@@ -121,23 +121,25 @@ fn make_room_in_plain(
         Ok(()) => Ok(0),
         Err(NotSpread::Failed(error)) if !leave.must => {
             tracing::debug!(%error, "a file stays on home");
-            let layout = file.layout.read();
-            match &*layout {
-                Layout::Plain => write_home(core, file, offset, data, io.direct),
-                Layout::Spread(_) => Ok(0),
-            }
+            write_if_plain(core, file, offset, data, io)
         }
         Err(NotSpread::PassedThrough) => {
             reap_now(core);
-            let layout = file.layout.read();
-            match &*layout {
-                Layout::Plain => write_home(core, file, offset, data, io.direct),
-                Layout::Spread(_) => Ok(0),
-            }
+            write_if_plain(core, file, offset, data, io)
         }
         Err(NotSpread::Failed(error)) if error.is_full() => Err(full),
         Err(NotSpread::Failed(error)) => Err(error),
     }
+}
+
+/// Writes to home, if the file is plain still.
+fn write_if_plain(core: &Core, file: &File, offset: u64, data: &[u8], io: Origin) -> Result<usize> {
+    let layout = file.layout.read();
+    let Layout::Plain = &*layout else { return Ok(0) };
+    core.observer.used(file, core.tiers.home().id, 0..1);
+    let written = write_home(core, file, offset, data, io.direct)?;
+    core.tiers.home().took(written as u64);
+    Ok(written)
 }
 
 fn write_spread(

@@ -17,6 +17,8 @@ pub struct Removals {
     pub(crate) removed: Mutex<MarksToRetire>,
     /// Held while a batch is carried out.
     pub(crate) working: Mutex<()>,
+    /// Held while marks are retired: a second caller waits for the first.
+    pub(crate) retiring: Mutex<()>,
     /// Batches that were carried out.
     pub(crate) batches: AtomicU64,
 }
@@ -53,6 +55,7 @@ impl Default for Removals {
             pending: Mutex::new(PendingRemovals::default()),
             removed: Mutex::new(MarksToRetire::default()),
             working: Mutex::new(()),
+            retiring: Mutex::new(()),
             batches: AtomicU64::new(0),
         }
     }

@@ -8,7 +8,7 @@ use super::targets::check_room;
 use crate::occupancy::ranges_on;
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
-use braid_core::file::{end_use, gather, is_pinned, range_size_of, smallest_range};
+use braid_core::file::{end_use_entering, gather, is_pinned, range_size_of, smallest_range};
 use braid_core::live::File;
 use braid_core::namespace::with_file;
 use braid_core::reap::{reap_now, retire_marks};
@@ -149,7 +149,7 @@ impl Run<'_> {
         let Goal::To(to) = &self.goal else { return Ok(()) };
         let what =
             format!("{} in {} are to be moved there", show_size_up(left.bytes), counted(left.files, "file"));
-        check_room(&self.jobs.core, &what, left.bytes, to).map_err(failed)
+        check_room(&what, left.bytes, to).map_err(failed)
     }
 
     /// Moves the files at and below `places`.
@@ -275,7 +275,7 @@ impl Run<'_> {
         file.opened(false)?;
         let moved = self.move_file(shown, file);
         let moved = moved.and_then(|stop| gather(&self.jobs.core, file).map(|_| stop));
-        let ended = end_use(&self.jobs.core, file, false);
+        let ended = end_use_entering(&self.jobs.core, file);
         let moved = moved?;
         ended.map(|()| moved)
     }

@@ -116,7 +116,7 @@ impl Jobs {
         }
         let Some(to) = to else { return Ok(()) };
         let needed = with_file(&self.core, &fd, &identity, |file| bytes_elsewhere(&self.core, file, to))?;
-        check_room(&self.core, &format!("{path} has {} that are not on it", show_size_up(needed)), needed, to)
+        check_room(&format!("{path} has {} that are not on it", show_size_up(needed)), needed, to)
     }
 
     /// Checks that a tier can be emptied; `new` is one that is about to join.

@@ -44,7 +44,7 @@ pub(super) fn ranked_tiers(core: &Core) -> Result<Vec<(Arc<Tier>, f64)>> {
 }
 
 /// Checks that `to` has room for so much.
-pub(super) fn check_room(_core: &Core, what: &str, needed: u64, to: &Tier) -> Result<()> {
+pub(super) fn check_room(what: &str, needed: u64, to: &Tier) -> Result<()> {
     to.measure_again();
     let room = to.room();
     if needed <= room {

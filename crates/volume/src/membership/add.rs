@@ -34,9 +34,9 @@ impl Membership {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub(crate) fn take_back(&self, name: &str) -> Result<()> {
-        let id = self.core.tiers.named(name)?.id;
-        self.remove(name)?;
+        let _entered = self.core.barrier.enter();
         let mut table = self.core.table.lock();
+        let id = self.remove_inside(&mut table, name)?.id;
         let mut next = table.clone();
         // Its number never was on disk.
         next.removed.retain(|old| old.tier != id || old.leaving);

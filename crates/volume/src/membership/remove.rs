@@ -74,7 +74,12 @@ impl Membership {
     /// The tier is then unchanged.
     pub(crate) fn remove(&self, name: &str) -> Result<RemovedTier> {
         let _entered = self.core.barrier.enter();
-        let mut table = self.core.table.lock();
+        self.remove_inside(&mut self.core.table.lock(), name)
+    }
+
+    /// As [`remove`](Self::remove), for callers that have entered the barrier and
+    /// hold the table.
+    pub(super) fn remove_inside(&self, table: &mut VolumeTable, name: &str) -> Result<RemovedTier> {
         let tier = self.core.tiers.named(name)?;
         self.may_leave(&tier)?;
         let was_draining = tier.is_draining();
@@ -82,12 +87,12 @@ impl Membership {
         // Asked now: later users of the tier find no store, and would take that
         // for trouble.
         let healthy = tier.is_healthy();
-        let store = self.take_out(&mut table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
+        let store = self.take_out(table, &tier).inspect_err(|_| tier.set_draining(was_draining))?;
         tracing::info!(tier = %tier.name, location = %tier.location(), "tier was removed");
         self.claims.release(&tier.name);
         self.renew_policy();
         // Failed steps from here on are repeated at the next mount.
-        if let Err(error) = self.forget_leaving(&mut table) {
+        if let Err(error) = self.forget_leaving(table) {
             tracing::warn!(tier = %tier.name, %error, "the number of a removed tier stays taken until the next mount");
         }
         let cleared = match store {

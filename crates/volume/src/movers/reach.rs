@@ -5,7 +5,7 @@ use super::shared::Movers;
 use crate::heat::key_of;
 use braid_contract::{Access, Errno, Fd, FileKind, NativeHandle, Result};
 use braid_core::Core;
-use braid_core::file::{end_use, file_of, range_size_in};
+use braid_core::file::{end_use_entering, file_of, range_size_in};
 use braid_core::live::{File, Layout};
 use braid_core::namespace::{InodeRef, found};
 use braid_format::FileKey;
@@ -23,7 +23,7 @@ pub(super) struct Reached<'v> {
 
 impl Drop for Reached<'_> {
     fn drop(&mut self) {
-        if let Err(error) = end_use(self.core, &self.file, false) {
+        if let Err(error) = end_use_entering(self.core, &self.file) {
             tracing::warn!(ino = self.key.ino, %error, "closing a file that was moved");
         }
     }
