@@ -487,6 +487,11 @@ impl<'a> Run<'a> {
             Err(error) if self.is_failure(&error) => {
                 return self.failed_to(step, open.file, open.ino, asked);
             }
+            // Where nothing is written over, ranges have to move to be zeroed,
+            // and there was no room for some.
+            Ok(None) if asked != before && !self.is_zeroed(open, at, len)? => {
+                return self.failed_to(step, open.file, open.ino, asked);
+            }
             _ => {
                 let left = self.left_by_failure(open, &asked, size_before)?;
                 self.history.changed(step, open.file, left, Some(asked), None);
@@ -503,6 +508,12 @@ impl<'a> Run<'a> {
         self.history.failed(step, file, asked);
         self.history.failed(step, file, left);
         Ok(())
+    }
+
+    fn is_zeroed(&self, open: Open, at: u64, len: u64) -> Result<bool, Error> {
+        let mut bytes = vec![0; len as usize];
+        self.fs().read(&Caller::root(), open.handle, at, &mut bytes, false)?;
+        Ok(bytes.iter().all(|byte| *byte == 0))
     }
 
     /// What an allocation that ran out of room leaves: as much of it as fitted.

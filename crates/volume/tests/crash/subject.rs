@@ -1,8 +1,9 @@
 //! The volume as the crash explorer's subject.
 
-use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result};
+use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result, Store};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
+use braid_testkit::conformance::store::AppendOnlyStore;
 use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
 use braid_testkit::sim::{Disk, SimEnvironment};
 use braid_volume::{
@@ -10,9 +11,13 @@ use braid_volume::{
 };
 use std::sync::Arc;
 
-/// Names of the policies.
-const POLICIES: [&str; 7] =
-    ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes", "elsewhere"];
+/// Names of the policies, and what they stand for.
+const POLICIES: [&str; 8] =
+    ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes", "elsewhere", ONCE];
+
+/// As `weighted`, and all tiers but home write each byte once, and free only
+/// whole objects.
+const ONCE: &str = "once";
 
 #[cfg(feature = "failpoints")]
 type Failpoint = braid_volume::Failpoint;
@@ -43,6 +48,7 @@ pub(crate) struct Braid {
 struct Open {
     volume: Arc<Volume>,
     disks: Vec<Disk>,
+    policy: String,
 }
 
 impl Braid {
@@ -99,7 +105,7 @@ impl Subject for Braid {
         if let Some(failpoint) = self.failpoint {
             match failpoint {}
         }
-        Ok(Box::new(Open { volume, disks: disks.to_vec() }))
+        Ok(Box::new(Open { volume, disks: disks.to_vec(), policy: setup.policy.clone() }))
     }
 
     fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>> {
@@ -156,7 +162,7 @@ impl Mounted for Open {
     }
 
     fn add_tier(&self, disk: usize) -> Result<()> {
-        self.volume.add_tier(tier(disk, &self.disks[disk])?).map(drop)
+        self.volume.add_tier(tier(disk, &self.disks[disk], &self.policy)?).map(drop)
     }
 
     fn shutdown(&self) -> Result<()> {
@@ -183,7 +189,7 @@ fn tier_name(disk: usize) -> String {
 
 fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<VolumeConfig> {
     let [home, others @ ..] = disks else { return Err(Errno::EINVAL.into()) };
-    let tiers = (1..).zip(others).map(|(at, disk)| tier(at, disk));
+    let tiers = (1..).zip(others).map(|(at, disk)| tier(at, disk, &setup.policy));
     Ok(VolumeConfig {
         home: HomeConfig {
             name: tier_name(0),
@@ -206,10 +212,14 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
     })
 }
 
-fn tier(at: usize, disk: &Disk) -> Result<TierConfig> {
+fn tier(at: usize, disk: &Disk, policy: &str) -> Result<TierConfig> {
+    let mut store: Arc<dyn Store> = Arc::new(DirStore::new(disk.root())?);
+    if policy == ONCE {
+        store = Arc::new(AppendOnlyStore::over(store, true));
+    }
     Ok(TierConfig {
         name: tier_name(at),
-        store: Some(Arc::new(DirStore::new(disk.root())?)),
+        store: Some(store),
         location: tier_name(at),
         weight: Some(1.0),
         profile: None,
@@ -221,7 +231,7 @@ fn policy(name: &str) -> Result<PolicyConfig> {
     use SettingValue::{Percent, Size};
     let filled_to = |percent| PolicyConfig::named("home-first")?.with([("watermark", Percent(percent))]);
     let policy = match name {
-        "weighted" | "range-sizes" => PolicyConfig::named("weighted"),
+        "weighted" | "range-sizes" | ONCE => PolicyConfig::named("weighted"),
         // The policy's knowledge of loads depends on the simulated clock.
         "adaptive" => PolicyConfig::named("adaptive"),
         // So low that some workloads exceed it.
