@@ -62,7 +62,7 @@ fn a_batch_ends_at_a_failure(store: &dyn Store) {
     assert_eq!(errno(store.batch(&mut pieces, IO)), Some(Errno::ENOENT));
     let counts: Vec<usize> = pieces.iter().map(done).collect();
     assert_eq!(counts[1], 0, "there is no such object");
-    // The order is the store's; what is said to be done is done.
+    // The order is the store's; pieces that it reports as done are done.
     assert!([0, 5].contains(&counts[0]) && [0, 6].contains(&counts[2]), "{counts:?}");
     if counts[0] == 5 {
         assert_eq!(get(store, A, 0, 5), b"first");
