@@ -332,7 +332,7 @@ impl History {
         let ordered = !matches!(rules, Rules::PowerLoss { ordered: false, .. });
         for (change, certain) in &changes[first..] {
             if ordered {
-                // Only present versions can go on.
+                // In order, a change persists only after all earlier ones.
                 apply(&mut names, change);
                 legal.push(names);
                 continue;
