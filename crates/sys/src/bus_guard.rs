@@ -59,7 +59,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     let fault = unsafe { (*info).si_addr() } as usize / PAGE * PAGE;
     let (word, failed) = TOUCHED.get();
     if word.is_null() || word as usize / PAGE * PAGE != fault {
-        // Somebody else's: it ends the process, as it would have without us,
+        // Not from our access: it ends the process, as it would have without us,
         // when the access is tried again.
         // SAFETY: resetting a signal's action takes no pointers of ours.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
