@@ -1,5 +1,5 @@
 //! The test harness of the suites: `cargo test -p braid-tests --test suites`.
-//! What comes after `--` is as with Rust's own harness, and `--help` lists it
+//! Arguments after `--` are as for Rust's own harness, and `--help` lists them
 //! with the suites' options.
 //!
 //! Trials run one after the other: they make mounts and loads, and would wait
@@ -52,7 +52,7 @@ fn test() -> Result<ExitCode> {
     let sums: Vec<Sum> = suites::named(&command.options.suites)?.into_iter().map(Sum::of).collect();
     let mut trials = Vec::new();
     for sum in &sums {
-        // Who names a suite wants it.
+        // Naming a suite enables it.
         let is_ignored = sum.suite.on_request && command.options.suites.is_empty();
         let of_suite = sum.suite.trials(&command.options).into_iter();
         trials.extend(of_suite.map(|trial| sum.count(trial).with_ignored_flag(is_ignored)));
@@ -69,7 +69,7 @@ fn test() -> Result<ExitCode> {
     Ok(conclusion.exit_code())
 }
 
-/// What the checks of a suite came to.
+/// The results of a suite's checks.
 struct Sum {
     suite: &'static Suite,
     found: Arc<Mutex<(Counts, Duration)>>,

@@ -1,5 +1,5 @@
-//! Where a suite works: a directory on a Braid volume made for it, or a
-//! directory that the person who runs it names (for a native baseline).
+//! The place of a suite's work: a directory on a Braid volume made for it, or a
+//! directory from the command line (for a native baseline).
 
 use braid_tests_support::error::{Context, Result, fail};
 use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier};
@@ -25,7 +25,7 @@ pub(crate) struct Shape {
 /// Ranges dealt over both tiers.
 pub(crate) const WEIGHTED: &str = "{ weighted: { } }";
 
-/// Ranges where they are done soonest, as the tiers' load has it.
+/// Ranges on the tier that completes them soonest, by the tiers' load.
 pub(crate) const ADAPTIVE: &str = "{ adaptive: { } }";
 
 /// Threads mapped to tiers, for good and by the tiers' load.
@@ -38,8 +38,8 @@ pub(crate) const SIZE: &str = "{ size: { small: 64KiB, large: spread } }";
 /// All at home until it is half full.
 pub(crate) const HOME_FIRST: &str = "{ home-first: { watermark: 50% } }";
 
-/// As [`WEIGHTED`], with ranges as long as the size of a file makes them when it
-/// is spread: the lines that follow a policy are rules.
+/// As [`WEIGHTED`], with range sizes by the size of a file when it is spread:
+/// the lines after the policy are rules.
 pub(crate) const RANGES: &str = "{ weighted: { } }\n    rules:\n      \
     - { when: 'size % 128KiB < 64KiB', range: 128KiB }\n      - { when: 'size > 200KiB', range: 1MiB }";
 
@@ -67,7 +67,7 @@ impl Shape {
         options.on.as_ref().map_or_else(|| self.name(), |on| format!("on {}", on.display()))
     }
 
-    /// As it is named in reports.
+    /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         format!("{} + {}, {}", self.home.name(), self.other.name(), policy_name(self.policy))
     }
@@ -83,9 +83,9 @@ pub(crate) fn policy_name(policy: &str) -> &str {
 pub(crate) struct Arena {
     /// Where files go.
     pub(crate) dir: PathBuf,
-    /// What it is, for reports.
+    /// Its description, for reports.
     pub(crate) name: String,
-    /// For whatever must not be on the volume.
+    /// For data that must not be on the volume.
     pub(crate) lab: Lab,
     mount: Option<Mount>,
 }
@@ -108,8 +108,8 @@ impl Arena {
         Ok(Self { dir: mount.point.clone(), name: shape.name(), lab, mount: Some(mount) })
     }
 
-    /// Unmounts and mounts again, so that what is read comes from the tiers. A
-    /// native directory is only flushed.
+    /// Unmounts and mounts again, so that reads come from the tiers. A native
+    /// directory is only flushed.
     pub(crate) fn remount(&mut self) -> Result<()> {
         match &self.mount {
             None => cmd("sync").arg("--file-system").arg(&self.dir).quiet(),
@@ -121,12 +121,12 @@ impl Arena {
         }
     }
 
-    /// Whether files lie on a Braid volume.
+    /// Whether the files are on a Braid volume.
     pub(crate) fn is_braid(&self) -> bool {
         self.mount.is_some()
     }
 
-    /// Unmounts, and lets `braid fsck` find nothing.
+    /// Unmounts, and expects `braid fsck` to find nothing.
     pub(crate) fn finish(mut self) -> Result<()> {
         match self.mount.take() {
             None => std::fs::remove_dir_all(&self.dir).at(&self.dir),

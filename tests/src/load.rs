@@ -1,11 +1,11 @@
-//! Threads that work while something is done to what they work on: the daemon
-//! is killed, or a tier is destroyed. For suites that do so.
+//! Threads that work while their files are being damaged: the daemon is killed,
+//! or a tier is destroyed.
 
 use braid_tests_support::error::{Failure, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-/// What the workers have to expect.
+/// The phase that workers have to expect.
 #[derive(Default)]
 pub(crate) struct Phase {
     failing: AtomicBool,
@@ -13,7 +13,7 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    /// It is being done, or was: a failure is no surprise.
+    /// The damage is under way, or done: failures are expected.
     pub(crate) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::SeqCst)
     }
@@ -24,9 +24,9 @@ impl Phase {
     }
 }
 
-/// Lets each worker work in a thread of its own until they have told `before`
-/// times that something is done, or have all ended; then calls `strike`, waits
-/// for `after` more, and ends when all have noticed that it is over.
+/// Runs each worker in a thread of its own until they have reported `before`
+/// successes in all, or have all ended; then calls `strike`, waits for `after`
+/// more, and ends when all have noticed the end.
 pub(crate) fn load<W: Send>(
     workers: &mut [W],
     work: impl Fn(&mut W, &Sender<()>, &Phase) -> Result<()> + Sync,
@@ -63,8 +63,8 @@ mod tests {
     use super::*;
     use braid_tests_support::error::fail;
 
-    /// Three workers that count what they do in each phase, and fail in the
-    /// given one. The strike takes until they have noticed.
+    /// Three workers that count their work in each phase, and fail in the given
+    /// one. The strike takes until they have noticed.
     fn run(fails_when: Option<bool>) -> (Result<()>, [u64; 2]) {
         let mut counts = [[0; 2]; 3];
         let (knows, all_know) = channel();

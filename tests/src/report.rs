@@ -1,4 +1,4 @@
-//! What a trial found, counted and printed as it comes.
+//! The findings of a trial, counted and printed as they occur.
 
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::{Failure, Result};
@@ -15,7 +15,7 @@ pub enum Verdict {
     Skipped(String),
 }
 
-/// Collects what a trial finds.
+/// Collects the findings of a trial.
 #[derive(Default)]
 pub(crate) struct Report {
     counts: Counts,
@@ -34,7 +34,7 @@ impl Report {
         self.judge(name, begun, result)
     }
 
-    /// Counts a check that began then and has ended so.
+    /// Counts a check with its start and its result.
     pub(crate) fn judge(&mut self, name: &str, begun: Instant, result: Result<()>) -> Result<()> {
         uninterrupted()?;
         match result {
@@ -47,7 +47,7 @@ impl Report {
         Ok(())
     }
 
-    /// Carries out the one check that the trial is.
+    /// Carries out the only check of the trial.
     pub(crate) fn only_case(&mut self, test: impl FnOnce() -> Result<()>) -> Result<()> {
         test()?;
         self.counts.passed += 1;
@@ -61,7 +61,7 @@ impl Report {
         self.counts.failed += 1;
     }
 
-    /// Counts what ended the trial before its end.
+    /// Counts an error that ended the trial early.
     pub(crate) fn broke_off(&mut self, reason: &str) {
         self.print(&format!("FAILED  {reason}"));
         self.failures.push(reason.to_owned());
@@ -81,18 +81,18 @@ impl Report {
         self.counts.skipped += 1;
     }
 
-    /// Adds what a program with counts of its own has found.
+    /// Adds the findings of a program with counts of its own.
     pub(crate) fn add(&mut self, counts: Counts) {
         self.counts += counts;
     }
 
-    /// Prints a line. The first one comes after what the harness has printed.
+    /// Prints a line. The first one follows the output of the harness.
     pub(crate) fn print(&mut self, line: &str) {
         let gap = if std::mem::replace(&mut self.has_printed, true) { "" } else { "\n" };
         println!("{gap}{line}");
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }

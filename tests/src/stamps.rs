@@ -1,6 +1,6 @@
-//! Blocks of data that say what they are, so that a reader knows which write
+//! Blocks of data that identify themselves, so that a reader knows which write
 //! it sees: every 512-byte sector of a block carries the file, the block and
-//! the version, and a filling made from them.
+//! the version, and filling made from them.
 
 use braid_testkit::SplitMix;
 use std::collections::BTreeSet;

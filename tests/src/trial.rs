@@ -1,4 +1,5 @@
-//! Trials: what the test harness runs and names, each of one check or several.
+//! Trials: the units that the test harness runs and names, each of one check or
+//! several.
 
 use crate::report::{Report, Verdict};
 use braid_testkit::{ALL_TESTS, must_run_all};
@@ -7,11 +8,11 @@ use braid_tests_support::error::{Failure, Result};
 use braid_tests_support::options::Options;
 use braid_tests_support::sh::{can_be_root, is_root, uninterrupted};
 
-/// A suite: its name, what it does, and its trials.
+/// A suite: its name, its description, and its trials.
 pub struct Suite {
     /// The name, which the names of its trials begin with.
     pub name: &'static str,
-    /// What it does.
+    /// Its description.
     pub about: &'static str,
     /// Whether it takes hours, and runs only when it is named.
     pub on_request: bool,
@@ -34,7 +35,7 @@ impl Suite {
 /// A check by its title.
 pub(crate) type Case = (&'static str, fn() -> Result<()>);
 
-/// What a trial needs to be carried out.
+/// The privileges that a trial needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rights {
     None,

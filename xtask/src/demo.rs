@@ -75,8 +75,8 @@ fn say(text: &str) {
     println!("\n==> {text}");
 }
 
-/// Two loop devices; without the right to make them, two directories, of which
-/// the fast one is told to leave all but a little of its space alone.
+/// Two loop devices; without the right to make them, two directories, the fast
+/// one with a reserve that leaves little of its space.
 fn make_tiers(lab: &mut Lab) -> Result<(Tier, Tier)> {
     if can_be_root() {
         say(&format!(

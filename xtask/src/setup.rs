@@ -1,5 +1,5 @@
-//! Installs what the tests need: Debian packages by `apt-get`, and the test
-//! programs that are Rust crates below `target/tools`.
+//! Installs the requirements of the tests: Debian packages with `apt-get`, and
+//! the test programs that are Rust crates below `target/tools`.
 
 use braid_tests_support::error::{Result, fail};
 use braid_tests_support::paths;
@@ -31,14 +31,14 @@ const TESTS: &[Package] = &[
     Package("xfsprogs", "mkfs.xfs"),
 ];
 
-/// What the package is made and looked at with.
+/// Packages for building and checking the package.
 const DIST: &[Package] =
     &[Package("binutils", "strip"), Package("dpkg-dev", "dpkg-shlibdeps"), Package("man-db", "man")];
 
-/// What a clean Debian to try it in is made with.
+/// Packages for creating a clean Debian to try it in.
 const DIST_DEBIAN: &[Package] = &[Package("mmdebstrap", "mmdebstrap")];
 
-/// What the virtual machine of the power suite needs.
+/// Packages for the virtual machine of the power suite.
 const POWER: &[Package] = &[
     Package("binutils", "strip"),
     Package("busybox-static", "busybox"),
@@ -77,22 +77,22 @@ pub(crate) fn all() -> Result<()> {
     CRATES.iter().try_for_each(|tool| install_crate(*tool))
 }
 
-/// What the demonstration needs.
+/// Installs the requirements of the demonstration.
 pub(crate) fn demo() -> Result<()> {
     packages(DEMO)
 }
 
-/// What the power suite needs beside that.
+/// Installs the additional requirements of the power suite.
 pub(crate) fn power() -> Result<()> {
     packages(POWER)
 }
 
-/// What the package needs.
+/// Installs the requirements of the package.
 pub(crate) fn dist() -> Result<()> {
     packages(DIST)
 }
 
-/// What a clean Debian needs beside that.
+/// Installs the additional requirements of a clean Debian.
 pub(crate) fn dist_debian() -> Result<()> {
     packages(DIST_DEBIAN)
 }

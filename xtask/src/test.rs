@@ -49,8 +49,8 @@ fn cargo_test() -> Result<Counts> {
     let mut counts = Counts::default();
     let mut skipped = BTreeSet::new();
     let test = ["test", "--workspace", "--locked", "--no-fail-fast"];
-    // A test of another crate needs the command. It is built with the tests;
-    // by itself it would be built anew, since its crates get other features.
+    // A test of another crate needs the command. It is built with the tests; a
+    // separate build would compile its crates again, with other features.
     let tests = cmd("cargo").args(test).dir(&paths::root()).env("BRAID_BIN", paths::built("braid"));
     let status = tests.lines(|line| {
         println!("{line}");

@@ -90,7 +90,7 @@ fn other_settings_come_into_force_on_a_mounted_volume_and_names_are_not_forgotte
         denied(OpenOptions::new().write(true).open(at(name)));
     }
     File::create(at("x.iso")).unwrap();
-    // What is open stays open.
+    // Open files stay open.
     files.iter_mut().for_each(|file| file.write_all(b"more").unwrap());
     drop(files);
     assert_eq!(fs::read(at("b/x")).unwrap(), b"more");

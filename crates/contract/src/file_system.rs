@@ -140,7 +140,7 @@ pub struct WriteFlags {
     pub sync: bool,
     /// Clear the set-user-id and set-group-id bits and file capabilities.
     pub kill_set_id: bool,
-    /// What is known about the data's future.
+    /// Knowledge about the data's future.
     pub hint: Hint,
 }
 

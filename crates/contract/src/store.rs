@@ -38,7 +38,7 @@ pub struct StoreIo {
     /// Bypass the kernel's page cache where alignment allows it; where it does
     /// not, the store uses its cached path and the result is the same.
     pub direct: bool,
-    /// What is known about the data's future.
+    /// Knowledge about the data's future.
     pub hint: Hint,
 }
 

@@ -1,14 +1,14 @@
 //! The barrier that every operation passes: freezing it waits for those under
-//! way and holds new ones up, so that what they all rest on can be exchanged.
+//! way and blocks new ones, so that shared state below them can be exchanged.
 //!
-//! To pass it costs two changes of a counter that few threads share.
+//! Passing it costs two changes of a counter that few threads share.
 
 use crate::layout::{FROZEN, VolumeWords};
 use crate::party::Party;
 use crate::region::{ALL, Region};
 use crate::sync::{LOOK, Ordering, place_of_this_thread};
 
-/// The barrier, as one of the owners passes it.
+/// The barrier, as seen by one owner.
 #[derive(Debug)]
 pub struct Barrier<R, P> {
     words: VolumeWords<R>,
@@ -16,24 +16,24 @@ pub struct Barrier<R, P> {
 }
 
 /// An operation under way. One that has entered must not enter again: a freeze
-/// that begins in between would wait for it, and it for the freeze.
+/// that begins in between would deadlock with it.
 #[derive(Debug)]
 pub struct Entered<'a, R: Region> {
     region: &'a R,
     at: usize,
 }
 
-/// Nothing is under way while this lives.
+/// No operation is under way while this lives.
 #[derive(Debug)]
 pub struct Frozen<'a, R: Region>(&'a R);
 
 impl<R: Region, P: Party> Barrier<R, P> {
-    /// The barrier as `party` passes it.
+    /// The barrier for `party`.
     pub fn new(words: VolumeWords<R>, party: P) -> Self {
         Self { words, party }
     }
 
-    /// Goes in; waits while the barrier is frozen.
+    /// Enters; waits while the barrier is frozen.
     pub fn enter(&self) -> Entered<'_, R> {
         self.enter_at(place_of_this_thread() % usize::from(self.words.shape.counts))
     }
@@ -42,9 +42,9 @@ impl<R: Region, P: Party> Barrier<R, P> {
         let region = &self.words.region;
         let at = self.words.shape.count(self.party.tag().index(), count);
         loop {
-            // A freeze exchanges the count too (`is_entered`), and the second of
-            // the two at it knows what the first did before: either this thread
-            // sees that the barrier is frozen, or the freeze sees the count.
+            // A freeze exchanges the count too (`is_entered`), and the later of
+            // the two sees the earlier's changes: either this thread sees that
+            // the barrier is frozen, or the freeze sees the count.
             region.word(at).fetch_add(1, Ordering::AcqRel);
             let entered = Entered { region, at };
             if region.load(FROZEN) == 0 {
@@ -57,9 +57,9 @@ impl<R: Region, P: Party> Barrier<R, P> {
         }
     }
 
-    /// Freezes the barrier when all are out; gives up when `give_up` says so,
-    /// which is asked every now and then. Owners that died inside are cleared.
-    /// Only the keeper does this, once at a time.
+    /// Freezes the barrier when all have left; gives up when `give_up`, which
+    /// is called now and then, says so. Clears owners that died inside. Only
+    /// the keeper does this, one call at a time.
     pub fn freeze(&self, mut give_up: impl FnMut() -> bool) -> Option<Frozen<'_, R>> {
         let region = &self.words.region;
         region.word(FROZEN).store(1, Ordering::Release);
@@ -80,9 +80,9 @@ impl<R: Region, P: Party> Barrier<R, P> {
         self.entered().is_some()
     }
 
-    /// A count that is not 0: whose, where, and the count. To exchange the
-    /// counts, rather than to load them, puts this and all who come and go in one
-    /// order.
+    /// A count that is not 0: its owner, its position, and the count.
+    /// Exchanging the counts, rather than loading them, orders this with all
+    /// enters and exits.
     fn entered(&self) -> Option<(usize, usize, u64)> {
         let counts = 0..usize::from(self.words.shape.counts);
         self.words.in_use().find_map(|owner| {

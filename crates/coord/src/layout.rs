@@ -41,7 +41,7 @@ const MAGIC: u64 = 0x4252_434f << 32;
 const VOLUME: u64 = MAGIC | 1 << 16 | VERSION;
 const FILE: u64 = MAGIC | 2 << 16 | VERSION;
 
-/// Words of a page, the least that can be mapped by itself.
+/// Words of a page, the smallest unit of a mapping.
 const PAGE: usize = if cfg!(loom) { 1 } else { 512 };
 
 /// The common words of a volume.
@@ -63,7 +63,7 @@ pub(crate) const ACTIVE: usize = 1;
 pub(crate) const SWITCHES: usize = 2;
 pub(crate) const HELD: usize = 3;
 pub(crate) const MOVES_LOCK: usize = 4;
-/// How many moves ended: what is waited on for room.
+/// Number of moves that ended: waited on for room.
 pub(crate) const ENDED: usize = 5;
 const LIVE: usize = if LINE > 6 { LINE } else { 6 };
 pub(crate) const SIZE: usize = LIVE;
@@ -75,7 +75,7 @@ const MOVES: usize = LIVE + if LINE > 5 { LINE } else { 5 };
 
 /// Most moves of one file at a time: more than a volume has tiers, since a job
 /// may move ranges of one file from each tier at once. Writers whose tier is
-/// full move a range each, too; what finds no room waits for it.
+/// full also move a range each; moves without room wait for it.
 pub const MOVES_MAX: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// The words of one move.
@@ -87,12 +87,12 @@ pub(crate) const fn move_dirty(at: usize) -> usize {
     MOVES + 2 * at + 1
 }
 
-/// The words are not what was expected.
+/// Why words can't be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttachError {
-    /// They begin otherwise: they are something else, or of another version.
+    /// They begin otherwise: they are of another kind or version.
     Other,
-    /// There are fewer than they say.
+    /// There are fewer than they claim.
     Short,
 }
 
@@ -107,19 +107,19 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// How much a volume's words have room for.
+/// The capacity of a volume's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VolumeShape {
-    /// Processes, the keeper among them.
+    /// Processes, including the keeper.
     pub owners: u16,
-    /// Barrier counts of each owner: operations under way share them.
+    /// Barrier counts of each owner, which operations share.
     pub counts: u16,
-    /// Slots of each owner: writes under way, at most.
+    /// Slots of each owner: the most writes in flight.
     pub slots: u16,
 }
 
 impl VolumeShape {
-    /// How many words it takes.
+    /// Number of words that it needs.
     #[must_use]
     pub fn words(self) -> usize {
         self.page(self.owners.into())
@@ -131,24 +131,24 @@ impl VolumeShape {
         self.page(owner.index())..self.page(owner.index() + 1)
     }
 
-    /// Where the words of an owner are.
+    /// Position of an owner's words.
     pub(crate) fn owner(self, owner: usize) -> usize {
         OWNERS + owner * OWNER
     }
 
-    /// Where the page of an owner begins.
+    /// Start of an owner's page.
     fn page(self, owner: usize) -> usize {
         let lines = usize::from(self.counts) + usize::from(self.slots);
         let first = self.owner(self.owners.into()).next_multiple_of(PAGE);
         first + owner * (lines * LINE).next_multiple_of(PAGE)
     }
 
-    /// Where a barrier count of an owner is.
+    /// Position of an owner's barrier count.
     pub(crate) fn count(self, owner: usize, at: usize) -> usize {
         self.page(owner) + at * LINE
     }
 
-    /// Where a slot of an owner is.
+    /// Position of an owner's slot.
     pub(crate) fn slot(self, owner: usize, at: usize) -> usize {
         self.count(owner, usize::from(self.counts) + at)
     }
@@ -181,7 +181,7 @@ impl VolumeWords<PrivateWords> {
 }
 
 impl<R: Region> VolumeWords<R> {
-    /// Makes words that are all 0 those of a volume.
+    /// Formats words that are all 0 for a volume.
     ///
     /// # Errors
     /// If there are too few.
@@ -194,7 +194,7 @@ impl<R: Region> VolumeWords<R> {
 
     fn make(region: R, shape: VolumeShape) -> Self {
         let this = Self { region, shape };
-        // The keeper has the first page from the start.
+        // The keeper owns the first page from the start.
         this.region.word(shape.owner(0) + TAG).store(OwnerTag::KEEPER.0, Ordering::Relaxed);
         this.region.word(SHAPE).store(shape.to_word(), Ordering::Relaxed);
         this.region.word(0).store(VOLUME, Ordering::Release);
@@ -203,10 +203,10 @@ impl<R: Region> VolumeWords<R> {
 }
 
 impl<R: ReadRegion> VolumeWords<R> {
-    /// The words of a volume that another process made.
+    /// The words of a volume that another process formatted.
     ///
     /// # Errors
-    /// If they are something else.
+    /// If they are not that.
     pub fn attach(region: R) -> Result<Self, AttachError> {
         if region.count() < OWNERS || region.load(0) != VOLUME {
             return Err(AttachError::Other);
@@ -236,12 +236,12 @@ impl FileWords<PrivateWords> {
 }
 
 impl<R> FileWords<R> {
-    /// How many words a file has.
+    /// Number of words of a file.
     pub const WORDS: usize = MOVES + 2 * MOVES_MAX;
 }
 
 impl<R: Region> FileWords<R> {
-    /// Makes words that are all 0 those of a file.
+    /// Formats words that are all 0 for a file.
     ///
     /// # Errors
     /// If there are too few.
@@ -255,10 +255,10 @@ impl<R: Region> FileWords<R> {
 }
 
 impl<R: ReadRegion> FileWords<R> {
-    /// The words of a file that another process made.
+    /// The words of a file that another process formatted.
     ///
     /// # Errors
-    /// If they are something else.
+    /// If they are not that.
     pub fn attach(region: R) -> Result<Self, AttachError> {
         if region.count() == 0 || region.load(0) != FILE {
             return Err(AttachError::Other);

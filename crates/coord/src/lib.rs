@@ -1,29 +1,30 @@
 //! The words by which readers, writers and movers of a file coordinate.
 //!
 //! * [`Barrier`]: every operation passes it; freezing it leaves none under way.
-//! * [`WriterSlots`]: who writes which ranges at this moment.
-//! * [`Moving`]: which ranges of a file move, and what was written to them
+//! * [`WriterSlots`]: the ranges being written at this moment.
+//! * [`Moving`]: the ranges of a file that move, and the writes to them
 //!   meanwhile; [`carry_out`] is the order of a move's steps (Mux §2.4).
-//! * [`Live`]: the size of a file in use, who appends to it, and its times.
+//! * [`Live`]: the size of a file in use, its appends, and its times.
 //!
 //! All of it is a view of a [`Region`]: a run of 8-byte words, which are memory
 //! of one process ([`PrivateWords`]) or a mapping that processes share
-//! ([`SharedWords`]). Nothing is kept beside the words: no lock, no list, no
-//! allocation. So a process that maps the words takes part by the same code as
-//! the threads of the daemon do. Where each word is, `layout` says; a region
-//! begins with a word that names kind and version, and one of another version is
-//! refused.
+//! ([`SharedWords`]). There is no state beside the words: no lock, no list, no
+//! allocation. So a process that maps the words takes part with the same code
+//! as the threads of the daemon. `layout` has the position of each word; a
+//! region begins with a word for kind and version, and one of another version
+//! is refused.
 //!
 //! # Two regions
 //!
 //! A volume has one region ([`VolumeWords`]): words that are the same for all,
 //! and a page for each [*owner*](OwnerTag), with its barrier counts and its
 //! slots. Only the *keeper*, the process that keeps the volume, changes the
-//! common words, the table of owners among them; an owner changes those of its own
-//! page, and loads nothing but these and the common ones. So common words and
-//! pages can be mapped on their own, and a client that may store to its own page
-//! only ([`VolumeShape::own_words`]) can harm none but itself. A spread file has a region of its own
-//! ([`FileWords`]), which those who may write the file may store to.
+//! common words, the table of owners among them; an owner changes those of its
+//! own page, and loads nothing but these and the common ones. So common words
+//! and pages can be mapped on their own, and a client that may store to its own
+//! page only ([`VolumeShape::own_words`]) can harm none but itself. A spread
+//! file has a region of its own ([`FileWords`]), to which processes that may
+//! write the file may store.
 //!
 //! # Waiting
 //!
@@ -31,26 +32,26 @@
 //! changed only to wake a thread, and threads that do not wait share nothing: a
 //! write costs one compare-exchange in a slot, a fence and two loads, an
 //! operation two additions to a counter. Futexes of shared words are between
-//! processes. The kernel compares 32 bits, the lower half of a word: what
-//! waiters wait for is there.
+//! processes. The kernel compares 32 bits, the lower half of a word, so the
+//! awaited bits are there.
 //!
 //! # The death of an owner
 //!
-//! A client may die at any instruction. No thread looks for what it left behind;
-//! those who wait for it find it: a wait ends now and then, and the waiter asks
-//! its [`Party`] whether the owner is alive.
+//! A client may die at any instruction. No thread searches for its leftovers;
+//! waiting threads find them: a wait ends now and then, and the waiter asks its
+//! [`Party`] whether the owner is alive.
 //!
-//! * Draining and freezing clear the counts and slots of dead owners.
-//!   Such an owner may have written some of what it had claimed and marked none
-//!   of it: so each move under way copies its whole range again
-//!   ([`WriterSlots::deaths`]).
+//! * Draining and freezing clear the counts and slots of dead owners. Such an
+//!   owner may have written parts of its claims without marking them: so each
+//!   move under way copies its whole range again ([`WriterSlots::deaths`]).
 //! * A lock that a dead owner held goes to the next one that takes it, which
-//!   learns of the death and mends what the lock guards ([`Changing`], [`Appending`]).
+//!   learns of the death and repairs the guarded state ([`Changing`],
+//!   [`Appending`]).
 //! * That a process is gone means that its system calls have ended. A client
 //!   must not leave writes to the kernel that outlive it (`io_uring`, AIO).
 //!
-//! The keeper moves ranges and freezes the barrier. Its own death is not
-//! survived here: then the regions go, and are made anew.
+//! The keeper moves ranges and freezes the barrier. The regions do not survive
+//! its death, and are then created again.
 //!
 //! Built with `--cfg loom`, words, fences and futexes are those of the model
 //! checker, and `model` runs this code in every interleaving.

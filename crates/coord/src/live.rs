@@ -1,14 +1,14 @@
-//! The size of a file in use, who appends to it, and its times.
+//! The size of a file in use, its appends, and its times.
 //!
-//! The size here is what all go by; the one in the file's index is what a crash
-//! leaves. They change together, under a lock, the index first. Which tier
-//! owns an attribute is in the index alone, which only the keeper changes: a
-//! client whose write makes another tier the owner asks it to.
+//! All users go by the size here; the one in the file's index survives a crash.
+//! They change together, under a lock, the index first. Which tier owns an
+//! attribute is in the index alone, which only the keeper changes: a client
+//! whose write makes another tier the owner asks it to.
 //!
 //! Appends of a file come one after the other, as on the native file systems,
 //! under a lock that is held while the data is written. A range that is only
-//! reserved ahead would leave a hole below the size if its writer fails or dies,
-//! and show zeros to readers until it is written.
+//! reserved ahead would leave a hole below the size if its writer fails or
+//! dies, and show zeros to readers until it is written.
 
 use crate::layout::{APPEND_LOCK, ATIME, FileWords, MTIME, SIZE, SIZE_LOCK};
 use crate::lock::{Abandoned, Locked, lock};
@@ -16,22 +16,21 @@ use crate::party::Party;
 use crate::region::{ReadRegion, Region};
 use crate::sync::Ordering;
 
-/// The live attributes of a file. A clone is the same ones.
+/// The live attributes of a file. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Live<R, P> {
     words: FileWords<R>,
     party: P,
 }
 
-/// The size, held so that no other thread changes it, or what the index says of
-/// the file.
+/// The size, held so that no other thread changes it, or the size in the index.
 #[derive(Debug)]
 pub struct Changing<'a, R: Region> {
     region: &'a R,
     locked: Locked<'a, R>,
 }
 
-/// The end of the file, held for one who appends.
+/// The end of the file, held for an append.
 #[derive(Debug)]
 pub struct Appending<'a, R: Region> {
     region: &'a R,
@@ -39,25 +38,25 @@ pub struct Appending<'a, R: Region> {
 }
 
 impl<R: ReadRegion, P> Live<R, P> {
-    /// The attributes as `party` uses them.
+    /// The attributes for `party`.
     pub fn new(words: FileWords<R>, party: P) -> Self {
         Self { words, party }
     }
 
-    /// How long the file is.
+    /// Size of the file.
     pub fn size(&self) -> u64 {
         self.words.region.load(SIZE)
     }
 
-    /// When the file was last changed, in nanoseconds, if the home inode does
-    /// not know yet.
+    /// Time of the last change, in nanoseconds, if it is ahead of the home
+    /// inode.
     pub fn mtime_ns(&self) -> Option<i64> {
         Some(self.words.region.load(MTIME).cast_signed()).filter(|ns| *ns != 0)
     }
 }
 
 impl<R: Region, P: Party> Live<R, P> {
-    /// The same as `other` has now.
+    /// Copies the present state of `other`.
     pub fn copy_from<S: ReadRegion, Q>(&self, other: &Live<S, Q>) {
         for at in [SIZE, MTIME, ATIME] {
             self.words.region.word(at).store(other.words.region.load(at), Ordering::Release);
@@ -70,8 +69,9 @@ impl<R: Region, P: Party> Live<R, P> {
         Changing { region, locked: lock(region, SIZE_LOCK, &self.party) }
     }
 
-    /// The file reaches to `end` at least: where it does not yet, `store` is
-    /// called with the size held, has the index say so, and sets it.
+    /// Makes the file reach to `end` at least: if it does not yet, calls
+    /// `store` with the size held, which updates the index first, and then the
+    /// size.
     ///
     /// # Errors
     /// Those of `store`.
@@ -87,34 +87,34 @@ impl<R: Region, P: Party> Live<R, P> {
         if held.size() < end { store(&mut held) } else { Ok(()) }
     }
 
-    /// Holds the end of the file: an append writes from [`at`](Appending::at) on,
-    /// and counts by [`grow`](Self::grow).
+    /// Holds the end of the file: an append writes from [`at`](Appending::at)
+    /// on, and takes effect by [`grow`](Self::grow).
     pub fn append(&self) -> Appending<'_, R> {
         let region = &self.words.region;
         Appending { region, locked: lock(region, APPEND_LOCK, &self.party) }
     }
 
-    /// The file was changed now.
+    /// Notes that the file was changed now.
     pub fn touch_mtime(&self, now_ns: i64) {
         self.words.region.word(MTIME).store(now_ns.cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// The home inode has this time, which was ahead of it. It still is behind
-    /// if a write came meanwhile.
+    /// Notes that the home inode has this time, which was ahead of it. A later
+    /// write may be ahead again.
     pub fn mtime_was_stored(&self, stored_ns: i64) {
         let word = self.words.region.word(MTIME);
-        // Another time that is there now is ahead.
+        // A newer time is ahead.
         let _ = word.compare_exchange(stored_ns.cast_unsigned(), 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The home inode's time is right again, or is about to be set.
+    /// Notes that the home inode's time is right, or is about to be set.
     pub fn give_up_mtime(&self) {
         self.words.region.word(MTIME).store(0, Ordering::Relaxed);
     }
 
-    /// Whether a read should renew the access time now: it was not since the
-    /// last change, or for longer than `age_max_ns`. One of those who ask is
-    /// told so.
+    /// Whether a read should update the access time now: it was not updated
+    /// since the last change, or for longer than `age_max_ns`. Of concurrent
+    /// callers, only one gets `true`.
     pub fn atime_is_due(&self, now_ns: i64, age_max_ns: i64) -> bool {
         let word = self.words.region.word(ATIME);
         let last = word.load(Ordering::Relaxed).cast_signed();
@@ -125,41 +125,41 @@ impl<R: Region, P: Party> Live<R, P> {
 }
 
 impl<R: Region> Changing<'_, R> {
-    /// How long the file is.
+    /// Size of the file.
     pub fn size(&self) -> u64 {
         self.region.load(SIZE)
     }
 
-    /// The file is so long now; the index says so already.
+    /// Sets the size, which the index has already.
     pub fn set(&mut self, size: u64) {
         self.region.word(SIZE).store(size, Ordering::Release);
         self.locked.mended();
     }
 
-    /// An owner died that held it: the index may say another size.
+    /// Whether an owner died that held it: the index may have another size.
     pub fn abandoned(&self) -> Option<Abandoned> {
         self.locked.abandoned()
     }
 
-    /// The index says the size again.
+    /// Notes that the index has the size again.
     pub fn mended(&mut self) {
         self.locked.mended();
     }
 }
 
 impl<R: Region> Appending<'_, R> {
-    /// Where the data goes.
+    /// Offset for the data.
     pub fn at(&self) -> u64 {
         self.region.load(SIZE)
     }
 
-    /// An owner died that appended: beyond the size there may be data, which has
-    /// to go before the size may grow over it.
+    /// Whether an owner died during an append: there may be data beyond the
+    /// size, which has to be removed before the size may grow over it.
     pub fn abandoned(&self) -> Option<Abandoned> {
         self.locked.abandoned()
     }
 
-    /// There is nothing beyond the size any more.
+    /// Notes that there is no data beyond the size any more.
     pub fn mended(&mut self) {
         self.locked.mended();
     }

@@ -1,8 +1,8 @@
-//! A lock in a word, which goes to the next one if its holder dies.
+//! A lock in a word, which passes to the next waiter if its holder dies.
 //!
-//! The word is the holder's tag (0: free), and two bits of the lower half:
-//! a thread may sleep on it; a dead holder left what it guards, and it is not
-//! mended yet.
+//! The word is the holder's tag (0: free), and two bits of the lower half: one
+//! if a thread may sleep on it, one if a holder died and the guarded state is
+//! not repaired yet.
 
 use crate::party::Party;
 use crate::region::Region;
@@ -12,17 +12,16 @@ use crate::tag::OwnerTag;
 const CONTENDED: u64 = 1 << 31;
 const ABANDONED: u64 = 1 << 30;
 
-/// An owner died while it held a lock: it may have changed in part what the lock
-/// guards.
+/// An owner died while it held a lock: the guarded state may be half-changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abandoned;
 
-/// A lock that is held; dropping it gives it up.
+/// A held lock; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Locked<'a, R: Region> {
     region: &'a R,
     at: usize,
-    /// What the word is after this, unless it was mended.
+    /// The word after the release, unless the state was repaired.
     owed: u64,
 }
 
@@ -54,12 +53,12 @@ pub(crate) fn lock<'a, R: Region>(region: &'a R, at: usize, party: &impl Party) 
 }
 
 impl<R: Region> Locked<'_, R> {
-    /// Whether what it guards has to be mended.
+    /// Whether the guarded state has to be repaired.
     pub(crate) fn abandoned(&self) -> Option<Abandoned> {
         (self.owed != 0).then_some(Abandoned)
     }
 
-    /// It was mended.
+    /// Notes that it was repaired.
     pub(crate) fn mended(&mut self) {
         self.owed = 0;
     }
@@ -81,7 +80,7 @@ mod tests {
     use crate::region::{PrivateWords, ReadRegion};
     use crate::sync::Word;
 
-    /// Another owner, for which all others are dead.
+    /// Another owner, for whom all others are dead.
     struct Survivor;
 
     impl Party for Survivor {

@@ -1,12 +1,12 @@
-//! Which ranges of one file are being moved, and what was written to them
+//! The ranges of one file that are being moved, and the writes to them
 //! meanwhile.
 //!
-//! Moves are registered under a lock. Writers take none: they claim their
-//! ranges, and look at the states of the moves then. A mover changes a state
-//! first and drains the claims then, so one of the two sees the other. That a
-//! move is gone and its words are another's by the time a writer marks its
-//! chunks does no harm: a mark costs a copy, and a later move of the same range
-//! waits for the writer before it copies anything.
+//! Moves are registered under a lock. Writers take none: they first claim their
+//! ranges, and then check the states of the moves. A mover first changes a
+//! state and then drains the claims, so one of the two sees the other. It does
+//! no harm if a move is gone and its words belong to another by the time a
+//! writer marks its chunks: a mark costs a copy, and a later move of the same
+//! range waits for the writer before it copies anything.
 
 use crate::layout::{
     ACTIVE, ENDED, FileWords, HELD, MOVES_LOCK, MOVES_MAX, SWITCHES, move_dirty, move_state,
@@ -19,15 +19,15 @@ use crate::sync::Ordering;
 use std::ops::Range;
 use std::ptr;
 
-/// Parts of a range that are copied anew by themselves if they are written
+/// Parts of a range that are copied again on their own if they are written
 /// while the range moves: as many as a word has bits.
 pub const CHUNKS: u64 = 64;
 
-/// Of a move's state: writers wait.
+/// In a move's state: writers wait.
 const BLOCKED: u64 = 1;
-/// Of a move's state: it must not go on.
+/// In a move's state: it must not go on.
 const CANCELLED: u64 = 2;
-/// Of every move's state, so that the half that is waited on is never 0 while
+/// In every move's state, so that the half that is waited on is never 0 while
 /// there is a move.
 const TAKEN: u64 = 4;
 const RANGE_SHIFT: u32 = 3;
@@ -40,22 +40,22 @@ fn range_of(state: u64) -> Option<u64> {
     (state & TAKEN != 0).then_some(state >> RANGE_SHIFT)
 }
 
-/// The moves of one file. A clone is the same moves.
+/// The moves of one file. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Moving<R, P> {
     words: FileWords<R>,
     party: P,
 }
 
-/// A move that is registered; dropping it ends it.
+/// A registered move; dropping it ends it.
 #[derive(Debug)]
 pub struct Registered<R: Region, P: Party> {
     moving: Moving<R, P>,
     at: usize,
 }
 
-/// The range is being moved already, as many others are as may be at a time,
-/// or nothing of the file may move now.
+/// The range is already being moved, the limit of moves is reached, or the file
+/// must not move now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Busy;
 
@@ -63,38 +63,38 @@ pub struct Busy;
 #[derive(Debug)]
 pub struct Held<R: Region, P: Party>(Moving<R, P>);
 
-/// A write under way: the ranges stay on their tiers until it is dropped, and
-/// the movers of any of them learn then what was written.
+/// A write under way: the ranges stay on their tiers until it is dropped, which
+/// marks its chunks for their movers.
 #[derive(Debug)]
 pub struct Writing<'a, S: Region, R: Region> {
-    /// Given back last.
+    /// Released last.
     _claim: Claim<'a, S>,
-    /// The file, if something of it moved when the write began.
+    /// The file, if any of it was moving when the write began.
     watched: Option<&'a R>,
     bytes: Range<u64>,
     range_size: u64,
 }
 
 impl<R: ReadRegion, P> Moving<R, P> {
-    /// The moves as `party` has to do with them.
+    /// The moves for `party`.
     pub fn new(words: FileWords<R>, party: P) -> Self {
         Self { words, party }
     }
 
-    /// Whether something of the file moves.
+    /// Whether any of the file is moving.
     pub fn is_active(&self) -> bool {
         self.words.region.load(ACTIVE) > 0
     }
 
-    /// A number that differs if an entry was switched in between.
+    /// A number that changes when an entry is switched.
     pub fn switches(&self) -> u64 {
         self.words.region.load(SWITCHES)
     }
 }
 
 impl<R: Region, P: Party> Moving<R, P> {
-    /// Begins a write of `bytes`, which `span` has the ranges of. Waits while
-    /// one of them must not be written.
+    /// Begins a write of `bytes`, whose ranges are `span`. Waits while one of
+    /// them must not be written.
     pub fn write<'a, S: Region, Q: Party>(
         &'a self,
         slots: &'a WriterSlots<S, Q>,
@@ -115,11 +115,11 @@ impl<R: Region, P: Party> Moving<R, P> {
         }
     }
 
-    /// Registers a move of `range`. Writers that come once the claims of others
-    /// are drained know of it.
+    /// Registers a move of `range`. Writers that arrive after earlier claims
+    /// are drained see it.
     ///
     /// # Errors
-    /// [`Busy`]; [`end`](Self::end) makes way.
+    /// [`Busy`]; [`end`](Self::end) makes room.
     pub fn begin(&self, range: u64) -> Result<Registered<R, P>, Busy>
     where
         R: Clone,
@@ -138,15 +138,15 @@ impl<R: Region, P: Party> Moving<R, P> {
     }
 
     /// Makes all moves under way fail; none of them commits after this. The
-    /// caller holds the file's layout alone.
+    /// caller holds the file's layout exclusively.
     pub fn cancel_all(&self) {
         if self.is_active() {
             (0..MOVES_MAX).for_each(|at| self.cancel(at, |_| true));
         }
     }
 
-    /// Makes way for a move of `range`: makes the one fail that there is, waits
-    /// for its end, and then until there is room for another. The caller holds
+    /// Makes room for a move of `range`: makes an existing one fail, waits for
+    /// its end, and then until there is room for another. The caller holds
     /// nothing that a mover needs.
     pub fn end(&self, range: u64) {
         if let Some(at) = self.find(range) {
@@ -157,7 +157,7 @@ impl<R: Region, P: Party> Moving<R, P> {
             self.wait_while(at, |state| range_of(state) == Some(range));
         }
         loop {
-            // Before it is looked: a move that ends in between changes it.
+            // Before the check: a move that ends in between changes it.
             let ended = self.words.region.load(ENDED);
             if self.free().is_some() {
                 return;
@@ -166,8 +166,8 @@ impl<R: Region, P: Party> Moving<R, P> {
         }
     }
 
-    /// Ends all moves and keeps others from being begun. The caller holds
-    /// nothing that a mover needs.
+    /// Ends all moves and prevents new ones. The caller holds nothing that a
+    /// mover needs.
     #[must_use]
     pub fn hold(&self) -> Held<R, P>
     where
@@ -203,15 +203,15 @@ impl<R: Region, P: Party> Moving<R, P> {
         self.states().find(|(_, state)| *state == 0).map(|(at, _)| at)
     }
 
-    /// A move of any of `ranges` that writers have to wait for: its word, and the
-    /// value there.
+    /// A move of any of `ranges` that writers have to wait for: its word, and
+    /// the value there.
     fn blocked_in(&self, ranges: &Range<u64>) -> Option<(usize, u64)> {
         let blocked =
             |state: u64| state & BLOCKED != 0 && range_of(state).is_some_and(|range| ranges.contains(&range));
         self.states().find(|(_, state)| blocked(*state)).map(|(at, state)| (move_state(at), state))
     }
 
-    /// Cancels the move there, if it is of a range that is meant.
+    /// Cancels the move there, if `meant` accepts its range.
     fn cancel(&self, at: usize, meant: impl Fn(u64) -> bool) {
         let cancelled = |state: u64| range_of(state).filter(|range| meant(*range)).map(|_| state | CANCELLED);
         let word = self.words.region.word(move_state(at));
@@ -233,23 +233,23 @@ impl<R: Region, P: Party> Moving<R, P> {
 }
 
 impl<R: Region, P: Party> Registered<R, P> {
-    /// Holds writers up that come from now on.
+    /// Makes arriving writers wait.
     pub(crate) fn block(&self) {
         self.state_word().fetch_or(BLOCKED, Ordering::AcqRel);
     }
 
-    /// Lets writers go on.
+    /// Lets writers continue.
     pub(crate) fn unblock(&self) {
         self.state_word().fetch_and(!BLOCKED, Ordering::AcqRel);
         self.moving.words.region.wake(move_state(self.at), ALL);
     }
 
-    /// The chunks that were written since the last time, as bits.
+    /// Takes the chunks written since the last call, as bits.
     pub(crate) fn take_dirty(&self) -> u64 {
         self.moving.words.region.word(move_dirty(self.at)).swap(0, Ordering::AcqRel)
     }
 
-    /// Tells readers that an entry was switched.
+    /// Notifies readers of a switched entry.
     pub(crate) fn note_switch(&self) {
         self.moving.words.region.word(SWITCHES).fetch_add(1, Ordering::AcqRel);
     }
@@ -272,13 +272,13 @@ impl<R: Region, P: Party> Registered<R, P> {
 impl<R: Region, P: Party> Drop for Registered<R, P> {
     fn drop(&mut self) {
         let region = &self.moving.words.region;
-        // Writers need not look at it any more; one that finds no state finds
-        // no move counted either.
+        // Writers need not check it any more; one that finds no state finds no
+        // move counted either.
         region.word(ACTIVE).fetch_sub(1, Ordering::AcqRel);
-        // In one order with those that cancel it at this moment.
+        // Ordered with threads that cancel it at this moment.
         region.word(move_state(self.at)).swap(0, Ordering::AcqRel);
         region.wake(move_state(self.at), ALL);
-        // After the state: room is there once this says so.
+        // After the state: there is room once this says so.
         region.word(ENDED).fetch_add(1, Ordering::AcqRel);
         region.wake(ENDED, ALL);
     }
@@ -291,7 +291,7 @@ impl<R: Region, P: Party> Drop for Held<R, P> {
 }
 
 impl<S: Region, R: Region> Writing<'_, S, R> {
-    /// Tells the movers of the ranges what was written.
+    /// Marks the written chunks for the movers of the ranges.
     pub(crate) fn mark(&self) {
         let Some(region) = self.watched else { return };
         for at in 0..MOVES_MAX {
@@ -308,14 +308,14 @@ impl<S: Region, R: Region> Writing<'_, S, R> {
 
 impl<S: Region, R: Region> Drop for Writing<'_, S, R> {
     fn drop(&mut self) {
-        // After the write and before the claim goes: a mover that waited for
-        // the claim sees the marks, and one that took a mark earlier than the
+        // After the write and before the claim is released: a mover that waited
+        // for the claim sees the marks, and one that took a mark before the
         // data was there gets another.
         self.mark();
     }
 }
 
-/// The chunks that `bytes` of a range are in, as bits.
+/// The chunks of `bytes` of a range, as bits.
 fn chunks_of(bytes: Range<u64>, range_size: u64) -> u64 {
     let chunk = range_size / CHUNKS;
     let (first, end) = (bytes.start / chunk, bytes.end.div_ceil(chunk));

@@ -1,4 +1,4 @@
-//! The owners that take part: a table of processes, with a page for each.
+//! The owners: a table of processes, with a page for each.
 
 use crate::layout::{DEATHS, PID, START, TAG, TICKETS, VolumeWords};
 use crate::party::{Liveness, Party};
@@ -6,7 +6,7 @@ use crate::region::{ALL, ReadRegion, Region};
 use crate::sync::Ordering;
 use crate::tag::{OwnerTag, Process};
 
-/// The owner is on its way out, or in: no process uses the page.
+/// The owner is arriving or leaving: no process uses the page.
 const BUSY: u64 = 1 << 31;
 
 impl<R: ReadRegion> VolumeWords<R> {
@@ -16,13 +16,13 @@ impl<R: ReadRegion> VolumeWords<R> {
         owners.filter(|index| self.region.load(self.shape.owner(*index) + TAG) != 0)
     }
 
-    /// The owner that has a page.
+    /// The owner of a page.
     pub(crate) fn owner(&self, index: usize) -> Option<OwnerTag> {
         let tag = self.region.load(self.shape.owner(index) + TAG);
         (tag != 0 && tag & BUSY == 0).then_some(OwnerTag(tag))
     }
 
-    /// The process behind a tag, if it was not cleared.
+    /// The process of a tag, unless it was cleared.
     pub(crate) fn process(&self, tag: OwnerTag) -> Option<Process> {
         let at = self.shape.owner(tag.index());
         if tag.index() >= self.shape.owners.into() || self.region.load(at + TAG) != tag.0 {
@@ -34,9 +34,9 @@ impl<R: ReadRegion> VolumeWords<R> {
 }
 
 impl<R: Region> VolumeWords<R> {
-    /// Gives a process a page of its own, that of a dead one if need be; `None` if
-    /// all are taken. Only the keeper does this, before the process learns of
-    /// the words.
+    /// Gives a process a page of its own, if needed that of a dead one; `None`
+    /// if all are taken. Only the keeper does this, before the process learns
+    /// of the words.
     pub fn register(&self, process: Process, keeper: &impl Party) -> Option<OwnerTag> {
         self.take_page(process).or_else(|| {
             (1..usize::from(self.shape.owners)).for_each(|index| self.clear_if_dead(index, keeper));
@@ -57,26 +57,26 @@ impl<R: Region> VolumeWords<R> {
         })
     }
 
-    /// Clears what the owner of a page left behind, if it is dead.
+    /// Clears a page if its owner is dead.
     pub(crate) fn clear_if_dead(&self, index: usize, party: &impl Party) {
         if let Some(owner) = self.owner(index).filter(|owner| !party.is_alive(*owner)) {
             self.clear(owner);
         }
     }
 
-    /// Clears what an owner left behind that is gone, or has nothing under way
-    /// and will begin nothing, and gives its page back. Only the keeper does
-    /// this.
+    /// Clears the page of an owner that is gone, or has nothing under way and
+    /// will begin nothing, and frees it. Only the keeper does this.
     pub fn clear(&self, tag: OwnerTag) {
         let word = self.region.word(self.shape.owner(tag.index()) + TAG);
-        // One of those who find it dead clears it; the others wait on.
+        // One of the threads that find it dead clears it; the others keep
+        // waiting.
         if word.compare_exchange(tag.0, tag.0 | BUSY, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return;
         }
         let index = tag.index();
         let slots = (0..self.shape.slots.into()).map(|at| self.shape.slot(index, at));
         let counts = (0..self.shape.counts.into()).map(|at| self.shape.count(index, at));
-        // Before the claims go: a mover that finds none sees that there was a
+        // Before the claims are removed: a mover that finds none sees the
         // death, and copies all again.
         if slots.clone().any(|at| self.region.load(at) != 0) {
             self.region.word(DEATHS).fetch_add(1, Ordering::AcqRel);
@@ -90,8 +90,8 @@ impl<R: Region> VolumeWords<R> {
     }
 }
 
-/// One of the owners in the table of a volume's words. One that is not in the
-/// table any more is not alive.
+/// An owner in the table of a volume's words. One that is no longer in the
+/// table is not alive.
 #[derive(Clone, Debug)]
 pub struct Member<R, L> {
     words: VolumeWords<R>,
@@ -112,7 +112,7 @@ impl<R: ReadRegion, L: Liveness> Party for Member<R, L> {
     }
 
     fn is_alive(&self, owner: OwnerTag) -> bool {
-        // With the keeper, the words are over.
+        // The words are unusable without the keeper.
         owner == self.tag
             || owner == OwnerTag::KEEPER
             || self.words.process(owner).is_some_and(|process| self.liveness.is_alive(process))

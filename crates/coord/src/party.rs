@@ -1,17 +1,17 @@
-//! The identity under which a process takes part, and which others are alive.
+//! The identity of a participant, and the liveness of others.
 
 use crate::tag::{OwnerTag, Process};
 
-/// One who takes part.
+/// A participant.
 pub trait Party {
     /// Its own tag.
     fn tag(&self) -> OwnerTag;
 
-    /// Whether an owner may still do something.
+    /// Whether an owner may still act.
     fn is_alive(&self, owner: OwnerTag) -> bool;
 }
 
-/// The only process there is: it needs no table to know who is alive.
+/// The only process: it needs no table for liveness.
 #[derive(Clone, Copy, Debug)]
 pub struct Sole;
 
@@ -25,10 +25,9 @@ impl Party for Sole {
     }
 }
 
-/// Tells whether processes are alive.
+/// Checks whether processes are alive.
 pub trait Liveness {
-    /// Whether a process may still do something. Where that can't be known, it
-    /// may.
+    /// Whether a process may still act; if unknown, it may.
     fn is_alive(&self, process: Process) -> bool;
 }
 

@@ -1,31 +1,30 @@
-//! The order in which a range moves beside its writers (Mux §2.4): copy
-//! without holding anybody up, look what was written meanwhile, copy that
-//! again; hold writers up only to make sure that nothing is left, and after
-//! too many conflicts to copy what is.
+//! The order of steps in which a range moves beside its writers (Mux §2.4):
+//! copy without blocking them, look for writes meanwhile, copy those again;
+//! block writers only to make sure that nothing is left, or, after too many
+//! conflicts, to copy the rest.
 
 use crate::moving::Registered;
 use crate::party::Party;
 use crate::region::Region;
 use crate::slots::{RangeSpan, WriterSlots};
 
-/// How often a range is copied, wholly and then in part, before writers wait
-/// for what is left.
+/// Most copies of a range, complete and then partial, before writers wait for
+/// the rest.
 pub const PASSES_MAX: u32 = 4;
 
 /// All chunks of a range, as bits.
 const ALL_CHUNKS: u64 = u64::MAX;
 
-/// What a move does to a file and its tiers.
+/// The effects of a move on a file and its tiers.
 pub trait CopySteps {
-    /// What keeps the file's shape while it lives; a step that needs it gets
-    /// it.
+    /// Keeps the file's shape while it lives; steps that need it get it.
     type Hold<'a>
     where
         Self: 'a;
     /// Why a move fails.
     type Error;
 
-    /// Passes after which writers wait for what is left.
+    /// Passes after which writers wait for the rest.
     const PASSES_MAX: u32 = PASSES_MAX;
 
     /// Keeps the shape.
@@ -35,19 +34,19 @@ pub trait CopySteps {
     fn hold(&self) -> Result<Self::Hold<'_>, Self::Error>;
 
     /// Runs of the chunks in `chunks`, in order, as sets of bits: each is
-    /// copied while the shape is kept once.
+    /// copied under one hold.
     fn runs(&self, chunks: u64) -> Vec<u64>;
 
-    /// Copies chunks; `again` if the target may have older data of them.
+    /// Copies chunks; with `again`, the target may have older data of them.
     ///
     /// # Errors
-    /// If they can't be copied.
+    /// If the copy fails.
     fn copy(&self, hold: &Self::Hold<'_>, chunks: u64, again: bool) -> Result<(), Self::Error>;
 
-    /// All of the chunks were copied; nothing is held.
+    /// Called when all of the chunks were copied; nothing is held.
     fn copied(&self) {}
 
-    /// Makes durable what was copied.
+    /// Makes the copied data durable.
     ///
     /// # Errors
     /// If it may not be durable.
@@ -60,29 +59,29 @@ pub trait CopySteps {
     fn switch(&self, hold: &Self::Hold<'_>) -> Result<(), Self::Error>;
 }
 
-/// How a move went.
+/// The outcome of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyStats {
-    /// Copies of the range or parts of it, one at least.
+    /// Copies of the range or parts of it, at least one.
     pub passes: u32,
-    /// Writers waited for the last one.
+    /// Whether writers waited for the last one.
     pub locked: bool,
 }
 
-/// A move on its way.
+/// A move under way.
 struct Copying<'a, C, S, Q, R: Region, P: Party> {
     steps: &'a C,
     slots: &'a WriterSlots<S, Q>,
     span: RangeSpan,
     this: &'a Registered<R, P>,
-    /// Deaths of writers that the copy so far has seen to.
+    /// Deaths of writers that the copy has handled.
     deaths: u64,
 }
 
-/// Moves the range that was registered, which `span` has, up to its switch.
+/// Moves the registered range, which is `span`, including its switch.
 ///
 /// # Errors
-/// Those of `steps`; the range is where it was then.
+/// Those of `steps`; the range then stays on its tier.
 pub fn carry_out<C: CopySteps, S: Region, Q: Party, R: Region, P: Party>(
     steps: &C,
     slots: &WriterSlots<S, Q>,
@@ -120,8 +119,8 @@ impl<C: CopySteps, S: Region, Q: Party, R: Region, P: Party> Copying<'_, C, S, Q
                 }
             }
             steps.sync(&steps.hold()?)?;
-            // The shape is kept throughout: one who waits to change it waits for
-            // writers too, and they for this.
+            // The shape is kept throughout: a thread that waits to change it
+            // waits for writers too, and they for this.
             let hold = steps.hold()?;
             self.this.block();
             let left = self.commit(&hold, last);
@@ -139,7 +138,7 @@ impl<C: CopySteps, S: Region, Q: Party, R: Region, P: Party> Copying<'_, C, S, Q
         self.this.block();
         self.slots.drain(self.span);
         self.this.unblock();
-        // What those who died so far wrote is there to be copied.
+        // Writes of owners that have died are in the source to be copied.
         self.deaths = self.slots.deaths();
         Ok(())
     }
@@ -157,14 +156,14 @@ impl<C: CopySteps, S: Region, Q: Party, R: Region, P: Party> Copying<'_, C, S, Q
             self.steps.sync(hold)?;
         }
         self.steps.switch(hold)?;
-        // After the switch and before the source is punched: who reads the source
-        // later than that sees that there was a switch.
+        // After the switch and before the source is punched: a later reader of
+        // the source sees that there was a switch.
         self.this.note_switch();
         Ok(Commit::Done { locked: left != 0 })
     }
 
     /// The chunks that may be newer than the copy, as bits. A writer that died
-    /// marked nothing, and may have written anything of what it had claimed.
+    /// marked nothing, and may have written any part of its claim.
     fn take_left(&mut self) -> u64 {
         let left = self.this.take_dirty();
         let deaths = self.slots.deaths();

@@ -4,17 +4,17 @@ use crate::sync::{self, Ordering, Word};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Words that may be loaded, and waited for.
+/// Words that may be loaded, and waited on.
 pub trait ReadRegion {
-    /// How many words there are.
+    /// Number of words.
     fn count(&self) -> usize;
 
-    /// Loads a word, and sees all that was stored before the word was.
+    /// Loads a word, and sees all stores before that of the word.
     fn load(&self, at: usize) -> u64;
 
-    /// Sleeps while the lower half of a word is that of `expected`, until it is
-    /// woken or the time is over; answers whether the time is over. It may wake
-    /// without a reason.
+    /// Sleeps while the lower half of a word equals that of `expected`, until
+    /// it is woken or the timeout expires; answers whether it expired. It may
+    /// wake spuriously.
     fn wait(&self, at: usize, expected: u64, timeout: Option<Duration>) -> bool;
 }
 
@@ -23,23 +23,23 @@ pub trait Region: ReadRegion {
     /// One of the words.
     fn word(&self, at: usize) -> &Word;
 
-    /// Wakes so many of those who sleep on a word, which has been changed.
+    /// Wakes up to `count` sleepers on a word, which has changed.
     fn wake(&self, at: usize, count: u32);
 }
 
 /// Wakes all.
 pub(crate) const ALL: u32 = u32::MAX;
 
-/// Words of a cache line, and of the one beside it, which processors fetch too:
-/// what different threads change lies so far apart. The model checker's words
-/// cost more than the memory, and have no lines.
+/// Words of two cache lines, since processors prefetch the neighbour: the
+/// distance between words of different threads. The model checker's words are
+/// expensive, and have no lines.
 pub(crate) const LINE: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// Words of one process. A clone is the same words.
+/// Words of one process. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct PrivateWords {
     words: Arc<[Word]>,
-    /// Where the first line begins.
+    /// Start of the first line.
     start: usize,
 }
 
@@ -118,7 +118,7 @@ impl ReadRegion for braid_sys::SharedWordsView {
     }
 }
 
-/// What refers to words is as good as they are.
+/// References to words work like the words.
 macro_rules! through_reference {
     ($reference:ty) => {
         impl<R: ReadRegion + ?Sized> ReadRegion for $reference {

@@ -1,7 +1,7 @@
-//! Who writes which ranges at this moment: one word for each thread that does,
-//! published before it looks where the ranges are and taken back when its
-//! write is done. Writers share no counter; a mover that must know that nothing
-//! is still written somewhere waits for the words that say so to go.
+//! The ranges being written at this moment: one word for each writing thread,
+//! published before it looks up the tiers of the ranges and removed when its
+//! write is done. Writers share no counter; a mover that has to exclude writes
+//! to its source waits for their words to go.
 
 use crate::layout::{DEATHS, VolumeWords, WAITING};
 use crate::party::Party;
@@ -23,7 +23,7 @@ pub const SPAN_RANGES_MAX: u64 = (1 << COUNT_BITS) - 1;
 
 impl RangeSpan {
     /// `ranges` of the file `id`: at least one, at most [`SPAN_RANGES_MAX`].
-    /// Two files may look alike here: they then wait for each other, no more.
+    /// Two files may collide here: they then only wait for each other.
     #[must_use]
     pub fn new(id: ObjectId, ranges: &Range<u64>) -> Self {
         let count = (ranges.end - ranges.start).min(SPAN_RANGES_MAX);
@@ -40,14 +40,14 @@ impl RangeSpan {
     }
 }
 
-/// The slots of all owners, as one of them uses them.
+/// The slots of all owners, as seen by one of them.
 #[derive(Debug)]
 pub struct WriterSlots<R, P> {
     words: VolumeWords<R>,
     party: P,
 }
 
-/// A published word; dropping it takes it back.
+/// A published word; dropping it removes it.
 #[derive(Debug)]
 pub struct Claim<'a, R: Region> {
     region: &'a R,
@@ -55,14 +55,14 @@ pub struct Claim<'a, R: Region> {
 }
 
 impl<R: Region, P: Party> WriterSlots<R, P> {
-    /// The slots as `party` uses them.
+    /// The slots for `party`.
     pub fn new(words: VolumeWords<R>, party: P) -> Self {
         Self { words, party }
     }
 
-    /// Publishes that the ranges are written. What the caller looks at next is
-    /// no older than what a mover did that has not seen this. Waits for a free
-    /// slot where more threads of this owner write than it has.
+    /// Publishes a write of the ranges. Later loads of the caller see all
+    /// changes of movers that did not see the claim. Waits for a free slot if
+    /// this owner has more writing threads than slots.
     pub fn claim(&self, span: RangeSpan) -> Claim<'_, R> {
         let (region, owner) = (&self.words.region, self.party.tag().index());
         let (first, slots) = (place_of_this_thread(), usize::from(self.words.shape.slots));
@@ -74,7 +74,7 @@ impl<R: Region, P: Party> WriterSlots<R, P> {
                     || word.compare_exchange(0, span.0, Ordering::AcqRel, Ordering::Relaxed).is_err();
                 if !taken {
                     // Pairs with the one in `drain`: either the mover sees the
-                    // word, or this thread sees what the mover did before.
+                    // word, or this thread sees the mover's earlier changes.
                     fence(Ordering::SeqCst);
                     return Claim { region, at };
                 }
@@ -83,9 +83,9 @@ impl<R: Region, P: Party> WriterSlots<R, P> {
         }
     }
 
-    /// Waits until no claim is left that overlaps `span`; claims of dead owners
-    /// are cleared. The caller keeps new ones from being held for long. Only the
-    /// keeper does this.
+    /// Waits until no claim overlaps `span`; clears claims of dead owners. The
+    /// caller keeps new ones from being held for long. Only the keeper does
+    /// this.
     pub fn drain(&self, span: RangeSpan) {
         fence(Ordering::SeqCst);
         if self.claimed(span).is_none() {
@@ -102,15 +102,15 @@ impl<R: Region, P: Party> WriterSlots<R, P> {
         waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// How many owners died with a claim and were cleared so far. Where this has
+    /// Number of owners that died with a claim and were cleared. If this has
     /// changed after a [`drain`](Self::drain), ranges may have been written in
-    /// part without a mark: a claim says only which ranges, and those who drain
-    /// for different ones could not tell whom it concerned, so all copy again.
+    /// part without a mark. A claim only names ranges, and threads that drain
+    /// others can't tell whom it concerned, so all copy again.
     pub fn deaths(&self) -> u64 {
         self.words.region.load(DEATHS)
     }
 
-    /// A claim that overlaps `span`: whose, where, and the word.
+    /// A claim that overlaps `span`: its owner, its position, and the word.
     fn claimed(&self, span: RangeSpan) -> Option<(usize, usize, u64)> {
         let slots = 0..usize::from(self.words.shape.slots);
         self.words.in_use().find_map(|owner| {
@@ -126,8 +126,8 @@ impl<R: Region, P: Party> WriterSlots<R, P> {
 impl<R: Region> Drop for Claim<'_, R> {
     fn drop(&mut self) {
         self.region.word(self.at).store(0, Ordering::Release);
-        // Pairs with the one in `drain`: the mover sees the word gone, or this
-        // thread sees that there is one that waits.
+        // Pairs with the one in `drain`: either the mover sees the word gone,
+        // or this thread sees a waiter.
         fence(Ordering::SeqCst);
         if self.region.load(WAITING) > 0 {
             self.region.wake(self.at, ALL);

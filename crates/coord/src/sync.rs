@@ -21,7 +21,7 @@ pub(crate) use std::{
 
 use std::time::Duration;
 
-/// How long a thread waits before it asks whether the owner it waits for is alive.
+/// Time that a thread waits before it asks whether the awaited owner is alive.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
 #[cfg(not(loom))]
@@ -39,8 +39,8 @@ fn scope(shared: bool) -> braid_sys::FutexScope {
     if shared { braid_sys::FutexScope::Shared } else { braid_sys::FutexScope::Process }
 }
 
-/// Where a thread looks for a free word first: differs from thread to thread,
-/// and stays the same for one.
+/// Where a thread begins to look for a free word: differs from thread to
+/// thread, and is constant for one.
 #[must_use]
 pub fn place_of_this_thread() -> usize {
     thread_local! {

@@ -1,10 +1,10 @@
-//! The names of owners, and of processes.
+//! Identifiers of owners, and of processes.
 
-/// Names an owner for good: a process that comes later gets another one, also
-/// where it gets the page of one that is gone.
+/// Identifies an owner uniquely: a later process gets another tag, even on the
+/// page of one that is gone.
 ///
-/// The lower half is the number of the page + 1 (so that no tag is 0), with
-/// its two uppermost bits free for the words that hold a tag; the upper half a
+/// The lower half is the number of the page + 1 (so that no tag is 0), with its
+/// two uppermost bits free for the words that hold a tag; the upper half a
 /// number that differs from one owner of a page to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnerTag(pub(crate) u64);
@@ -17,12 +17,12 @@ impl OwnerTag {
         Self((ticket << 32) | (index as u64 + 1))
     }
 
-    /// Which page it has.
+    /// The number of its page.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0 as u16) - 1
     }
 
-    /// As a number, to be told to the process that it names.
+    /// As a number, to be passed to its process.
     #[must_use]
     pub fn to_word(self) -> u64 {
         self.0
@@ -36,7 +36,7 @@ impl OwnerTag {
     }
 }
 
-/// A process, told from one that had its id before by when it began
+/// A process, distinguished from an earlier one with its id by its start time
 /// (`braid_sys::process_start`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process {

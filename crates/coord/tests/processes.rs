@@ -1,5 +1,5 @@
 //! Processes that share words, and die: each test starts itself again as a
-//! client, which takes part by the same words and is killed or ends.
+//! client, which uses the same words and is killed or ends.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,14 +25,14 @@ type As = Member<Words, Running>;
 
 const SHAPE: VolumeShape = VolumeShape { owners: 4, counts: 2, slots: 4 };
 const RANGE_SIZE: u64 = 64;
-/// Words of the range, each a byte of the file as far as chunks go.
+/// Words of the range; each counts as one byte of the file for chunks.
 const BYTES: usize = 64;
-/// What a tier holds that was punched.
+/// The contents of a punched tier.
 const NOTHING: u64 = u64::MAX;
 
 /// Names the words that a client shares, by the descriptors of its parent.
 const SHARED: &str = "BRAID_COORD_SHARED";
-/// What a client writes when it has done what its parent waits for.
+/// Written by a client when it has reached the point that its parent waits for.
 const READY: &str = "ready";
 
 /// The words of a volume, some of which this process may store to.
@@ -67,7 +67,7 @@ impl Region for OwnWords {
     }
 }
 
-/// One of the processes, and what it has of a volume and its one file.
+/// A process with its view of a volume and its single file.
 struct Side {
     barrier: Barrier<OwnWords, As>,
     slots: WriterSlots<OwnWords, As>,
@@ -80,7 +80,7 @@ struct Side {
 #[derive(Clone)]
 struct Tiers(Words);
 
-/// The words that all share: of the volume, of the file, of the tiers.
+/// The words shared by all: of the volume, of the file, of the tiers.
 struct Shared([Words; 3]);
 
 impl Shared {
@@ -92,7 +92,7 @@ impl Shared {
         shared
     }
 
-    /// As a client finds them.
+    /// The words that a client inherited.
     fn inherited(names: &str) -> Self {
         let open = |name: &str| {
             let file = OpenOptions::new().read(true).write(true).open(name).unwrap();
@@ -143,7 +143,7 @@ impl Shared {
     }
 }
 
-/// A client, as its parent has it.
+/// A client, as seen by its parent.
 struct Client {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -158,7 +158,7 @@ impl Client {
         }
     }
 
-    /// Kills it, and does not ask for its end: its process id stays.
+    /// Kills it without waiting for it: its process id stays.
     fn kill(&mut self) {
         self.child.kill().unwrap();
     }
@@ -177,7 +177,7 @@ impl Drop for Client {
     }
 }
 
-/// If this process is the client of a test: its side.
+/// The client's side, if this process is the client of a test.
 fn client() -> Option<Side> {
     let names = std::env::var(SHARED).ok()?;
     let mut tag = String::new();
@@ -186,7 +186,7 @@ fn client() -> Option<Side> {
     Some(Shared::inherited(&names).side(tag))
 }
 
-/// Tells the parent, and waits to be killed.
+/// Notifies the parent, and waits to be killed.
 fn await_death() -> ! {
     println!("{READY}");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -228,8 +228,8 @@ impl Side {
         }
     }
 
-    /// Moves the range to the other tier, and punches what it leaves. Writers
-    /// come in between.
+    /// Moves the range to the other tier, and punches the source, beside
+    /// writers.
     fn relocate(&self) {
         self.relocate_and(&std::thread::yield_now);
     }
@@ -381,7 +381,7 @@ fn clients_that_are_killed_while_they_write_hold_nothing_up() {
     for round in 0..8 {
         let mut client = shared.start("clients_that_are_killed_while_they_write_hold_nothing_up");
         client.wait_ready();
-        // It is killed somewhere in its writes: a move or two are the clock.
+        // It is killed somewhere in its writes, after a move or two.
         (0..=round).for_each(|_| keeper.relocate());
         client.kill();
         keeper.relocate();

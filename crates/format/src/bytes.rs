@@ -37,7 +37,7 @@ pub(super) fn seal(bytes: &mut [u8], at: usize) {
     put(bytes, at, &crc.to_le_bytes());
 }
 
-/// Checks what labels, tables and headers have in common: length, an 8-byte
+/// Checks the common part of labels, tables and headers: length, an 8-byte
 /// magic, a version of at most `newest` at 8 and a CRC at 12.
 pub(super) fn check_sealed(
     bytes: &[u8],

@@ -7,7 +7,7 @@ use braid_contract::TierId;
 const MAGIC: &[u8; 8] = b"BRAIDCNT";
 const COUNTS_AT: usize = 16;
 
-/// How many ranges each tier holds, by the tier's number.
+/// Number of ranges on each tier, by the tier's number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedCounts(pub [u64; TierId::LIMIT as usize]);
 
@@ -27,7 +27,7 @@ impl SavedCounts {
         bytes
     }
 
-    /// The counts that the bytes stand for.
+    /// Decodes the counts.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() != Self::LEN {
             return Err(FormatError::Damaged("its length is wrong"));

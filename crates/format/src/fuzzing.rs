@@ -1,16 +1,16 @@
-//! What the fuzz targets in `fuzz/` call: every decoder of bytes from disk, as
-//! they are and with their CRC made right, so that what lies behind the check
-//! of the CRC is reached too. Nothing else calls it.
+//! For the fuzz targets in `fuzz/` alone: every decoder of bytes from disk,
+//! with the bytes as they are and with a corrected CRC, so that the code after
+//! the check of the CRC is reached too.
 //!
-//! Each function panics if a decoder does, and if what was decoded does not
-//! survive being encoded and decoded again.
+//! Each function panics if a decoder does, and if a decoded value changes when
+//! it is encoded and decoded again.
 
 use crate::{Header, IdAttr, Label, MUTABLE_FROM, SavedCounts, Seal, Secret, TABLE_LEN, VolumeTable, Words};
 use braid_contract::{ObjectId, TierId, VolumeId};
 use std::fmt::Debug;
 
-/// Decodes bytes as they are, and again with the CRC of the first `len` at
-/// `at` made right.
+/// Decodes bytes as they are, and again with a corrected CRC of the first `len`
+/// at `at`.
 fn decode_twice<T: PartialEq + Debug, E: Debug>(
     bytes: &[u8],
     (at, len): (usize, usize),
@@ -30,7 +30,7 @@ fn decode_twice<T: PartialEq + Debug, E: Debug>(
     }
 }
 
-/// Puts the magic and the format version in front, which are rarely hit on.
+/// Prepends the magic and the format version, which random bytes rarely match.
 fn with_magic(magic: &[u8; 8], bytes: &[u8]) -> Vec<u8> {
     [&magic[..], &[1, 0, 0, 0, 0, 0, 0, 0], bytes].concat()
 }

@@ -6,7 +6,7 @@ use braid_contract::{NativeHandle, ObjectId, TierId, VolumeId};
 
 /// Length of the header in bytes; entries follow it.
 pub const HEADER_LEN: usize = 4096;
-/// Where the words begin that change in place.
+/// Offset of the words that change in place.
 pub const MUTABLE_FROM: usize = 256;
 
 /// The size word.
@@ -15,10 +15,10 @@ pub const SIZE_AT: u64 = 256;
 pub const SYNCED_SIZE_AT: u64 = 264;
 /// The word that names the owners of size and times.
 pub const OWNERS_AT: u64 = 272;
-/// The flag word that says that a change of size since the last `fsync` may have
-/// left a hole behind the synced size.
+/// The flag word for a change of size since the last `fsync` that may have left
+/// a hole after the synced size.
 pub const GAPS_AT: u64 = 280;
-/// The size word of where space ends that was reserved beyond the size.
+/// The size word for the end of space reserved beyond the size.
 pub const RESERVED_AT: u64 = 288;
 /// The first of the flag words that say which tiers' objects are durable.
 const DURABLE_AT: u64 = 512;
@@ -34,7 +34,7 @@ pub struct Header {
     pub volume: VolumeId,
     /// The id of the file and of its objects.
     pub id: ObjectId,
-    /// Of this file: others may have ranges of another size.
+    /// Range size of this file: others may have another one.
     pub range_size: RangeSize,
     /// Number of the home inode.
     pub ino: u64,
@@ -42,7 +42,7 @@ pub struct Header {
     pub btime_ns: i64,
     /// Size of the file when it was spread; all of it was in the home file.
     pub plain_size: u64,
-    /// How to come back to the home inode; `None` where its file system has no handles.
+    /// Handle of the home inode; `None` where its file system has no handles.
     pub handle: Option<NativeHandle>,
 }
 
@@ -68,7 +68,7 @@ impl Header {
         bytes
     }
 
-    /// The header that the bytes begin with.
+    /// Decodes the header at the start of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, MUTABLE_FROM, MAGIC, VERSION)?;
         let handle_len = bytes[80];

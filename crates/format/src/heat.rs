@@ -1,4 +1,4 @@
-//! The heat of ranges, as it is saved across mounts.
+//! The heat of ranges, in the form saved across mounts.
 
 use crate::FormatError;
 use crate::bytes::{check_sealed, get, get_u32, get_u64, put, seal};
@@ -9,30 +9,30 @@ const MAGIC: &[u8; 8] = b"BRAIDHOT";
 const VERSION: u16 = 1;
 const FILES_AT: usize = 16;
 const HEADER_LEN: usize = 32;
-/// A file's own bytes before its handle.
+/// Length of a file's record before its handle.
 const FILE_LEN: usize = 32;
 const RANGE_LEN: usize = 16;
 
 /// The highest degree, of two bits.
 pub const DEGREE_MAX: u8 = 3;
 
-/// Names an inode of the home tier, across remounts.
+/// Identifies an inode of the home tier, across remounts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileKey {
     /// Inode number.
     pub ino: u64,
-    /// Tells inodes apart that had the same number one after another.
+    /// Distinguishes inodes that had the same number one after another.
     pub generation: u64,
 }
 
 /// The use of one range. Times are in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeHeat {
-    /// When it came to its tier; 0 where that is not known.
+    /// When it came to its tier; 0 if unknown.
     pub since: u32,
     /// When a use last counted.
     pub last: u32,
-    /// Where it was when last seen.
+    /// Its tier when last seen.
     pub tier: TierId,
     /// The degree that it had at `last`, 0 to [`DEGREE_MAX`].
     pub degree: u8,
@@ -41,7 +41,7 @@ pub struct RangeHeat {
 /// The use of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileHeat {
-    /// How to come back to it.
+    /// The handle for opening it.
     pub handle: Option<NativeHandle>,
     /// By range number; a plain file has one record, number 0.
     pub ranges: BTreeMap<u32, RangeHeat>,
@@ -79,7 +79,7 @@ pub fn encode_heat<'a>(files: impl ExactSizeIterator<Item = (&'a FileKey, &'a Fi
     bytes
 }
 
-/// The table that the bytes stand for.
+/// Decodes the table.
 pub fn decode_heat(bytes: &[u8]) -> Result<BTreeMap<FileKey, FileHeat>, FormatError> {
     check_sealed(bytes, bytes.len().max(HEADER_LEN), MAGIC, VERSION)?;
     let mut rest = &bytes[HEADER_LEN..];
@@ -155,7 +155,7 @@ mod tests {
             assert!(decode_heat(&damaged).is_err(), "byte {at}");
             assert!(decode_heat(&bytes[..at]).is_err(), "cut at {at}");
         }
-        // What is sealed and impossible is no better.
+        // A correct CRC does not make impossible values valid.
         for (at, value) in [
             (FILES_AT, 3),
             (FILES_AT, 1),

@@ -14,7 +14,7 @@ const MAC_AT: usize = 48;
 const FLAG_DURABLE: u8 = 1;
 const DAMAGED: &str = "the id attribute's checksum does not match";
 
-/// What the attribute says of its file.
+/// The kind of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdKind {
     /// The file's data is where its index says.
@@ -25,14 +25,14 @@ pub enum IdKind {
     Whole(WholeAttr),
 }
 
-/// What the attribute of a whole file says besides.
+/// The part of the attribute for whole files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WholeAttr {
     /// The tier that holds the object.
     pub tier: TierId,
     /// The size of the ranges that an index would have.
     pub range_size: RangeSize,
-    /// Why the file is on this tier.
+    /// The reason for the file's tier.
     pub reason: Reason,
     /// The object was durable at some `fsync`.
     pub durable: bool,
@@ -93,7 +93,7 @@ impl IdAttr {
         bytes
     }
 
-    /// What a value says, and what tells whether Braid wrote it.
+    /// Decodes a value, with the proof of its origin.
     pub fn decode(bytes: &[u8], seal_of: &Seal) -> Result<(Self, Proof), FormatError> {
         let version = bytes.first().copied().unwrap_or(0);
         if version > VERSION {
@@ -173,7 +173,7 @@ mod tests {
                 seal(&mut lie, 4);
                 match IdAttr::decode(&lie, &SEAL) {
                     Ok((_, proof)) => assert!(proof.check().is_err(), "byte {at} of {kind:?}: {proof:?}"),
-                    // The tier, the range size and the reason may be such as can't be.
+                    // Tier, range size and reason may have impossible values.
                     Err(_) => assert!((56..59).contains(&at), "byte {at} of {kind:?}"),
                 }
             }

@@ -6,47 +6,47 @@ use braid_contract::{Amount, JobKind, JobState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a job's file begins with, before the version.
+/// Start of a job's file, before the version.
 const MAGIC: &str = "braid-job";
 const VERSION: u16 = 1;
 
-/// What is known of a job, and kept.
+/// The saved state of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobRecord {
-    /// Its number, which no other job of the volume gets.
+    /// Its number, unique in the volume.
     pub id: u64,
-    /// What it moves.
+    /// Its kind.
     pub what: JobKind,
-    /// Where it is in its life.
+    /// Its state.
     pub state: JobState,
-    /// Most bytes a second; `None` is as fast as it goes.
+    /// Limit in bytes a second; `None` without one.
     pub bandwidth: Option<u64>,
-    /// When it was started by somebody, in nanoseconds since the epoch.
+    /// When it was requested, in nanoseconds since the epoch.
     pub created_ns: i64,
     /// When it first ran.
     pub started_ns: Option<i64>,
     /// When it ended.
     pub ended_ns: Option<i64>,
-    /// What was moved.
+    /// Data moved so far.
     pub done: Amount,
-    /// What is moved in the end; `None` before it was counted.
+    /// Data to be moved in all; `None` before it was counted.
     pub total: Option<Amount>,
-    /// Files that were left where they are, by why.
+    /// Files left in place, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Ranges and files that could not be moved.
     pub errors: u64,
     /// How it ended, or the first of the errors.
     pub message: Option<String>,
-    /// Its tier takes no new ranges, also after it is done.
+    /// Whether its tier takes no new ranges, even after it is done.
     pub holds: bool,
-    /// It goes on as fast as it may, whatever applications feel.
+    /// Whether it ignores the latency of applications.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unguarded: bool,
 }
 
 impl JobRecord {
-    /// A job that somebody just asked for.
+    /// A job that was just requested.
     pub fn new(id: u64, what: JobKind, bandwidth: Option<u64>, now_ns: i64) -> Self {
         let holds = what.emptied_tier().is_some();
         Self {
@@ -67,17 +67,17 @@ impl JobRecord {
         }
     }
 
-    /// It has come to its end, at the time `now_ns`.
+    /// Marks it as done, at the time `now_ns`.
     pub fn be_done(&mut self, now_ns: i64) {
         self.state = JobState::Done;
         self.ended_ns = Some(now_ns);
         self.message = None;
-        // What was removed meanwhile, or turned out to be a hole, is not waited
-        // for.
+        // Ranges that were removed meanwhile, or turned out to be holes, no
+        // longer count.
         self.total = Some(self.done);
     }
 
-    /// It can't be done, as is known at the time `now_ns`.
+    /// Marks it as failed, at the time `now_ns`.
     pub fn be_failed(&mut self, now_ns: i64, why: String) {
         self.state = JobState::Failed;
         self.ended_ns = Some(now_ns);
@@ -87,7 +87,8 @@ impl JobRecord {
 
     /// The bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
-        // A record is numbers, texts and maps by text: it always has a form.
+        // A record is numbers, texts and maps by text: it can always be
+        // serialized.
         let body = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         let crc = crc32c::crc32c(body.as_bytes());
         format!("{MAGIC} {VERSION} {crc:08x}\n{body}").into_bytes()
@@ -114,7 +115,7 @@ impl JobRecord {
         if record.state == JobState::Idle {
             return Err(FormatError::Damaged("only movers are idle"));
         }
-        // It was when the job was asked for.
+        // The path was valid when the job was requested.
         if record.what.path().is_some_and(|path| !is_below_root(path)) {
             return Err(FormatError::Damaged("its path does not lead to a file of the volume"));
         }

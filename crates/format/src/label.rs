@@ -12,7 +12,7 @@ pub const TABLE_LEN: usize = 4096;
 
 const LABEL_MAGIC: &[u8; 8] = b"BRAIDTIR";
 const TABLE_MAGIC: &[u8; 8] = b"BRAIDVOL";
-/// In place of the byte that says whether the tier is home.
+/// In place of the byte for home.
 const INCOMING: u8 = 2;
 const NAME_MAX: usize = 48;
 const RANGE_SIZES_AT: usize = 38;
@@ -21,7 +21,7 @@ const TABLE_SECRET_AT: usize = 40;
 const SLOTS_AT: usize = 64;
 const SLOT_LEN: usize = 64;
 
-/// Says which tier of which volume a directory is.
+/// Identifies a directory as a tier of a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
     /// The volume.
@@ -30,7 +30,7 @@ pub struct Label {
     pub tier: TierId,
     /// Whether the tier is home.
     pub home: bool,
-    /// Braid's extended attribute is in the `user.` namespace.
+    /// Whether Braid's extended attributes are in the `user.` namespace.
     pub user_xattr: bool,
     /// The size of the ranges of new files.
     pub range_size: RangeSize,
@@ -58,7 +58,7 @@ impl Label {
     }
 
     /// The label of a directory that is to become home, and is not complete:
-    /// of a tier that is neither home nor any other.
+    /// neither of home nor of another tier.
     pub fn encode_incoming(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         bytes[33] = INCOMING;
@@ -66,12 +66,12 @@ impl Label {
         bytes
     }
 
-    /// Whether that is what a label says.
+    /// Whether a label says that.
     pub fn is_incoming(bytes: &[u8]) -> bool {
         check_sealed(bytes, LABEL_LEN, LABEL_MAGIC, FORMAT_VERSION).is_ok() && bytes[33] == INCOMING
     }
 
-    /// The label that the bytes stand for.
+    /// Decodes a label.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, LABEL_LEN, LABEL_MAGIC, FORMAT_VERSION)?;
         let tier = TierId(bytes[32]);
@@ -90,22 +90,22 @@ impl Label {
     }
 }
 
-/// Which tiers a volume has, by number.
+/// The tiers of a volume, by number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeTable {
     /// The volume.
     pub volume: VolumeId,
     /// The size of the ranges of new files.
     pub range_size: RangeSize,
-    /// Others, that rules may have given to files.
+    /// Other range sizes that rules may have given to files.
     pub range_sizes: RangeSizes,
     /// Which tier is home.
     pub home: TierId,
     /// Number and name of each tier, in order of number.
     pub tiers: Vec<(TierId, String)>,
-    /// Those of tiers that were lost: entries may still name them.
+    /// Number and name of lost tiers: entries may still name them.
     pub lost: Vec<(TierId, String)>,
-    /// Those of tiers that were removed.
+    /// Removed tiers.
     pub removed: Vec<Removed>,
     /// `None` in a table of version 1.
     pub secret: Option<Secret>,
@@ -114,16 +114,16 @@ pub struct VolumeTable {
 /// A tier that was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removed {
-    /// The number that it had.
+    /// Its number.
     pub tier: TierId,
-    /// The name that it had.
+    /// Its name.
     pub name: String,
-    /// Indexes may still say that it has an object of their file: until that
-    /// is put right, the number must not be given again.
+    /// Indexes may still record objects on it: until that is corrected, the
+    /// number must not be reused.
     pub leaving: bool,
 }
 
-/// What the first byte of a slot says.
+/// The first byte of a slot.
 const SLOT_TIER: u8 = 1;
 const SLOT_LOST: u8 = 2;
 const SLOT_LEAVING: u8 = 3;
@@ -151,7 +151,7 @@ impl VolumeTable {
         bytes
     }
 
-    /// The table that the bytes stand for.
+    /// Decodes the table.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, TABLE_LEN, TABLE_MAGIC, FORMAT_VERSION)?;
         let (mut tiers, mut lost, mut removed) = (Vec::new(), Vec::new(), Vec::new());
@@ -186,7 +186,8 @@ impl VolumeTable {
     }
 }
 
-/// Puts the version and what came with it. What has no key is of version 1.
+/// Writes the version and the fields that came with it. A value without a key
+/// is of version 1.
 fn put_secret(bytes: &mut [u8], at: usize, secret: Option<Secret>) {
     let version = if secret.is_some() { FORMAT_VERSION } else { 1 };
     put(bytes, 8, &version.to_le_bytes());

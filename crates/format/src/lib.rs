@@ -1,9 +1,9 @@
 //! The bytes on disk (`docs/format.md`) as types, and back. Pure: no I/O.
 //!
-//! What comes from a disk is never believed: every decoder checks magic,
-//! version and CRC, and answers a [`FormatError`] instead of panicking. The
-//! volume, the check and clients that map an index read and write through this
-//! crate; none of them knows an offset of its own.
+//! Bytes from a disk are never trusted: every decoder checks magic, version and
+//! CRC, and answers a [`FormatError`] instead of panicking. The volume, the
+//! check and clients that map an index read and write through this crate; no
+//! offset is defined elsewhere.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -43,10 +43,10 @@ pub use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 use std::fmt;
 
 /// The newest version of a volume that this code reads, and the one that it
-/// writes. What is smaller counts versions of its own.
+/// writes. Smaller structures count versions of their own.
 pub const FORMAT_VERSION: u16 = 2;
 
-/// What was read can't be what Braid wrote, or not what this Braid knows.
+/// The bytes were not written by Braid, or by a later version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FormatError {
     /// Too short, wrong magic, wrong CRC or an impossible value; says which.

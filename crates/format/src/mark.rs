@@ -1,27 +1,27 @@
 //! The names of the marks of files that may be ahead of their home inodes.
 //!
-//! The mark of a file with an index needs no more than its id: the index says
-//! whose it is. That of a whole file has the handle of its home inode in its
-//! name, which the file system makes or changes in one step.
+//! The mark of a file with an index only has its id: the index leads to the
+//! inode. That of a whole file has the handle of its home inode in its name,
+//! which the file system creates or changes atomically.
 
 use braid_contract::{NativeHandle, ObjectId};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// Longest name that native file systems take.
+/// Longest name of native file systems.
 const NAME_MAX: usize = 255;
 
-/// A mark, as its name tells it.
+/// A mark, from its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// The file's id.
     pub id: ObjectId,
-    /// The home inode, where the mark tells.
+    /// The home inode, if the mark has it.
     pub handle: Option<NativeHandle>,
 }
 
 impl Mark {
-    /// The mark of this name; `None` if it is none.
+    /// Parses the name of a mark; `None` if it is another name.
     #[must_use]
     pub fn parse(name: &OsStr) -> Option<Self> {
         let mut parts = name.to_str()?.split('.');
@@ -39,8 +39,7 @@ impl Mark {
         Some(Self { id, handle })
     }
 
-    /// The name of a file's mark. A handle that is too long for a name is left
-    /// out.
+    /// The name of a file's mark, without a handle that is too long.
     #[must_use]
     pub fn name(id: ObjectId, handle: Option<&NativeHandle>) -> String {
         let mut name = id.to_string();

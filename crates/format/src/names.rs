@@ -1,9 +1,9 @@
-//! Where Braid keeps its own files: below one directory at each tier's root.
+//! The paths of Braid's own files: below one directory at each tier's root.
 
 use braid_contract::ObjectId;
 use std::path::{Component, Path};
 
-/// The directory below which Braid keeps its own files.
+/// The directory of Braid's own files.
 pub const BRAID_DIR: &str = ".braid";
 
 /// The path of an index file, below the directory of indexes.

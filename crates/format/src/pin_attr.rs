@@ -1,4 +1,4 @@
-//! The extended attribute of a file that movers leave where it is.
+//! The extended attribute of a file that movers leave in place.
 
 use crate::FormatError;
 use crate::bytes::{crc_without, get, get_u32, get_u64, put, seal};
@@ -13,20 +13,20 @@ const MAC_AT: usize = 32;
 const NAME_MAX: usize = 48;
 const DAMAGED: &str = "the pin attribute's checksum does not match";
 
-/// What the attribute says.
+/// The contents of the attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PinAttr {
-    /// The tier that the file is pinned to; `None` if to wherever it is.
+    /// The tier that the file is pinned to; `None` for its present place.
     pub tier: Option<String>,
 }
 
 /// The attribute's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredPin {
-    /// What the attribute says.
+    /// The contents of the attribute.
     pub pin: PinAttr,
-    /// Number and birth time of the inode that it was written for; version 1
-    /// does not say that.
+    /// Number and birth time of the inode that it was written for; `None` in
+    /// version 1.
     pub of: Option<(u64, i64)>,
     /// Whether Braid wrote it.
     pub proof: Proof,
@@ -56,7 +56,7 @@ impl PinAttr {
         bytes
     }
 
-    /// What a value says.
+    /// Decodes a value.
     pub fn decode(bytes: &[u8], seal_of: &Seal) -> Result<StoredPin, FormatError> {
         let version = bytes.first().copied().unwrap_or(0);
         if version > VERSION {

@@ -1,4 +1,4 @@
-//! How long the ranges of a file are, and which bytes each of them has.
+//! The range size of a file, and the bytes of each range.
 
 use crate::FormatError;
 use std::ops::Range;
@@ -22,7 +22,7 @@ impl Default for RangeSize {
 }
 
 impl RangeSize {
-    /// A range of so many bytes; `None` if there can be none.
+    /// A range of so many bytes; `None` if that is not a valid size.
     #[must_use]
     pub fn new(bytes: u32) -> Option<Self> {
         let good = bytes.is_power_of_two() && (RANGE_SIZE_MIN..=RANGE_SIZE_MAX).contains(&bytes);
@@ -35,17 +35,17 @@ impl RangeSize {
         self.0
     }
 
-    /// The size, as it is stored.
+    /// Decodes a stored size.
     pub fn decode(bytes: u32) -> Result<Self, FormatError> {
         Self::new(bytes).ok_or(FormatError::Damaged("its range size is impossible"))
     }
 
-    /// Its place among all there are, the smallest first.
+    /// Its position among all sizes, smallest first.
     fn place(self) -> u32 {
         self.0.ilog2() - RANGE_SIZE_MIN.ilog2()
     }
 
-    /// All there are, the largest first.
+    /// All sizes, largest first.
     pub fn all() -> impl Iterator<Item = Self> {
         (RANGE_SIZE_MIN.ilog2()..=RANGE_SIZE_MAX.ilog2()).rev().map(|bits| Self(1 << bits))
     }
@@ -60,8 +60,8 @@ impl RangeSize {
         offset / self.bytes()
     }
 
-    /// Offset at which a range begins. A number that no file has so many
-    /// ranges for, as a damaged index may have it, is beyond all files.
+    /// Offset at which a range begins. The number of a range that no file can
+    /// have, as in a damaged index, leads beyond all files.
     pub fn start_of(self, range: u64) -> u64 {
         range.saturating_mul(self.bytes())
     }
@@ -71,22 +71,22 @@ impl RangeSize {
         self.bytes() - offset % self.bytes()
     }
 
-    /// Where ranges begin, at `offset` or after it.
+    /// The start of the range at `offset`, or of the next one.
     pub fn round_up(self, offset: u64) -> u64 {
         self.start_of(self.count(offset))
     }
 
-    /// How many ranges a file of so many bytes has.
+    /// Number of ranges of a file with so many bytes.
     pub fn count(self, size: u64) -> u64 {
         size.div_ceil(self.bytes())
     }
 
-    /// Ranges that the bytes `offset .. end` are in; none if there are none.
+    /// The ranges of the bytes `offset .. end`; none if these are empty.
     pub fn ranges_of(self, offset: u64, end: u64) -> Range<u64> {
         if offset >= end { 0..0 } else { self.range_of(offset)..self.count(end) }
     }
 
-    /// The bytes of ranges, as far as a file of `size` bytes goes.
+    /// The bytes of ranges, up to the end of a file of `size` bytes.
     pub fn bytes_of(self, ranges: Range<u64>, size: u64) -> Range<u64> {
         self.start_of(ranges.start).min(size)..self.start_of(ranges.end).min(size)
     }
@@ -97,7 +97,7 @@ impl RangeSize {
 pub struct RangeSizes(u16);
 
 impl RangeSizes {
-    /// As it is stored; bits that stand for no size are ignored.
+    /// Decodes stored sizes; bits without a size are ignored.
     pub fn decode(bits: u16) -> Self {
         let all = RangeSize::all().fold(0, |all, size| all | 1 << size.place());
         Self(bits & all)
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!((ranges.round_up(0), ranges.round_up(1), ranges.round_up(bytes)), (0, bytes, bytes));
             assert_eq!((ranges.ranges_of(5, 5), ranges.ranges_of(bytes - 1, bytes + 1)), (0..0, 0..2));
             assert_eq!(ranges.bytes_of(1..3, bytes + 7), bytes..bytes + 7);
-            // What a damaged index may hold.
+            // Possible values in a damaged index.
             assert_eq!(ranges.start_of(u64::MAX), u64::MAX);
             assert_eq!(ranges.bytes_of(u64::MAX - 1..u64::MAX, 9), 9..9);
             assert_eq!(ranges.round_up(u64::MAX), u64::MAX);

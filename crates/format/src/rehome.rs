@@ -11,10 +11,10 @@ const STAGE_AT: usize = 48;
 const PLACE_LEN_AT: usize = 50;
 const PLACE_AT: usize = 64;
 
-/// How far the replacement has come, as one of the directories knows it.
+/// The stage of a replacement, as one of the directories records it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RehomeStage {
-    /// On the old home: the new one is being made, and is not complete.
+    /// On the old home: the new one is being created, and is not complete.
     Copying,
     /// On the old home: the new one may be complete; its label says so.
     Committing,
@@ -29,11 +29,11 @@ pub enum RehomeStage {
 pub struct RehomeRecord {
     /// The volume.
     pub volume: VolumeId,
-    /// Differs from copy to copy.
+    /// Distinguishes copies.
     pub copy: [u8; 16],
-    /// How far it has come.
+    /// The stage.
     pub stage: RehomeStage,
-    /// Where the other directory is.
+    /// The location of the other directory.
     pub place: String,
 }
 
@@ -61,7 +61,7 @@ impl RehomeRecord {
         bytes
     }
 
-    /// The record that the bytes stand for.
+    /// Decodes the record.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_sealed(bytes, Self::LEN, MAGIC, VERSION)?;
         let stage = match bytes[STAGE_AT] {

@@ -1,5 +1,5 @@
-//! What makes an attribute known as Braid's own: a key that only the daemon
-//! can read, and a MAC made with it.
+//! The proof that an attribute is Braid's own: a key that only the daemon can
+//! read, and a MAC computed with it.
 
 use crate::FormatError;
 use crate::bytes::{crc_without, get, get_u32, put};
@@ -11,13 +11,13 @@ use std::fmt;
 pub(super) const KEY_LEN: usize = 16;
 const CRC_AT: usize = 4;
 
-/// What a volume of version 2 has in its table and in its labels.
+/// The secret of a volume of version 2, in its table and in its labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret {
-    /// Random, made with the volume.
+    /// Random, created with the volume.
     pub key: [u8; KEY_LEN],
-    /// The volume was made as one of version 1: there may be attributes
-    /// without a MAC.
+    /// Whether the volume was created as one of version 1: there may be
+    /// attributes without a MAC.
     pub was_version_1: bool,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What attributes are sealed with, and read with.
+/// Seals attributes, and checks their seals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seal {
     /// The volume.
@@ -37,23 +37,23 @@ pub struct Seal {
     pub secret: Option<Secret>,
 }
 
-/// What tells whether Braid wrote an attribute.
+/// The origin of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
     /// Its MAC is right.
     Sealed,
-    /// It is of version 1, and the volume has such.
+    /// It is of version 1, and the volume has such attributes.
     Old,
     /// It is of version 1, and the volume never was.
     TooOld,
-    /// It says that it is of another volume, whose id begins so.
+    /// It claims another volume, whose id begins with these bytes.
     OtherVolume([u8; 8]),
-    /// It says that it is of this volume, and its MAC is wrong.
+    /// It claims this volume, and its MAC is wrong.
     Forged,
 }
 
 impl Proof {
-    /// Whether what the attribute says may be believed.
+    /// Checks whether the attribute can be trusted.
     ///
     /// # Errors
     /// Why not.
@@ -71,8 +71,8 @@ impl Proof {
 }
 
 impl Seal {
-    /// Puts volume, MAC and CRC into an attribute whose other bytes are
-    /// complete: the CRC at 4, the others where they are said to be.
+    /// Writes volume, MAC and CRC into an otherwise complete attribute: the CRC
+    /// at 4, the others at the given offsets.
     pub(super) fn put(&self, bytes: &mut [u8], volume_at: usize, mac_at: usize) {
         put(bytes, volume_at, &self.volume.0[..8]);
         if let Some(secret) = &self.secret {
@@ -82,7 +82,7 @@ impl Seal {
         crate::bytes::seal(bytes, CRC_AT);
     }
 
-    /// Looks at what [`put`](Self::put) left.
+    /// Checks the bytes written by [`put`](Self::put).
     pub(super) fn proof(
         &self,
         bytes: &[u8],
@@ -101,14 +101,14 @@ impl Seal {
         })
     }
 
-    /// What an attribute of version 1 is worth.
+    /// The proof of an attribute of version 1.
     pub(super) fn proof_of_old(&self) -> Proof {
         if self.secret.is_none_or(|secret| secret.was_version_1) { Proof::Old } else { Proof::TooOld }
     }
 }
 
-/// The MAC of an attribute, in which its own place and that of the CRC count
-/// as zero.
+/// The MAC of an attribute, computed with zeros in place of itself and of the
+/// CRC.
 fn mac(secret: &Secret, bytes: &[u8], mac_at: usize) -> u64 {
     let mut bare = bytes.to_vec();
     bare[CRC_AT..CRC_AT + 4].fill(0);

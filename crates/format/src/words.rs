@@ -1,6 +1,6 @@
-//! The 8-byte words of an index that change in place. Each carries a check
-//! that ties it to its object and its position, so that a word that was torn,
-//! moved or left over from another file is found and never believed.
+//! The 8-byte words of an index that change in place. Each carries a check that
+//! ties it to its object and its position, so that a torn, moved or left-over
+//! word is detected and never trusted.
 
 use crate::FormatError;
 use braid_contract::{ObjectId, TierId};
@@ -10,21 +10,21 @@ pub const SIZE_MAX: u64 = 1 << 47;
 
 const SIZE_BITS: u32 = 48;
 
-/// Number of a rule in its volume's list at the time, from 1 on; 0 if it is not
-/// known, or beyond what an entry can tell.
+/// Number of a rule in its volume's list at the time, from 1 on; 0 if it is
+/// unknown, or too large for an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleNumber(u8);
 
 impl RuleNumber {
-    /// The largest number that an entry can tell.
+    /// The largest number in an entry.
     const MAX: u8 = 121;
 
-    /// That of the rule with this number.
+    /// The number of a rule.
     pub fn of(number: usize) -> Self {
         Self(u8::try_from(number).ok().filter(|number| *number <= Self::MAX).unwrap_or(0))
     }
 
-    /// `None` if it is not known.
+    /// `None` if unknown.
     pub fn get(self) -> Option<u8> {
         (self.0 > 0).then_some(self.0)
     }
@@ -41,11 +41,11 @@ pub enum Reason {
     Spill,
     /// Moved, because its tier had no room for more of it.
     Moved,
-    /// Moved because somebody asked for it.
+    /// Moved on request.
     Asked,
     /// Moved to a faster tier, because it is in use.
     Promoted,
-    /// Moved to a slower tier, because its own ran full and it is not in use.
+    /// Moved to a slower tier, because its own was full and it was not in use.
     Demoted,
     /// Moved so that every tier has its share.
     Rebalanced,
@@ -58,7 +58,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Codes of the rules' numbers begin here, with that of 0.
+    /// The code of rule number 0; the others follow.
     const RULE: u8 = 10;
     const RULE_POLICY: u8 = Self::RULE + RuleNumber::MAX + 1;
     const RULE_POLICY_LAST: u8 = Self::RULE_POLICY + RuleNumber::MAX;
@@ -99,18 +99,18 @@ impl Reason {
     }
 }
 
-/// Where one range is.
+/// The tier of one range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The tier that holds the range.
     pub tier: TierId,
-    /// Why the range is there.
+    /// The reason.
     pub reason: Reason,
-    /// Counted up, around, when the range moves.
+    /// Incremented, with wraparound, when the range moves.
     pub version: u16,
 }
 
-/// Which tier's file system set an attribute last (Mux §2.3).
+/// The tiers whose file system set each attribute last (Mux §2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owners {
     /// The size's owner.
@@ -131,7 +131,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Those of the index of this file.
+    /// The words of this file's index.
     pub fn of(id: ObjectId) -> Self {
         Self { seed: crc32c::crc32c(&id.0) }
     }
@@ -196,12 +196,13 @@ impl Words {
         Ok(Owners { size, mtime, atime, synced_mtime })
     }
 
-    /// A word that says yes; zero says no.
+    /// A flag word that is set; zero is unset.
     pub fn encode_flag(self, at: u64) -> u64 {
         self.checked(at, 1)
     }
 
-    /// Whether a flag word says yes; `at` as for [`encode_flag`](Self::encode_flag).
+    /// Whether a flag word is set; `at` as for
+    /// [`encode_flag`](Self::encode_flag).
     pub fn decode_flag(self, at: u64, word: u64) -> Result<bool, FormatError> {
         match word {
             0 => Ok(false),
@@ -210,7 +211,7 @@ impl Words {
         }
     }
 
-    /// `low` with the check of it and `position` above.
+    /// `low`, with its check and that of `position` above.
     fn checked(self, position: u64, low: u32) -> u64 {
         let crc = crc32c::crc32c_append(self.seed, &position.to_le_bytes());
         let crc = crc32c::crc32c_append(crc, &low.to_le_bytes());

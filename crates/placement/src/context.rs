@@ -18,7 +18,7 @@ pub struct Origin {
     pub direct: bool,
     /// Space is only set aside: there is no data yet.
     pub reserves: bool,
-    /// What is known about the data's future.
+    /// Knowledge about the data's future.
     pub hint: Hint,
 }
 

@@ -1,7 +1,7 @@
 //! Memory that direct I/O accepts.
 
-/// Alignment of memory, offset and length that every block device of today
-/// accepts for direct I/O, in bytes.
+/// Alignment of memory, offset and length that is enough for direct I/O on
+/// every current block device, in bytes.
 pub const DIRECT_ALIGNMENT: usize = 4096;
 
 /// Whether memory may be used for direct I/O as it is.
@@ -11,7 +11,7 @@ pub fn is_aligned(memory: &[u8]) -> bool {
 }
 
 /// A buffer whose bytes begin at a multiple of [`DIRECT_ALIGNMENT`] in memory.
-/// It grows when asked for more, and keeps what it has for the next use.
+/// It grows on demand, and keeps its size for the next use.
 #[derive(Debug, Default)]
 pub struct AlignedBuf {
     memory: Vec<u8>,

@@ -1,11 +1,10 @@
-//! Access to mapped memory behind which a device may fail.
+//! Access to mapped memory of devices that may fail.
 //!
 //! The kernel answers an access to a page that it can't read, or has no block
 //! for, with `SIGBUS`, which would end the process and take every file with it.
-//! Here such an access ends as an error of the mapping it was made to: the
-//! handler notes it there, puts a page of zeros in the place of the one that
-//! can't be had, and lets the access go on; whoever made it looks at the note
-//! before it believes what it got.
+//! Here such an access becomes an error of its mapping: the handler marks the
+//! mapping as failed, replaces the missing page by one of zeros, and lets the
+//! access continue; the caller checks the mark before it trusts the result.
 
 use std::cell::Cell;
 use std::ptr;
@@ -15,16 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 const PAGE: usize = 4096;
 
 thread_local! {
-    /// What this thread is about to touch: the word, and where to note that it
-    /// could not be had.
+    /// The current access of this thread: the word, and the mark for a failure.
     static TOUCHED: Cell<(*const AtomicU64, *const AtomicBool)> = const { Cell::new((ptr::null(), ptr::null())) };
 }
 
 /// Done when the handler is installed.
 static INSTALL: Once = Once::new();
 
-/// Runs `access` on a word of a mapping; answers `None` if a page of the mapping
-/// could not be had, now or before, which `failed` notes for good.
+/// Runs `access` on a word of a mapping; answers `None` if a page of the
+/// mapping could not be loaded, now or before, which `failed` records for good.
 pub(crate) fn touch<T>(
     word: &AtomicU64,
     failed: &AtomicBool,
@@ -32,13 +30,13 @@ pub(crate) fn touch<T>(
 ) -> Option<T> {
     install();
     TOUCHED.set((word, failed));
-    // The handler runs in this thread: what it reads must have been stored
-    // before the access, and not be overwritten before its end.
+    // The handler runs in this thread: its input must be stored before the
+    // access, and not be overwritten before the end of it.
     compiler_fence(Ordering::SeqCst);
     let result = access(word);
     compiler_fence(Ordering::SeqCst);
     TOUCHED.set((ptr::null(), ptr::null()));
-    // Whoever reads from a page of zeros reads it after the note was made.
+    // A read from a page of zeros happens after the mark was set.
     if failed.load(Ordering::Acquire) { None } else { Some(result) }
 }
 
@@ -61,7 +59,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     let fault = unsafe { (*info).si_addr() } as usize / PAGE * PAGE;
     let (word, failed) = TOUCHED.get();
     if word.is_null() || word as usize / PAGE * PAGE != fault {
-        // Somebody else's: it ends the process, as it would have without us,
+        // Not from our access: it ends the process, as it would have without us,
         // when the access is tried again.
         // SAFETY: resetting a signal's action takes no pointers of ours.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };

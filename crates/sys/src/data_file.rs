@@ -1,5 +1,5 @@
 //! The bytes of one native file: read and written at offsets, through the page
-//! cache or past it.
+//! cache or bypassing it.
 
 use crate::aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 use rustix::fs::{Mode, OFlags};
@@ -10,19 +10,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 thread_local! {
-    /// Where direct I/O goes through when the caller's memory is not aligned.
+    /// Buffer for direct I/O when the caller's memory is not aligned.
     static BOUNCE: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::new()) };
 }
 
-/// Buffers that one system call takes (`IOV_MAX`).
+/// Most buffers of one system call (`IOV_MAX`).
 const VECTOR_MAX: usize = 1024;
 
-/// An open native file and, once direct I/O was asked for, a second descriptor
-/// that goes past the page cache.
+/// An open native file and, after a request for direct I/O, a second descriptor
+/// that bypasses the page cache.
 #[derive(Debug)]
 pub struct DataFile {
     cached: Arc<OwnedFd>,
-    /// Empty until first needed; `None` where the file system refuses it.
+    /// Empty until first needed; `None` if the file system refuses it.
     direct: OnceLock<Option<OwnedFd>>,
 }
 
@@ -66,7 +66,7 @@ impl DataFile {
             && let Some(fd) = self.direct_for(offset, buf.len())
         {
             let done = match read_direct(fd, offset, buf) {
-                // The device wants a larger alignment.
+                // The device needs a larger alignment.
                 Err(Errno::INVAL) => 0,
                 result => result?,
             };
@@ -91,8 +91,8 @@ impl DataFile {
         Ok(total)
     }
 
-    /// Writes `bufs` at `offset`. A short count means that an error came after
-    /// some bytes; it comes again when the rest is tried.
+    /// Writes `bufs` at `offset`. After a short count, the error that caused it
+    /// is answered when the rest is written.
     ///
     /// # Errors
     /// Those of `pwritev(2)`.
@@ -102,7 +102,7 @@ impl DataFile {
             && let Some(fd) = self.direct_for(offset, buf.len())
         {
             match write_direct(fd, offset, buf) {
-                // The device wants a larger alignment.
+                // The device needs a larger alignment.
                 Err(Errno::INVAL) => {}
                 result => return result,
             }
@@ -138,7 +138,7 @@ impl DataFile {
                 Ok(fd) => Some(fd),
                 // The file system has no direct I/O.
                 Err(Errno::INVAL) => None,
-                // Perhaps there is a descriptor left the next time.
+                // A descriptor may be available next time.
                 Err(_) => return None,
             };
             return self.direct.get_or_init(|| opened).as_ref();

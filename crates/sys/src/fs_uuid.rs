@@ -13,7 +13,7 @@ struct RawUuid {
 }
 
 /// The UUID of the file system that `fd`, which is not `O_PATH`, is on; `None`
-/// where the kernel or the file system does not tell.
+/// if the kernel or the file system does not report it.
 #[must_use]
 pub fn fs_uuid(fd: impl AsFd) -> Option<[u8; 16]> {
     let mut raw = RawUuid { len: 0, uuid: [0; 16] };

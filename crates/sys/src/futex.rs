@@ -6,7 +6,7 @@ use rustix::time::Timespec;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// Which threads a futex brings together.
+/// The threads that share a futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FutexScope {
     /// Those of this process, which is cheaper.
@@ -24,9 +24,9 @@ impl FutexScope {
     }
 }
 
-/// Sleeps while the lower half of `word` is that of `expected`, until it is
-/// woken or the time is over; answers whether the time is over. It may wake
-/// without a reason, so callers look again.
+/// Sleeps while the lower half of `word` equals that of `expected`, until it is
+/// woken or the timeout expires; answers whether it expired. It may wake
+/// spuriously, so callers check again.
 pub fn futex_wait(word: &AtomicU64, expected: u64, timeout: Option<Duration>, scope: FutexScope) -> bool {
     let timeout = timeout.map(|timeout| Timespec {
         tv_sec: timeout.as_secs().cast_signed(),
@@ -38,11 +38,12 @@ pub fn futex_wait(word: &AtomicU64, expected: u64, timeout: Option<Duration>, sc
 
 /// Wakes up to `count` threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU64, count: u32, scope: FutexScope) {
-    // It fails for addresses that are not mapped or not aligned: none of ours.
+    // It fails for addresses that are not mapped or not aligned; these always
+    // are.
     let _ = futex::wake(lower_half(word), scope.flags(), count.min(i32::MAX as u32));
 }
 
-/// The half of a word that the kernel compares and names the futex by.
+/// The half of a word that the kernel compares, and that identifies the futex.
 fn lower_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<AtomicU32>();
     let lower = if cfg!(target_endian = "little") { 0 } else { 1 };

@@ -1,6 +1,6 @@
-//! File handles: names of inodes that survive renames, restarts and reuse of
-//! inode numbers (`name_to_handle_at(2)`). Here they are a type and bytes; the
-//! contract has the type for them.
+//! File handles: identifiers of inodes that survive renames, restarts and reuse
+//! of inode numbers (`name_to_handle_at(2)`). Here they are a type and bytes;
+//! the contract has the type for them.
 
 use std::ffi::CStr;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 const BYTES_MAX: usize = 128;
 
-/// How often an inode is opened again that the kernel has no memory for.
+/// Most attempts to open an inode while the kernel lacks memory.
 const TRIES: u32 = 1000;
 
 /// The kernel's `struct file_handle` with room for the longest handle.
@@ -76,8 +76,9 @@ pub fn open_handle(
     };
     let mut opened = open();
     for _ in 0..TRIES {
-        // The kernel says so, too, of the number of an inode that is gone while
-        // a new inode with that number is being made (seen with ext4 on 6.18).
+        // The kernel also reports this for the number of a removed inode while
+        // a new inode with that number is being created (seen with ext4 on
+        // 6.18).
         if !opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOMEM)) {
             break;
         }
@@ -89,18 +90,18 @@ pub fn open_handle(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `FILEID_INO32_GEN`: number and generation, as ext4, ext2 and f2fs have it.
+/// `FILEID_INO32_GEN`: number and generation, as on ext4, ext2 and f2fs.
 const INO32_GEN: i32 = 1;
 
-/// XFS's number of 64 bits, and generation.
+/// XFS's 64-bit number, and generation.
 const XFS_INO64_GEN: i32 = 0x81;
 
 /// `FILEID_BTRFS_WITHOUT_PARENT`: number, subvolume and generation.
 const BTRFS: i32 = 0x4d;
 
 /// Type and bytes of a handle of the inode `ino`, on the file system that
-/// `mount` is on, which must not be `O_PATH`. Whether there is such an inode
-/// shows when it is opened.
+/// `mount` is on, which must not be `O_PATH`. Whether the inode exists shows
+/// when it is opened.
 ///
 /// # Errors
 /// `EOPNOTSUPP` if handles of that file system can't be made from a number;
@@ -108,7 +109,7 @@ const BTRFS: i32 = 0x4d;
 pub fn numbered_handle(mount: impl AsFd, ino: u64) -> io::Result<(i32, Vec<u8>)> {
     let (kind, like) = handle_of(&mount)?;
     let bytes = match (kind, like.len()) {
-        // ext4 and btrfs take generation 0 for any.
+        // ext4 and btrfs accept generation 0 for any.
         (INO32_GEN, 8) => {
             let ino = u32::try_from(ino).map_err(|_| rustix::io::Errno::STALE)?;
             [ino.to_ne_bytes(), [0; 4]].concat()
@@ -120,7 +121,7 @@ pub fn numbered_handle(mount: impl AsFd, ino: u64) -> io::Result<(i32, Vec<u8>)>
     Ok((kind, bytes))
 }
 
-/// `struct xfs_bulk_ireq`, and room for the one answer that it asks for.
+/// `struct xfs_bulk_ireq`, with room for the single answer.
 #[repr(C)]
 #[derive(Default)]
 struct XfsBulkRequest {
@@ -133,7 +134,7 @@ struct XfsBulkRequest {
     answer: XfsBulkStat,
 }
 
-/// `struct xfs_bulkstat`, as far as it matters.
+/// The needed part of `struct xfs_bulkstat`.
 #[repr(C)]
 #[derive(Default)]
 struct XfsBulkStat {
@@ -156,7 +157,7 @@ fn xfs_generation(mount: impl AsFd, ino: u64) -> io::Result<u32> {
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    // It answers with the next inode that there is.
+    // It answers with the next existing inode.
     if request.ocount != 1 || request.answer.ino != ino {
         return Err(rustix::io::Errno::STALE.into());
     }

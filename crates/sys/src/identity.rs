@@ -1,10 +1,10 @@
-//! The identity under which a thread makes inodes.
+//! The identity under which a thread creates inodes.
 //!
-//! A new inode gets its owner, group and mode from the thread that makes it:
-//! file-system uid and gid, umask. Taking the caller's on for the length of one
-//! call lets the native file system apply its own rules (set-group-id
-//! directories, default ACLs, quotas) atomically, where making it as root and
-//! changing the owner afterwards would not.
+//! A new inode gets its owner, group and mode from the thread that creates it:
+//! file-system uid and gid, umask. Assuming the caller's for one call lets the
+//! native file system apply its own rules (set-group-id directories, default
+//! ACLs, quotas) atomically, unlike a creation as root with a later change of
+//! owner.
 
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
@@ -24,8 +24,8 @@ pub fn is_privileged() -> bool {
     geteuid().is_root()
 }
 
-/// The supplementary groups of a thread or process; `None` if there is none of
-/// this id to be seen.
+/// The supplementary groups of a thread or process; `None` if this id is not
+/// visible.
 #[must_use]
 pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
@@ -33,7 +33,7 @@ pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
     groups.split_whitespace().map(|group| group.parse().ok()).collect()
 }
 
-/// The time in which a thread acts for somebody; ends when dropped.
+/// The time in which a thread acts for another user; ends when dropped.
 #[must_use = "the identity lasts as long as this value"]
 #[derive(Debug)]
 pub struct Acting {
@@ -51,16 +51,16 @@ impl Drop for Acting {
     }
 }
 
-/// Lets the calling thread make inodes as `uid` and `gid` with the given
+/// Makes the calling thread create inodes as `uid` and `gid` with the given
 /// umask, until the answer is dropped.
 ///
 /// The thread keeps its capabilities: the front end's kernel has already
-/// checked the caller's permissions, with supplementary groups that are not
-/// known here. In an unprivileged process only the umask is set, as there is
-/// one user only.
+/// checked the caller's permissions, with supplementary groups that are unknown
+/// here. In an unprivileged process only the umask is set, as there is one user
+/// only.
 ///
 /// # Errors
-/// If the kernel refuses, which it does not to root.
+/// If the kernel refuses, which does not happen to root.
 pub fn act_as(uid: u32, gid: u32, mask: u32) -> io::Result<Acting> {
     set_thread_umask(mask)?;
     let switch = is_privileged() && (uid != 0 || gid != 0);
@@ -68,7 +68,7 @@ pub fn act_as(uid: u32, gid: u32, mask: u32) -> io::Result<Acting> {
     if switch {
         let sets: CapabilitySets = capabilities(None)?;
         set_file_system_ids(uid, gid);
-        // Leaving uid 0 took the file capabilities out of the effective set.
+        // Leaving uid 0 removed the file capabilities from the effective set.
         set_capabilities(None, sets)?;
     }
     Ok(acting)
@@ -121,7 +121,7 @@ mod tests {
             if is_privileged() { (12345, 54321) } else { (me, rustix::process::getegid().as_raw()) };
         {
             let _acting = act_as(uid, gid, 0o027).unwrap();
-            // The directory is closed to the other user: capabilities stay.
+            // The other user has no access to the directory: capabilities stay.
             std::fs::write(dir.path().join("theirs"), "").unwrap();
         }
         std::fs::write(dir.path().join("mine"), "").unwrap();

@@ -1,9 +1,9 @@
-//! The unsafe fence, and what is built directly on it.
+//! All unsafe code, and types built directly on it.
 //!
-//! Whatever needs `unsafe` in Braid lives here, in small modules with a safe
-//! face: shared mappings and the futexes on them, the identity a thread acts under, file handles.
-//! Beside them stands [`DataFile`], the one way in which bytes of a native
-//! file are read and written. Nothing here knows what a volume is.
+//! All code of Braid that needs `unsafe` is here, in small modules with safe
+//! interfaces: shared mappings and futexes on them, the identity of a thread,
+//! file handles. [`DataFile`], through which all bytes of native files are read
+//! and written, is here too. This crate knows nothing of volumes.
 
 mod aligned;
 mod bus_guard;

@@ -1,4 +1,4 @@
-//! Attributes of a mount that only some descriptors lead through.
+//! Attributes of a mount that is reached through descriptors only.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,11 +1,11 @@
-//! Whether another process still runs.
+//! Whether another process is still running.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// When a process began, in the clock ticks of `/proc`: with the process id,
-/// this names it for good. `None` if there is no such process.
+/// The start time of a process, in the clock ticks of `/proc`: together with
+/// the process id, it is unique. `None` if there is no such process.
 #[must_use]
 pub fn process_start(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -14,9 +14,9 @@ pub fn process_start(pid: u32) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether the process that began then still has a thread. One that has ended
-/// and was not waited for by its parent has none. Where it can't be known, it
-/// counts as running.
+/// Whether the process with this start time still has a thread. An ended
+/// process that its parent has not waited for has none. If unknown, it counts
+/// as running.
 #[must_use]
 pub fn is_running(pid: u32, start: u64) -> bool {
     let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
@@ -24,7 +24,7 @@ pub fn is_running(pid: u32, start: u64) -> bool {
         Ok(process) => process,
         Err(error) => return error != Errno::SRCH,
     };
-    // Looked at while the descriptor keeps the id from being another's.
+    // Checked while the descriptor keeps the id from being reused.
     if process_start(pid).is_some_and(|now| now != start) {
         return false;
     }

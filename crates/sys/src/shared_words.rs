@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What keeps the memory from becoming shorter under those who map it.
+/// Prevents the memory from shrinking under those who map it.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Words that every process with the descriptor may load and store.
@@ -21,7 +21,7 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    /// Makes so many words, all of them 0.
+    /// Creates so many words, all of them 0.
     ///
     /// # Errors
     /// Those of `memfd_create(2)`, `fallocate(2)` (no memory left) and
@@ -54,10 +54,10 @@ impl SharedWords {
         unsafe { std::slice::from_raw_parts(words, self.map.len() / 8) }
     }
 
-    /// A descriptor by which others may load the words, and not store.
+    /// A descriptor with which others may load the words, but not store.
     ///
     /// # Errors
-    /// Those of opening it anew.
+    /// Those of opening it again.
     pub fn read_only_fd(&self) -> io::Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         Ok(OpenOptions::new().read(true).open(path)?.into())
@@ -70,7 +70,7 @@ impl AsFd for SharedWords {
     }
 }
 
-/// Words that this process may load only.
+/// Words that this process may only load.
 #[derive(Debug)]
 pub struct SharedWordsView {
     map: MmapRaw,
@@ -86,13 +86,13 @@ impl SharedWordsView {
         Ok(Self { map: MmapOptions::new().len(len).map_raw_read_only(fd.as_fd().as_raw_fd())? })
     }
 
-    /// How many there are.
+    /// The number of words.
     #[must_use]
     pub fn count(&self) -> usize {
         self.map.len() / 8
     }
 
-    /// Loads a word; stores that its writer made before are visible then.
+    /// Loads a word; earlier stores of its writer are then visible.
     ///
     /// # Panics
     /// If there is no such word.
@@ -118,7 +118,7 @@ impl SharedWordsView {
     }
 }
 
-/// The length of a file that can't become shorter.
+/// The length of a file that can't shrink.
 fn sealed_len(fd: &impl AsFd) -> io::Result<usize> {
     if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
         return Err(io::Error::from_raw_os_error(libc::EPERM));

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 /// The lock ends with the descriptor.
 ///
 /// # Errors
-/// `EBUSY` if somebody else has the lock.
+/// `EBUSY` if another process has the lock.
 pub fn lock_dir(dir: impl AsFd) -> io::Result<()> {
     match rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),

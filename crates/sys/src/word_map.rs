@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct WordMap {
     map: MmapRaw,
     writable: bool,
-    /// A page could not be had. Others may have been written since, so none is
-    /// believed any more.
+    /// Whether a page could not be loaded. Others may be newer, so none is
+    /// trusted any more.
     failed: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ impl WordMap {
     /// Loads a word.
     ///
     /// # Errors
-    /// `EIO` if a page of the mapping could not be had; `EINVAL` beyond it.
+    /// `EIO` if a page of the mapping could not be loaded; `EINVAL` beyond it.
     pub fn load(&self, word: usize) -> io::Result<u64> {
         let loaded = touch(self.word(word)?, &self.failed, |word| word.load(Ordering::Acquire));
         loaded.map(u64::from_le).ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
@@ -48,7 +48,7 @@ impl WordMap {
     /// Stores a word.
     ///
     /// # Errors
-    /// `EIO` if a page of the mapping could not be had, `EROFS` if it is for
+    /// `EIO` if a page of the mapping could not be loaded, `EROFS` if it is for
     /// loads only, `EINVAL` beyond it.
     pub fn store(&self, word: usize, value: u64) -> io::Result<()> {
         if !self.writable {

@@ -3,10 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Writes all data of the file that is only in memory to the device, and waits
-/// until it is there. An error of an earlier write-back that this descriptor
-/// was not told of is answered too. Nothing becomes durable by this: that takes
-/// a sync.
+/// Writes all dirty data of the file to the device, and waits for that. Also
+/// answers an error of earlier writeback that was not reported to this
+/// descriptor yet. This makes nothing durable: that takes a sync.
 ///
 /// # Errors
 /// Those of `sync_file_range(2)`.

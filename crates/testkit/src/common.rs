@@ -1,6 +1,6 @@
-//! What the compared file systems have in common. Native file systems disagree
-//! on a few things that applications do not rely on; each is probed, and what
-//! the sides disagree on is either not asked or not compared.
+//! The common ground of the compared file systems. Native file systems disagree
+//! on a few things that applications do not rely on; each is probed, and things
+//! on which the sides disagree are either not requested or not compared.
 
 use crate::native::{allocate_flags, truncate_path};
 use crate::op::AllocateMode;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::path::Path;
 
-/// What a sequence may ask, and how answers are compared.
+/// The operations that a sequence may have, and the comparison of answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Common {
     /// Operations are carried out as the superuser.
@@ -46,11 +46,11 @@ impl Common {
         }
     }
 
-    /// Probes each directory in turn and keeps what they share, with each
-    /// other and with `self`.
+    /// Probes each directory in turn and keeps what they share, with each other
+    /// and with `self`.
     ///
     /// # Errors
-    /// What kept a directory from being probed.
+    /// The error that kept a directory from being probed.
     pub fn with(mut self, dirs: &[&Path]) -> Result<Self, Errno> {
         for dir in dirs {
             let probed = probe(dir)?;

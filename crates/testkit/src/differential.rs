@@ -30,9 +30,9 @@ pub struct Settings {
 pub struct Difference {
     /// Which operation of the sequence, from 0.
     pub index: usize,
-    /// What was compared.
+    /// The compared item.
     pub what: String,
-    /// What the two sides answered.
+    /// The answers of the two sides.
     pub sides: (String, String),
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a run did.
+/// The totals of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Operations carried out on each side, without those of shrinking.

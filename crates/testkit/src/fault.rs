@@ -7,7 +7,7 @@ use crate::{Side, Subject};
 use rustix::io::Errno;
 use std::io;
 
-/// What a [`FaultySide`] does wrong, each time that there is an occasion.
+/// A misbehaviour of a [`FaultySide`], at each occasion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A write that crosses a multiple of 64 KiB corrupts the byte after it.
@@ -20,7 +20,7 @@ pub enum Fault {
 
 /// A side with a fault.
 pub struct FaultySide<S> {
-    /// What the fault is put on.
+    /// The faulty side.
     pub side: S,
     /// The fault.
     pub fault: Fault,
@@ -55,7 +55,7 @@ impl Subject for Faulty {
                 if outcome == Ok(Answer::Count(data.len.into())) && offset / RANGE != end / RANGE {
                     let wrong = Data { seed: data.seed.wrapping_add(1).max(1), len: 1 };
                     let border = end / RANGE * RANGE;
-                    // Whether the fault takes effect is what the run is to find.
+                    // Detecting the fault is up to the run.
                     let _ = self.subject.apply(&Op::Pwrite { slot: *slot, offset: border, data: wrong });
                 }
                 outcome

@@ -1,4 +1,4 @@
-//! Which sequences are tried.
+//! The tested sequences.
 //!
 //! Few names and few open files, so that operations meet; offsets and lengths
 //! gather around multiples of 64 KiB, the range size of test volumes, so that
@@ -16,7 +16,7 @@ use proptest::sample::select;
 
 const RANGE: u64 = 64 * 1024;
 
-/// Operations at the start of each sequence, which make what the others need.
+/// Operations at the start of each sequence, which create the files for others.
 #[must_use]
 pub fn prelude() -> Vec<Op> {
     let path = |names: &[Name]| Path(names.to_vec());
@@ -218,7 +218,7 @@ fn name_op() -> BoxedStrategy<Op> {
 }
 
 fn set_time() -> impl Strategy<Value = SetTime> {
-    // Long before or after now, so that they can be told from the clock's.
+    // Long before or after now, to be distinguished from the clock's times.
     let at = (
         prop_oneof![1 => -1_000_000_000i64..0, 8 => 0i64..1_600_000_000, 1 => 2_200_000_000i64..4_000_000_000],
         0u32..1_000_000_000,
@@ -230,8 +230,8 @@ fn attr_op() -> BoxedStrategy<Op> {
     let id = || option::weighted(0.7, select(vec![0u32, 1, 1000, 65534]));
     prop_oneof![
         4 => (target(), mode()).prop_map(|(target, mode)| Op::Chmod { target, mode }),
-        // A FUSE server is not told of a change to neither, which natively
-        // clears set-id bits all the same.
+        // A FUSE server does not see a change to neither, though that natively
+        // clears set-id bits.
         3 => (target(), id(), id())
             .prop_filter("names an owner", |(_, uid, gid)| uid.is_some() || gid.is_some())
             .prop_map(|(target, uid, gid)| Op::Chown { target, uid, gid }),

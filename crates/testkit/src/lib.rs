@@ -83,7 +83,7 @@ pub trait Side: Sync {
     /// Removes the tree of `case`, whose subject is gone.
     ///
     /// # Errors
-    /// What kept the tree from being removed, which is as much a failure of
-    /// the file system as a wrong result.
+    /// The error of the removal, which is as much a failure of the file system
+    /// as a wrong result.
     fn end(&self, case: &str) -> io::Result<()>;
 }

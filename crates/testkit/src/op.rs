@@ -214,7 +214,7 @@ impl AllocateMode {
 /// Modes of `renameat2(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RenameMode {
-    /// Replace what has the new name.
+    /// Replaces an existing file of the new name.
     Replace,
     /// Fail if the new name exists.
     NoReplace,
@@ -229,7 +229,8 @@ pub enum SetTime {
     Omit,
     /// `UTIME_NOW`
     Now,
-    /// Seconds and nanoseconds; far enough from now to be told apart from it.
+    /// Seconds and nanoseconds; far enough from now to be distinguished from
+    /// it.
     At(i64, u32),
 }
 
@@ -361,8 +362,8 @@ impl Op {
     }
 }
 
-/// What a transfer on a file opened with `O_DIRECT` is rounded to, since native
-/// file systems differ in what they accept.
+/// Alignment of transfers on a file opened with `O_DIRECT`, since native file
+/// systems differ in their requirements.
 pub(crate) const DIRECT_ALIGNMENT: u64 = 4096;
 
 /// Offset and length of a transfer, rounded where it is direct.

@@ -31,7 +31,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// What a successful operation answers.
+/// The answer of a successful operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The operation is not possible on both sides, so neither was asked.
@@ -57,8 +57,8 @@ pub enum Answer {
     Xattrs(BTreeSet<String>),
     /// Attributes.
     Stat(Stat),
-    /// The answer of `SEEK_DATA` or `SEEK_HOLE` is right for what the file
-    /// holds, though another answer might be too.
+    /// The answer of `SEEK_DATA` or `SEEK_HOLE` is consistent with the file's
+    /// contents, though another one might be too.
     Consistent,
     /// The answer contradicts the file itself.
     Inconsistent(String),
@@ -138,6 +138,6 @@ pub struct Stat {
     /// Last access: known only right after it was set, since reading changes
     /// it by rules that depend on mount options and caches.
     pub atime: Time,
-    /// What is wrong with the attributes in themselves.
+    /// An internal contradiction in the attributes.
     pub wrong: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::op::{Data, Op, OpenSpec, SeekTo, SetTime};
 const PROBES: usize = 4;
 /// How often a candidate is tried where it does not.
 const TRIES: usize = 6;
-/// After this many runs, what has been reached is good enough.
+/// Limit of runs: the result so far is then good enough.
 const RUNS_MAX: usize = 6000;
 
 /// A shorter sequence that fails, and how; `None` if `ops` does not fail again.
@@ -60,7 +60,7 @@ impl Shrinker<'_> {
         false
     }
 
-    /// Drops what comes after the difference.
+    /// Drops everything after the difference.
     fn cut_tail(&mut self) {
         let end = self.difference.index + 1;
         if end < self.ops.len() {

@@ -1,5 +1,5 @@
-//! Tests that need more than there is: they say so, and pass only where that
-//! is allowed.
+//! Tests with unmet requirements: they print the reason, and pass only where
+//! that is allowed.
 
 use std::io::Write;
 

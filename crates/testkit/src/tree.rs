@@ -1,4 +1,4 @@
-//! Everything that can be seen of a tree, and how two of them differ.
+//! The visible state of a tree, and the difference of two of them.
 
 use crate::outcome::{Bytes, Failed, Stat};
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ pub struct Node {
     pub stat: Stat,
     /// The first path (in order) of the same inode.
     pub first: Vec<u8>,
-    /// What it holds.
+    /// Its contents.
     pub content: Content,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Bytes>,
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Not a kind that holds anything by itself.

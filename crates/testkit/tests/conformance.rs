@@ -1,5 +1,5 @@
-//! A file system that is no volume keeps what the trait promises, and one that
-//! breaks a promise is found out.
+//! A file system other than a volume keeps the promises of the trait, and one
+//! that breaks a promise is detected.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_testkit::conformance::file_system::{Fresh, Part, cases, run};

@@ -1,4 +1,4 @@
-//! What the rescue script makes of every kind of damage.
+//! The rescue script with every kind of damage.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(missing_docs, reason = "tests")]
 
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-/// What a run of the rescue script said and made.
+/// The output and the files of a run of the rescue script.
 struct Rescued {
     status: i32,
-    /// By path, what it says of a file in one word.
+    /// By path, its word for the state of a file.
     states: HashMap<PathBuf, String>,
     out: PathBuf,
     messages: String,
@@ -81,13 +81,13 @@ fn check(kind: &Kind, seed: u64) {
         let is = |answer| agrees(answer, &file.contents, &home, &rescued.out.join(&file.path));
         let mut right = is(&Answer::Same);
         if kind.finding == Finding::Either {
-            // By the format, what the damaged file answers is the truth.
+            // By the format, the answer of the damaged file is the truth.
             right = right.or_else(|_| is(allowed));
         }
         if kind.repair == Repair::Lossless {
             assert_eq!(right, Ok(()), "{}\n{context}", file.path.display());
         }
-        // What is not right is never passed off as such.
+        // Damaged data is never passed off as sound.
         if let Err(why) = right {
             assert_eq!(rescued.status, 1, "{}: {why}\n{context}", file.path.display());
             assert_ne!(rescued.states[&file.path], "whole", "{}: {why}\n{context}", file.path.display());

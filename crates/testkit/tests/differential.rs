@@ -64,7 +64,7 @@ fn threads_agree() {
     }
 }
 
-/// The fault is found, and what is reported shows it again from its stored form.
+/// The fault is found, and its report repeats it from the stored form.
 fn finds(fault: Fault, ops_max: usize) {
     let (disk, memory) = two_dirs();
     let common = common(&[disk.path(), memory.path()]);

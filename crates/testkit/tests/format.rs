@@ -1,5 +1,5 @@
-//! What `braid` writes to its tiers, checked against `docs/format.md`: the
-//! tables of the document decode it, not Braid's own code.
+//! The data that `braid` writes to its tiers, checked against `docs/format.md`:
+//! the tables of the document decode it, not Braid's own code.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 #![allow(missing_docs, reason = "tests")]
 
@@ -234,7 +234,7 @@ fn check_entry(document: &Document, id: &[u8], range: u64, entry: u64) -> usize 
     tier
 }
 
-/// What the files of the test volume hold.
+/// The contents of the test volume's files.
 fn fill(volume: &TestVolume) -> BTreeMap<&'static str, Vec<u8>> {
     let big = pattern(7, 20 * RANGE + 1000);
     let piece = pattern(9, 3 * RANGE);
@@ -294,7 +294,7 @@ fn a_volume_is_as_the_document_says() {
     check_heat(&document, &volume);
 }
 
-/// Nothing lies in the tiers but what the document's tree shows.
+/// The tiers have only files that the document's tree shows.
 fn check_layout(volume: &TestVolume, ids: &[Vec<u8>]) {
     let (home, other) = (volume.home().join(".braid"), volume.other().join(".braid"));
     let mut expected: Vec<_> = ids.iter().map(|id| by_id(&home.join("index"), id)).collect();
@@ -320,7 +320,7 @@ fn check_counts(document: &Document, volume: &TestVolume, counts: &[u64; 63]) {
     assert_eq!(found, counts);
 }
 
-/// The saved heat: files, in order, and what is said of their ranges.
+/// The saved heat: files, in order, and their ranges.
 fn check_heat(document: &Document, volume: &TestVolume) {
     let bytes = fs::read(volume.home().join(".braid/heat")).unwrap();
     let table = document.table("Heat");

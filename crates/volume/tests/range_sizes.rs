@@ -294,7 +294,7 @@ fn jobs_move_files_by_their_own_ranges() {
             assert_eq!(shape(&open, *ino), (all_on == "slow", *range, len.div_ceil(*range)));
             assert!(open.read(*handle, 0, len as usize) == pattern(*range, len as usize));
         }
-        // What fits in one range needs no index, nor does what is on home.
+        // A file of one range needs no index, nor does one that is on home.
         assert_eq!(shape(&open, ino), (false, 1024 * KIB, 1));
         assert_eq!(bytes_on(&open, ino, all_on), 900 * KIB);
     }

@@ -1,4 +1,4 @@
-//! The crash explorer (`testkit::crash`): bugs on purpose have to be found, and
+//! The crash explorer (`testkit::crash`): planted bugs have to be found, and
 //! nothing else.
 
 use crate::trial::{Suite, Trial};
@@ -16,7 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     trials,
 };
 
-/// With this one, all that are planted are found soon; with others it takes
+/// With this seed, all planted bugs are found soon; with others it takes
 /// minutes. Whether they are found does not depend on it.
 const PLANTED_SEED: &str = "2";
 
@@ -26,7 +26,7 @@ fn trials(options: &Options) -> Vec<Trial> {
     });
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000));
     let seed = options.seed.to_string();
-    // Building with all optimisations pays for a long search only.
+    // Full optimisation only pays for a long search.
     let build: &[&str] = if options.long { &["--release"] } else { &[] };
     let search = Trial::new("nothing else is found", move |report| {
         let title = format!("{states} crash states or more, seed {seed}");
@@ -35,9 +35,9 @@ fn trials(options: &Options) -> Vec<Trial> {
     vec![planted, search]
 }
 
-/// Runs the explorer. What it finds, it prints, with the way to repeat it.
+/// Runs the explorer, which prints its findings, with the way to repeat them.
 fn explore(build: &[&str], arguments: &[&str]) -> Result<()> {
-    // As a part of all tests: what they are made of is built once.
+    // As part of all tests, so that shared crates are built once.
     let test = ["test", "--quiet", "--workspace", "--locked", "--test", "crash"];
     cmd("cargo").args(test).args(build).arg("--").args(arguments).dir(&paths::root()).run()
 }

@@ -1,4 +1,4 @@
-//! dbench: what a file server does for office clients, several at once.
+//! dbench: the load of a file server with several office clients.
 
 use crate::arena::{Arena, Shape};
 use crate::report::Report;
@@ -33,7 +33,7 @@ fn run(shape: Shape, options: &Options, report: &mut Report) -> Result<()> {
         let text = cmd("dbench").arg("-D").arg(&arena.dir).args(["-c", LOAD, "-t", &seconds, "4"]).read()?;
         let result = text.lines().find(|line| line.starts_with("Throughput")).unwrap_or_default();
         result.clone_into(&mut throughput);
-        // A semaphore lets its processes begin at once; they do without.
+        // A semaphore makes its processes start together; they do without.
         let fails = |line: &str| line.contains("failed") && !line.contains("barrier semaphore");
         ensure(!result.is_empty() && !text.lines().any(fails), || text.clone())
     })?;

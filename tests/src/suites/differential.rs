@@ -40,7 +40,7 @@ fn trials(options: &Options) -> Vec<Trial> {
 }
 
 fn run(shape: Shape, seed: u64, options: &Options, report: &mut Report) -> Result<()> {
-    // As a part of all tests: what they are made of is built once.
+    // As part of all tests, so that shared crates are built once.
     let build = ["test", "--quiet", "--workspace", "--no-run", "--locked", "--test", "differential"];
     cmd("cargo").args(build).dir(&paths::root()).run()?;
     let count = options.scale(5_000, 40_000, 1_000_000);

@@ -1,12 +1,12 @@
 //! Tiers that fail, hang, go away, come back and are lost, while the volume is
-//! used. Every case looks at what an application sees of the files concerned
-//! and of all others, at the log and at `braid status`, and wants everything
-//! back without a remount when the tier is back.
+//! in use. Every case checks the view of applications on affected files and on
+//! all others, the log and `braid status`, and expects everything back without
+//! a remount when the tier is back.
 //!
-//! `faults/bench.rs` is what the cases work with; `store.rs` arms faults of the
-//! tier's store, `hang.rs` lets it hang, `device.rs` takes devices and file
-//! systems away, `index.rs` damages indexes, `lost.rs` destroys a tier.
-//! `docs/semantics.md` names the cases that prove what it says.
+//! `faults/bench.rs` is the common set-up; `store.rs` arms faults of the tier's
+//! store, `hang.rs` makes it hang, `device.rs` takes devices and file systems
+//! away, `index.rs` damages indexes, `lost.rs` destroys a tier.
+//! `docs/semantics.md` names the cases that prove its statements.
 
 mod bench;
 mod device;

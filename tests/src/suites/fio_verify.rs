@@ -18,7 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     trials,
 };
 
-/// A name, and what it adds to the options that all jobs share.
+/// A name, with the options besides those that all jobs share.
 const JOBS: &[(&str, &[&str])] = &[
     ("psync-sequential", &["--ioengine=psync", "--rw=write", "--bs=1M"]),
     ("psync-random", &["--ioengine=psync", "--rw=randwrite", "--bs=4k"]),

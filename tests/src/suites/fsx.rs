@@ -1,5 +1,5 @@
-//! The file-system exerciser fsx: random operations on one file, every read
-//! compared with what must be there.
+//! The file-system exerciser fsx: random operations on one file, with every
+//! read compared to the expected data.
 
 use crate::arena::{Arena, HOME_FIRST, SIZE, Shape};
 use crate::report::Report;

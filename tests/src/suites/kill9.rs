@@ -1,9 +1,9 @@
-//! The daemon is killed in the middle of a mixed load, again and again; what
-//! was acknowledged as synced must be there after the next mount.
+//! The daemon is repeatedly killed under a mixed load; data acknowledged as
+//! synced must be there after the next mount.
 //!
-//! The writers are threads of this process and know what was acknowledged:
-//! `kill9/model.rs` holds what a file may look like, `kill9/writer.rs` makes
-//! the load.
+//! The writers are threads of this process and know the acknowledged
+//! operations: `kill9/model.rs` has the possible states of a file,
+//! `kill9/writer.rs` makes the load.
 
 mod model;
 pub(super) mod writer;
@@ -52,7 +52,8 @@ fn kill(policy: &str, seed: u64, rounds: u64, report: &mut Report) -> Result<()>
     })
 }
 
-/// The load on a plain directory: shows that the checker accepts what is right.
+/// The load on a plain directory: shows that the checker accepts correct
+/// results.
 fn native(on: &Path, seed: u64) -> Result<()> {
     let dir = on.join(format!("braid-kill9-{}", std::process::id()));
     std::fs::create_dir_all(&dir).at(&dir)?;
@@ -104,7 +105,7 @@ impl Killed {
         lab.unmount(mount)?;
         let checked = lab.fsck(mount).context("fsck after recovery");
         if checked.is_err() {
-            // The next round is judged by itself.
+            // Each round is judged by itself.
             lab.repair(mount)?;
         }
         checked.map(drop)

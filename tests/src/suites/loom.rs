@@ -1,6 +1,6 @@
-//! What keeps a range's move and its readers and writers apart, and operations
-//! and the replacement of home, also if one of them dies, under a model checker:
-//! every interleaving of a few threads.
+//! The coordination of a range's move with its readers and writers, and of
+//! operations with a replacement of home, also when one of them dies, under a
+//! model checker: every interleaving of a few threads.
 
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::Result;
@@ -30,10 +30,10 @@ fn trials(_: &Options) -> Vec<Trial> {
 
 fn check(model: &str) -> Result<()> {
     let test = ["test", "--quiet", "--locked", "--release", "-p", "braid-coord", "--lib"];
-    // A directory of its own: every crate is built anew with the flag.
+    // A directory of its own: the flag rebuilds every crate.
     let target = paths::target().join("loom");
     let checked = cmd("cargo").args(test).arg(model).dir(&paths::root());
-    // To optimise much takes longer than it gains.
+    // Full optimisation takes longer than it saves.
     let checked = checked.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
     let checked = checked.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     checked.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target).run()

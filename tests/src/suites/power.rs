@@ -1,11 +1,11 @@
-//! Power is cut in a virtual machine, again and again, in the middle of a
-//! mixed load; what was acknowledged must be there when it is on again.
+//! Power is repeatedly cut in a virtual machine under a mixed load;
+//! acknowledged data must be there when it is on again.
 //!
-//! One boot does two things: it checks what the cut before it has left, and
-//! makes the load for the next cut. `power/guest.rs` is what runs in the
-//! machine, a command of this same program; the machine is `lab/lab`. Every
-//! line that the guest prints has left the machine when the print returns, so
-//! an acknowledgement outlives the cut.
+//! One boot does two things: it checks the state after the last cut, and makes
+//! the load for the next one. `power/guest.rs` runs in the machine, as a
+//! command of this same program; the machine is `lab/lab`. Every line that the
+//! guest prints has left the machine when the print returns, so an
+//! acknowledgement outlives the cut.
 
 pub(super) mod guest;
 mod machine;
@@ -38,7 +38,7 @@ pub(super) const SUITE: Suite = Suite {
     trials,
 };
 
-/// What `--on` names: the parts of the load on native file systems.
+/// The argument of `--on` for the parts of the load on native file systems.
 const NATIVE: &str = "native";
 
 fn trials(options: &Options) -> Vec<Trial> {
@@ -54,7 +54,7 @@ fn trials(options: &Options) -> Vec<Trial> {
     let (count, seed) = (shapes.len() as u64, options.seed);
     let tally = Arc::new(Mutex::new(Tally::default()));
     let trial = |(shape, number): (&Shape, u64)| {
-        // The first ones get what is left over.
+        // The first ones get the remainder.
         let share = cuts / count + u64::from(number < cuts % count);
         let random = SplitMix::new(seed.wrapping_mul(1 << 20) + number);
         let (shape, tally) = (*shape, Arc::clone(&tally));
@@ -66,7 +66,7 @@ fn trials(options: &Options) -> Vec<Trial> {
     volumes.chain([liar]).map(Trial::by_root).collect()
 }
 
-/// The cuts of one volume; tells the sum of all volumes so far.
+/// The cuts of one volume; reports the totals of all volumes so far.
 fn run(shape: Shape, cuts: u64, random: SplitMix, tally: &Mutex<Tally>, report: &mut Report) -> Result<()> {
     machine::set_up()?;
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,8 +116,8 @@ fn run_volume(
     Ok(())
 }
 
-/// The checks must fail on a native file system whose disk does not keep what
-/// it has promised. It may keep it by chance.
+/// The checks must fail on a native file system whose disk breaks its promises.
+/// It may keep them by chance.
 fn liar(seed: u64) -> Result<()> {
     const ROUNDS: u64 = 5;
     machine::set_up()?;
@@ -134,7 +134,7 @@ fn liar(seed: u64) -> Result<()> {
     fail(format!("nothing was lost in {ROUNDS} rounds"))
 }
 
-/// Checks again what a failed round has kept.
+/// Repeats the check of a failed round, from its kept images.
 fn check_kept(kept: &Path) -> Result<()> {
     machine::set_up()?;
     let job = std::fs::read_to_string(kept.join("job.json")).at(kept)?;
@@ -150,7 +150,7 @@ fn check_kept(kept: &Path) -> Result<()> {
     ensure(heard.findings.is_empty(), || heard.findings.join("\n  "))
 }
 
-/// What all cuts came to.
+/// The totals of all cuts.
 #[derive(Default)]
 struct Tally {
     cuts: u64,
@@ -190,9 +190,9 @@ struct Volume {
     lab: Lab,
     images: PathBuf,
     shape: Shape,
-    /// Where the images before the last boot, its job and its logs are.
+    /// The images from before the last boot, with its job and its logs.
     kept: PathBuf,
-    /// What the next check has to expect: see [`guest`].
+    /// The expectation of the next check: see [`guest`].
     expect: Value,
     boots: Vec<String>,
     /// Some check of fsck has seen a spread file.
@@ -232,7 +232,7 @@ impl Volume {
         Ok(self.boot(&job, 0, &Moment::never())?.findings)
     }
 
-    /// What the guest has to do.
+    /// The guest's job.
     fn job(&self, seed: u64, load: bool, remount: bool) -> Value {
         json!({
             "stack": self.shape.stack(), "tiers": self.shape.tiers(), "expect": self.expect,
@@ -240,7 +240,7 @@ impl Volume {
         })
     }
 
-    /// What was found, and what the guest wrote beside.
+    /// The findings, and the guest's other output.
     fn failure(&self, found: &[String]) -> String {
         let said = std::fs::read_to_string(self.kept.join("guest.log")).unwrap_or_default();
         format!("{}\n{}\n  kept in {}", found.join("\n  "), tail(&said, 20), self.kept.display())

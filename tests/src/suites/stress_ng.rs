@@ -19,7 +19,7 @@ pub(super) const SUITE: Suite = Suite {
     trials,
 };
 
-/// The stressors, and what they need besides.
+/// The stressors, with their additional options.
 const STRESSORS: &[(&str, &[&str])] = &[
     ("access", &[]),
     ("aio", &[]),

@@ -173,8 +173,8 @@ fn full_tier(home: (Kind, u64), other: (Kind, u64)) -> Result<()> {
     small.verify()
 }
 
-/// Files until none fits any more; what was synced stays, and what is removed
-/// gives its space back, at once and after a remount.
+/// Writes files until none fits; synced data stays, and removals free their
+/// space, at once and after a remount.
 fn all_full() -> Result<()> {
     let mut lab = Lab::for_suite("all-full")?;
     let mount = volume(&mut lab, (Kind::Ext4, 128), (Kind::Ext4, 64))?;

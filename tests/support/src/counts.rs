@@ -32,7 +32,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Reads what is displayed, and the figures of Rust's test harness.
+/// Parses the displayed form, and the figures of Rust's test harness.
 impl FromStr for Counts {
     type Err = Failure;
 

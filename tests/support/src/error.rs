@@ -1,5 +1,4 @@
-//! The one error of the project's commands: a sentence for the person who ran
-//! them.
+//! The error type of the project's commands: a sentence for their user.
 
 use std::fmt;
 use std::path::Path;
@@ -39,7 +38,7 @@ pub fn ensure(held: bool, text: impl FnOnce() -> String) -> Result<()> {
     if held { Ok(()) } else { Err(Failure(text())) }
 }
 
-/// Says what was being done when an error came.
+/// Adds the operation during which an error occurred.
 pub trait Context<T> {
     /// Puts `what` before the error.
     fn context(self, what: impl fmt::Display) -> Result<T>;

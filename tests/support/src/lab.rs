@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// What a stack file says: see [`Stack::yaml`].
+/// The contents of a stack file: see [`Stack::yaml`].
 pub struct Stack {
     /// The policy, as a YAML value.
     pub policy: String,
@@ -113,7 +113,7 @@ enum Undo {
     Daemon(Mount, Child),
 }
 
-/// A temporary directory and what was set up in it.
+/// A temporary directory and the resources in it.
 pub struct Lab {
     root: TempDir,
     logs: PathBuf,
@@ -124,7 +124,7 @@ impl Lab {
     /// An empty place; `name` appears in its path.
     pub fn new(name: &str) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
-        // Suites act as several users, who have to come through here.
+        // Suites act as several users, who need access through it.
         builder.permissions(Permissions::from_mode(0o755));
         let root = builder.prefix(&format!("braid-{name}-")).tempdir()?;
         Ok(Self { logs: root.path().to_path_buf(), root, undo: Vec::new() })
@@ -190,7 +190,7 @@ impl Lab {
 
     /// Takes a loop device away now; what uses it keeps it for so long.
     pub fn detach(&mut self, device: &Path) -> Result<()> {
-        // Its number may be somebody else's device afterwards.
+        // Its number may belong to another device afterwards.
         self.undo.retain(|undo| !matches!(undo, Undo::Detach(other) if other == device));
         root_cmd("losetup").arg("--detach").arg(device).quiet()
     }
@@ -238,8 +238,8 @@ impl Lab {
         })
     }
 
-    /// Ends the daemon that is our child by `SIGKILL`. What is below the mount
-    /// point fails from now on, until [`clear_mount`](Self::clear_mount).
+    /// Kills the daemon, which is our child, with `SIGKILL`. Access below the
+    /// mount point fails from now on, until [`clear_mount`](Self::clear_mount).
     pub fn kill_daemon(&mut self) -> Result<()> {
         let at = self.undo.iter().rposition(|undo| matches!(undo, Undo::Daemon(..)));
         let Some(Undo::Daemon(mount, mut child)) = at.map(|at| self.undo.remove(at)) else {

@@ -1,6 +1,6 @@
-//! What the end-to-end suites and `cargo xtask` share: programs that run, and
-//! end at an interrupt ([`sh`]); file systems and volumes that go away with who
-//! made them ([`lab`]); where things are ([`paths`], [`tools`]).
+//! Shared by the end-to-end suites and `cargo xtask`: running programs, which
+//! end at an interrupt ([`sh`]); file systems and volumes that are removed with
+//! their owner ([`lab`]); paths ([`paths`], [`tools`]).
 #![forbid(unsafe_code)]
 
 pub mod counts;

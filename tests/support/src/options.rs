@@ -1,5 +1,5 @@
-//! What a person may ask of the suites: options of the test binary, which
-//! `cargo xtask test` takes too and hands on.
+//! The options of the suites: those of the test binary, which `cargo xtask
+//! test` accepts too and passes on.
 
 use clap::Args;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Where things are: the working tree, what was built, and the tools.
+//! Paths: of the working tree, of build results, and of the tools.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ pub fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// Where Cargo puts what it builds.
+/// Cargo's target directory.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// The `braid` command that suites use: the release build, or what the
-/// environment variable `BRAID` names.
+/// The `braid` command that suites use: the release build, or the path in the
+/// environment variable `BRAID`.
 pub fn braid() -> PathBuf {
     std::env::var_os("BRAID").map_or_else(|| target().join("release/braid"), PathBuf::from)
 }

@@ -1,6 +1,6 @@
-//! Runs other programs, and makes an interrupt (Ctrl-C, `SIGTERM`, `SIGHUP`)
-//! an ordinary failure: programs that run are told to end, the failure travels
-//! up, and what was set up is taken down on the way.
+//! Runs other programs, and makes an interrupt (Ctrl-C, `SIGTERM`, `SIGHUP`) an
+//! ordinary failure: running programs are ended, the failure is passed up, and
+//! resources are released on the way.
 
 use crate::error::{Context, Failure, Result, fail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -142,13 +142,13 @@ impl Cmd {
         self.judge(status, "")
     }
 
-    /// Runs, and shows what was printed only in the failure.
+    /// Runs, and shows the output only in a failure.
     pub fn quiet(self) -> Result<()> {
         self.read().map(drop)
     }
 
-    /// Runs, and answers its standard output. A failure shows the end of what
-    /// it printed.
+    /// Runs, and answers its standard output. A failure shows the end of its
+    /// output.
     pub fn read(mut self) -> Result<String> {
         let output = self.capture()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -175,7 +175,7 @@ impl Cmd {
     }
 
     /// Starts the program and leaves it running, with its output in `log`. An
-    /// interrupt does not reach it: who starts it ends it.
+    /// interrupt does not reach it: the caller ends it.
     pub fn start(mut self, log: &Path) -> Result<Child> {
         let log = std::fs::File::create(log).at(log)?;
         self.command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);

@@ -121,7 +121,7 @@ impl Stage {
     fn dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.root.join(name);
         fs::create_dir_all(&path).at(&path)?;
-        // Whatever the mask of who builds it is.
+        // Independent of the builder's umask.
         let mut at = Path::new(name);
         while at != Path::new("") {
             fs::set_permissions(self.root.join(at), fs::Permissions::from_mode(0o755))?;
@@ -232,7 +232,7 @@ impl Stage {
         self.compress(&changelog)
     }
 
-    /// What the command's libraries are in.
+    /// The packages of the command's libraries.
     fn depends(&self, dist: &Path) -> Result<String> {
         if !exists("dpkg-shlibdeps") {
             return Ok("libc6".into());

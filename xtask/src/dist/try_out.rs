@@ -1,5 +1,5 @@
 //! The package is tried by installing it: in an empty directory, or in a clean
-//! Debian. What it brings is used; when it is purged, nothing may be left.
+//! Debian. Its contents are used; after a purge, nothing may be left.
 
 use super::files::entries;
 use crate::setup;
@@ -52,7 +52,7 @@ pub(super) fn in_directory(package: &Path) -> Result<()> {
     let before = listing(&root)?;
     dpkg(&["--install", &package.display().to_string()])?;
     used(&root)?;
-    // What a daemon leaves.
+    // Leftovers of a daemon.
     fs::create_dir_all(root.join("var/log/braid")).at(&root)?;
     fs::write(root.join("var/log/braid/mnt.log"), "mounted\n")?;
     dpkg(&["--purge", "braid"])?;
@@ -61,7 +61,7 @@ pub(super) fn in_directory(package: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Uses what was installed below `root`.
+/// Uses the files installed below `root`.
 fn used(root: &Path) -> Result<()> {
     for name in FILES {
         // Through the links, too.
@@ -151,7 +151,7 @@ fn nothing_left(before: &BTreeSet<PathBuf>, after: &BTreeSet<PathBuf>) -> Result
     ensure(left.is_empty(), || format!("purged, and these are left: {}", left.join(" ")))
 }
 
-/// What is done in a clean Debian, by its own tools.
+/// The steps in a clean Debian, with its own tools.
 const IN_DEBIAN: &str = r#"
 set -eu
 list() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var/lib/dpkg \

@@ -113,7 +113,7 @@ impl Modules {
         }
     }
 
-    /// The file that defines what a path leads to, from a module.
+    /// The file that defines the item of a path, as seen from a module.
     fn resolve(&self, from: &ModulePath, names: &[String]) -> Option<String> {
         self.resolve_within(from, names, 16)
     }
@@ -190,7 +190,7 @@ impl<'ast> Visit<'ast> for Names {
             return;
         }
         if let Item::Use(item) = item {
-            // What is only handed on is used where it is named.
+            // A re-export is used where it is named.
             if matches!(item.vis, Visibility::Inherited) {
                 self.paths.extend(leaves(&item.tree, &Vec::new()).into_iter().map(|(_, path)| path));
             }

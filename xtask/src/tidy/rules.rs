@@ -118,8 +118,8 @@ fn forbidden_macros(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Whoever names a file must not write messages by it: `shown()` of the
-/// contract escapes, `Path::display()` does not.
+/// Code that prints file names must not use `Path::display()`, but the
+/// contract's `shown()`, which escapes.
 fn raw_names(tree: &Tree) -> Vec<String> {
     let shipped = tree.sources.iter().filter(|source| {
         let in_crate = source.path.strip_prefix("crates/").is_some_and(|path| path.contains("/src/"));

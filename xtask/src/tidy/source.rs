@@ -126,7 +126,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Goes through a text once, and copies what is code.
+/// Copies the code of a text, in one pass.
 struct Masker {
     input: Vec<char>,
     at: usize,

@@ -1,4 +1,4 @@
-//! What the rules look at: the packages of the workspace, the sources, and the
+//! The input of the rules: the packages of the workspace, the sources, and the
 //! entries at the root.
 
 use super::source::Source;

@@ -11,8 +11,8 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 /// Barrier counts.
 const COUNTS: usize = 2;
 
-/// The state behind the barrier. All of it is accessed without an order of its
-/// own: the barrier alone makes later operations see what was done before.
+/// The state behind the barrier. All accesses are relaxed: only the barrier
+/// makes later operations see earlier changes.
 struct World {
     barrier: Barrier<PrivateWords, Sole>,
     /// Two words that are exchanged while the barrier is frozen.
@@ -32,7 +32,7 @@ impl World {
         })
     }
 
-    /// An operation, which must find one generation from its beginning to its end.
+    /// An operation, which must see one generation from start to end.
     fn operate(&self, at: usize) -> u64 {
         let _entered = self.barrier.enter_at(at);
         count(&self.begun[at]);
@@ -54,8 +54,7 @@ impl World {
     }
 }
 
-/// Adds one, where no other thread does; not as one step, so that what it
-/// overlaps with is seen.
+/// Adds one, where no other thread does; not atomically, so that overlaps show.
 fn count(word: &AtomicU64) {
     word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }

@@ -13,20 +13,20 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use std::mem::forget;
 
-/// How far the client comes.
+/// The last step of the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Last {
-    /// Its ranges are claimed, and it has looked at nothing.
+    /// Its ranges are claimed, and it has checked nothing.
     Claim,
-    /// It knows what moves.
+    /// It knows the moves.
     Look,
     /// Half of the data is written.
     Half,
-    /// All of the data is written, and nothing is marked.
+    /// All of the data is written, but not marked.
     Data,
-    /// What it wrote is marked; the claim stands.
+    /// Its writes are marked; the claim stands.
     Marks,
-    /// The claim is gone, and those who wait for that are not woken.
+    /// The claim is gone, but waiters were not woken.
     Claimless,
     /// It has ended its write.
     End,
@@ -35,7 +35,7 @@ enum Last {
 const EACH: [Last; 7] =
     [Last::Claim, Last::Look, Last::Half, Last::Data, Last::Marks, Last::Claimless, Last::End];
 
-/// What one of the processes has of a file.
+/// A process's view of a file.
 struct Side {
     slots: WriterSlots<PrivateWords, As>,
     moving: Moving<PrivateWords, As>,
@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-/// What a client that came so far left in the range.
+/// The data that a client leaves in the range after this step.
 fn left(last: Last) -> [u64; 2] {
     [u64::from(last >= Last::Half), u64::from(last >= Last::Data)]
 }
@@ -124,7 +124,7 @@ fn a_move_ends_beside_a_writer_that_dies<const PASSES: u32>(preemptions: usize) 
             world.relocate::<PASSES>();
             client.join().unwrap();
             assert_eq!(world.words(), left(last), "what was written before the death is lost");
-            // A move after the other finds nothing of the dead any more.
+            // A second move finds nothing of the dead owner any more.
             world.relocate::<PASSES>();
             assert_eq!(world.words(), left(last));
             assert!(!world.keeper.moving.is_active());
@@ -165,14 +165,14 @@ fn others_write_on_beside_one_that_dies_and_a_move() {
     }
 }
 
-/// Where a client dies that passes the barrier.
+/// The step of the barrier at which a client dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// It is counted; whether the barrier is frozen, it has not looked, or has.
+    /// It is counted, and may have checked whether the barrier is frozen.
     Counted,
-    /// It is not counted any more, and a freeze that waits is not woken.
+    /// It is no longer counted, but a waiting freeze was not woken.
     Uncounted,
-    /// It is out.
+    /// It has left.
     Out,
 }
 

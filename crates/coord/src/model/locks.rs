@@ -14,7 +14,7 @@ use std::mem::forget;
 struct World {
     live: [Live<PrivateWords, As>; 3],
     dead: Dead,
-    /// The size that the index says.
+    /// The size in the index.
     index: AtomicU64,
     /// The bytes of the file.
     data: [AtomicU64; 3],
@@ -29,7 +29,7 @@ impl World {
         Arc::new(Self { live, dead, index: AtomicU64::new(0), data })
     }
 
-    /// The file reaches to `end`, and the index says so.
+    /// Makes the file reach to `end`, index first.
     fn grow(&self, who: usize, end: u64) {
         let store = |held: &mut Changing<'_, PrivateWords>| {
             self.index.store(end, Ordering::Relaxed);
@@ -39,7 +39,8 @@ impl World {
         self.live[who].grow(end, store).unwrap();
     }
 
-    /// What the index says after the death of one that made the file longer.
+    /// The size in the index after the death of an owner that extended the
+    /// file.
     fn agree(&self) -> u64 {
         let mut held = self.live[0].change();
         if held.abandoned().is_some() {
@@ -49,7 +50,8 @@ impl World {
         self.index.load(Ordering::Relaxed)
     }
 
-    /// Appends a byte; what one who died wrote beyond the end goes first.
+    /// Appends a byte, after removing data that a dead owner wrote beyond the
+    /// end.
     fn append(&self, who: usize, value: u64) {
         let live = &self.live[who];
         let mut appending = live.append();
@@ -117,7 +119,7 @@ fn a_lock_of_one_that_dies_goes_to_each_of_the_others_once() {
     });
 }
 
-/// How far one that makes the file longer comes.
+/// The last step of an owner that extends the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Last {
     Lock,
@@ -155,7 +157,7 @@ fn index_and_size_agree_after_one_dies_that_makes_the_file_longer() {
     }
 }
 
-/// How far one that appends comes.
+/// The last step of an owner that appends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Append {
     Lock,

@@ -1,9 +1,9 @@
 //! The code of this crate under the model checker: every interleaving of a few
 //! threads. Run by `cargo xtask test --suite loom`.
 //!
-//! A thread that dies stops between two steps, gives nothing back, and is said
-//! to be dead then; time passes only there. A sleeper that is not woken
-//! otherwise sleeps for ever, which is found.
+//! A thread that dies stops between two steps, releases nothing, and counts as
+//! dead from then on; time passes only there. Otherwise a sleeper that is not
+//! woken sleeps for ever, which the checker finds.
 
 mod barrier;
 mod death;
@@ -41,7 +41,7 @@ impl Dead {
         Self(Arc::new(std::array::from_fn(|_| AtomicBool::new(false))))
     }
 
-    /// The process does nothing any more.
+    /// Makes the process dead.
     fn die(&self, pid: usize) {
         self.0[pid].store(true, Ordering::Release);
         time_passes();

@@ -1,5 +1,4 @@
-//! A range moves beside its readers and writers, over memory in the place of
-//! tiers.
+//! A range moves beside its readers and writers, with memory in place of tiers.
 
 use super::check;
 use crate::layout::{FileWords, VolumeWords};
@@ -12,7 +11,7 @@ use braid_contract::ObjectId;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What a tier holds that was punched, or never had the range.
+/// The contents of a tier that was punched, or never had the range.
 const NOTHING: u64 = u64::MAX;
 pub(super) const RANGE_SIZE: u64 = 64;
 
@@ -34,8 +33,8 @@ impl<const WORDS: usize> Tiers<WORDS> {
         &self.tiers[(self.entry.load(Ordering::Acquire) % 2) as usize]
     }
 
-    /// Moves the range, with the last copy, for which writers wait, after so many
-    /// passes.
+    /// Moves the range, with the last copy, for which writers wait, after so
+    /// many passes.
     pub(super) fn relocate<P: Party + Clone, const PASSES: u32>(
         &self,
         moving: &Moving<PrivateWords, P>,
@@ -117,7 +116,7 @@ impl World {
         drop(writing);
     }
 
-    /// As a volume reads: again, if the entry was switched meanwhile.
+    /// Reads like a volume: again, if the entry was switched meanwhile.
     fn read(&self) -> u64 {
         loop {
             let (switches, entry) = (self.moving.switches(), self.tiers.entry.load(Ordering::Acquire));
@@ -139,7 +138,7 @@ impl World {
     }
 }
 
-/// Does something in a thread of its own.
+/// Runs a closure in a thread of its own.
 fn beside<T: 'static>(
     world: &Arc<World>,
     does: impl FnOnce(&World) -> T + 'static,
@@ -219,8 +218,8 @@ fn moves_are_ended_and_held_off_beside_one_that_begins() {
     });
 }
 
-/// All moves that a file may have are under way, and one more is wanted: room
-/// comes with the end of any of them.
+/// All moves that a file may have are under way, and one more is requested: the
+/// end of any of them makes room.
 #[test]
 fn room_for_a_move_comes_with_the_end_of_any() {
     for first in [0, 1] {
@@ -239,9 +238,9 @@ fn room_for_a_move_comes_with_the_end_of_any() {
 }
 
 /// Two writes beside a move for which writers wait after `PASSES` passes, and
-/// as many readers. In some interleaving they did.
+/// as many readers. In some interleaving they waited.
 fn writers_wait_for_the_last_copy<const PASSES: u32>(preemptions: usize, readers: usize) {
-    // Of all interleavings: the model knows nothing of it.
+    // Over all interleavings: the model does not see it.
     let waited = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let seen = std::sync::Arc::clone(&waited);
     check(preemptions, move || {

@@ -1,9 +1,9 @@
 //! Futexes for the model checker, of a lock and conditions.
 //!
 //! Time stands still: a sleeper that is not woken sleeps for ever, and the
-//! checker finds that, although the real one would look again some time. Only
-//! a model that kills a thread says that time passes: each thread's next sleep on
-//! a word is over once then.
+//! checker finds that, although a real one would wake some time. Only a model
+//! that kills a thread lets time pass: then each thread's next sleep on a word
+//! ends once.
 
 use super::Word;
 use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -21,12 +21,12 @@ struct Sleepers {
     clock: u64,
     /// Words that threads slept on, by address.
     words: Vec<(usize, Arc<Condvar>)>,
-    /// What the clock was when a thread's sleep on a word was over last.
+    /// The clock at the last end of a thread's sleep on a word.
     looked: Vec<(ThreadId, usize, u64)>,
 }
 
 impl Sleepers {
-    /// Whether time has passed since this thread last heard so of the word.
+    /// Whether time has passed since this thread last checked, for the word.
     fn is_late(&mut self, key: usize) -> bool {
         let (this, clock) = (loom::thread::current().id(), self.clock);
         match self.looked.iter_mut().find(|(thread, of, _)| (*thread, *of) == (this, key)) {
@@ -70,7 +70,7 @@ pub(crate) fn wake(word: &Word, count: u32, _: bool) {
     }
 }
 
-/// Lets the time of all who sleep be over.
+/// Ends the sleeps of all threads.
 #[cfg(test)]
 pub(crate) fn time_passes() {
     let mut sleepers = lock();

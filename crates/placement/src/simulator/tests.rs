@@ -284,7 +284,7 @@ fn what_was_under_way_together_is_so_again_and_what_was_written_before_is_waited
         made.op(TraceOpKind::Read, (1, a), (at, 30), (at * KIB64, KIB64));
     }
     made.op(TraceOpKind::Write, (2, b), (0, 1), (0, KIB64));
-    // Another thread reads what was written.
+    // Another thread reads the written data.
     made.op(TraceOpKind::Read, (3, b), (1, 1), (0, KIB64));
     let simulated = simulate(&pair(&home_first()), &made.0, Pace::Fastest).unwrap();
     assert_eq!((ms(&simulated), simulated.bytes), (5, [4 * KIB64, KIB64]));

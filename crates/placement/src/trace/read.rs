@@ -57,7 +57,7 @@ pub struct TraceFile {
 /// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceOp {
-    /// What was done.
+    /// The kind of operation.
     pub kind: TraceOpKind,
     /// When it began, in nanoseconds since the recording did.
     pub at_ns: u64,

@@ -1,10 +1,11 @@
-//! What every implementation of a trait keeps: one suite for
+//! The promises of every implementation of a trait: one suite for
 //! [`Store`](braid_contract::Store), one for
 //! [`FileSystem`](braid_contract::FileSystem).
 //!
 //! A suite is a list of named cases, each of them for a subject of its own. The
-//! capabilities that the subject declares select the cases: what it can do is
-//! tried, and what it can't do must be refused. A case fails by panicking.
+//! capabilities that the subject declares select the cases: supported
+//! operations are tried, and unsupported ones must be refused. A case fails by
+//! panicking.
 
 pub mod file_system;
 pub mod store;

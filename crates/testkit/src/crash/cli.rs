@@ -23,10 +23,10 @@ Searches for crashes after which a volume has lost what it promised to keep.
   --help           say this
 ";
 
-/// What a search of test-suite length looks at.
+/// Seconds of a search of test-suite length.
 const SECONDS_DEFAULT: u64 = 20;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     /// The search.
@@ -39,11 +39,11 @@ pub struct Arguments {
 
 impl Arguments {
     /// Reads the command line, without the program's name. `None` if nothing is
-    /// to be run: it asks how to call it, which is printed, or is a test runner's
-    /// that wants no test of this one.
+    /// to be run: it asks for help, which is printed, or is a test runner's
+    /// that selects no test of this target.
     ///
     /// # Errors
-    /// What is wrong with it, and how to call it.
+    /// Its error, with the usage.
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut arguments = Self { search: search_default(), replay: None, failpoint: None };
         let (mut timed, mut counted, mut nothing) = (false, false, false);
@@ -71,8 +71,8 @@ impl Arguments {
                     print!("{USAGE}");
                     return Ok(None);
                 }
-                // What a test runner says to every test target. There are no
-                // ignored tests here.
+                // The arguments of a test runner to every test target. There
+                // are no ignored tests here.
                 "--list" | "--ignored" => nothing = true,
                 "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored" | "--exact"
                 | "--show-output" => {}
@@ -120,9 +120,9 @@ fn workloads(value: &str) -> Result<Workloads, String> {
     }
 }
 
-/// Does what the command line asks for; answers whether all is well. If
-/// `planted` is the name of a bug that the subject has and `sound` has not, all
-/// is well if that was found.
+/// Carries out the command line; answers whether all is well. If `planted` is
+/// the name of a bug that the subject has and `sound` has not, all is well if
+/// it was found.
 #[must_use]
 pub fn run(arguments: &Arguments, subject: &dyn Subject, planted: Option<(&str, &dyn Subject)>) -> bool {
     // A panic is a finding, and reported as one.

@@ -1,4 +1,4 @@
-//! What a file contains by the book: its size, and which write each of its
+//! The expected contents of a file: its size, and the write that each of its
 //! bytes comes from.
 
 use super::stamp::Source;
@@ -15,7 +15,7 @@ struct Span {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) size: u64,
-    /// Sorted, apart from each other; what is in none of them is zeros.
+    /// Sorted and disjoint; all other bytes are zeros.
     spans: Vec<Span>,
 }
 
@@ -48,7 +48,7 @@ impl Content {
         self.spans.get(place).filter(|span| span.start <= offset).map_or(0, |span| span.source)
     }
 
-    /// Where what the bytes come from may change.
+    /// Offsets at which the origin of the bytes may change.
     pub(crate) fn boundaries(&self) -> impl Iterator<Item = u64> + '_ {
         self.spans.iter().flat_map(|span| [span.start, span.end]).chain([self.size])
     }

@@ -1,4 +1,4 @@
-//! One crash state: recovery runs on it, and what it leaves is looked at.
+//! One crash state: runs recovery on it, and examines the result.
 
 use super::explore::describe_panic;
 use super::machine::{Machine, Setup};
@@ -12,7 +12,7 @@ use braid_contract::{Caller, Error, FileSystem, OpenFlags, OpenRequest, SetAttr,
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What is done beyond recovering once and looking.
+/// Steps beyond one recovery and its examination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extras {
     /// The process dies after recovery, and the next one must see the same.
@@ -41,9 +41,8 @@ pub(crate) struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// Recovers, and holds what is there against what may be there. Answers the
-    /// moments at which recovery may crash, if they were asked for; or what is
-    /// wrong.
+    /// Recovers, and compares the result with the expectation. Answers the
+    /// moments at which recovery may crash, if requested; or the error.
     pub(crate) fn examine(
         &self,
         machine: Machine,

@@ -1,4 +1,4 @@
-//! One workload: runs it, crashes it everywhere, looks at what is left.
+//! One workload: runs it, crashes it everywhere, and examines the results.
 
 use super::examine::{Examiner, Extras};
 use super::history::{History, Moment, Rules};
@@ -19,9 +19,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Seeds of the environments: of what is there before a workload, of the
-/// workload, of recoveries and of their recoveries. Ids made by one must not
-/// come again in the next.
+/// Seeds of the environments: of the state before a workload, of the workload,
+/// of recoveries and of their recoveries. Ids made by one must not occur in the
+/// next.
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 
 /// How far each workload is searched.
@@ -46,19 +46,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Draws what is done with a state beyond recovering once.
+    /// Draws the steps for a state beyond one recovery.
     fn extras(&self, random: &mut SplitMix) -> Extras {
         let mut one_in = |count: u64| count > 0 && random.below(count) == 0;
         let (recover_again, use_again) = (one_in(self.recover_again), one_in(self.use_again));
-        // A second recovery, and what is written after recovery, would not be
-        // told from the recovery that is recorded: a replay, which does neither,
-        // would crash at another moment of the same number.
+        // A second recovery, and writes after recovery, could not be told from
+        // the recovery that is recorded: a replay, which has neither, would
+        // crash at another moment of the same number.
         let record = one_in(self.crash_again);
         Extras { recover_again: recover_again && !record, use_again: use_again && !record, record }
     }
 }
 
-/// What was done.
+/// The totals of an exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Workloads run.
@@ -81,14 +81,14 @@ impl Totals {
     }
 }
 
-/// What was found, and how to find it again.
+/// A failure, and how to repeat it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Repeats it.
     pub replay: Replay,
     /// When the power went.
     pub when: String,
-    /// What is wrong.
+    /// The finding.
     pub found: String,
 }
 
@@ -125,7 +125,7 @@ pub struct Explorer<'a> {
     prepared: RefCell<HashMap<(Setup, Start), Rc<Prepared>>>,
 }
 
-/// What a crash may leave, and what one of the recovery from it may.
+/// The possible results of a crash, and of one during its recovery.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     first: &'a Expectation,
@@ -227,8 +227,8 @@ impl<'a> Explorer<'a> {
         Examiner { subject: self.subject, setup: &workload.setup }
     }
 
-    /// Lets recovery run on a machine and looks at what it leaves; perhaps
-    /// also at what crashes of the recovery leave.
+    /// Runs recovery on a machine and examines the result; perhaps also the
+    /// results of crashes during the recovery.
     fn examine(
         &self,
         workload: &Workload,
@@ -316,7 +316,7 @@ impl<'a> Explorer<'a> {
         }
         let cuts = recorder.finish();
         run.machine.heal();
-        // The book must be right before anything is held against it.
+        // The history must be right before it is compared with anything.
         self.look_at_live(&run)?;
         let violations = machine.violations();
         if let Some(violation) = violations.first() {
@@ -333,7 +333,7 @@ impl<'a> Explorer<'a> {
         expected.check(&seen).map_err(|found| format!("without a crash, {found}"))
     }
 
-    /// What a workload begins with.
+    /// The state before a workload.
     fn prepare(&self, workload: &Workload) -> Outcome<Rc<Prepared>> {
         let key = (workload.setup.clone(), workload.start);
         if let Some(prepared) = self.prepared.borrow().get(&key) {
@@ -374,7 +374,7 @@ fn describe(workload: &Workload, cut: &Cut) -> String {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(super) fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");

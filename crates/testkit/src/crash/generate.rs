@@ -1,5 +1,5 @@
-//! Which workloads there are: all short sequences over a small alphabet, and
-//! random longer ones.
+//! The workloads: all short sequences over a small alphabet, and random longer
+//! ones.
 
 use super::machine::Setup;
 use super::op::{Dir, During, Name, Op};

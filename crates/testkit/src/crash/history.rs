@@ -1,6 +1,6 @@
-//! What a workload did, as far as it matters for what a crash may leave: the
-//! versions that each file went through, the changes of names, and what was
-//! made durable when.
+//! The history of a workload, as far as it matters for the result of a crash:
+//! the versions of each file, the changes of names, and the times at which they
+//! became durable.
 //!
 //! Everything is tagged with the step that did it. A crash is after `done`
 //! steps, with or without one more in flight, and looks at that much of the
@@ -32,22 +32,22 @@ impl Moment {
     }
 }
 
-/// What a file was after a step.
+/// The state of a file after a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) step: usize,
     pub(crate) content: Content,
     /// The modification time is not before this.
     pub(crate) mtime_min_ns: i64,
-    /// What the step was asked for. It came otherwise, so this counts only as
-    /// long as the step is in flight.
+    /// Whether this is the requested result of the step, which had another one:
+    /// it counts only while the step is in flight.
     asked: bool,
-    /// A tier failed in this step or an earlier one: any part of what was there
-    /// before may be there still.
+    /// A tier failed in this step or an earlier one: any part of the previous
+    /// state may remain.
     in_doubt: bool,
 }
 
-/// What a file is besides its contents.
+/// The attributes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attributes {
     pub(crate) mode: u32,
@@ -76,7 +76,7 @@ pub(crate) struct FileHistory {
 }
 
 impl FileHistory {
-    /// What the file is now.
+    /// The current contents of the file.
     pub(crate) fn now(&self) -> &Content {
         &self.last().content
     }
@@ -96,8 +96,8 @@ impl FileHistory {
         marks.iter().rev().find(|(step, _)| *step < moment.done).map_or(0, |(_, version)| *version)
     }
 
-    /// The versions that a crash may leave parts of; the first one is what is
-    /// there for certain unless a later one changed it.
+    /// The versions that a crash may leave parts of; the first one is certain
+    /// unless a later one changed it.
     pub(crate) fn window(&self, moment: Moment, loses_power: bool) -> impl Iterator<Item = &Version> {
         let mut first = match loses_power {
             true => Self::durable_at(&self.durable, moment),
@@ -160,7 +160,7 @@ enum Settling {
     All,
 }
 
-/// What a workload did.
+/// The history of a workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) files: Vec<FileHistory>,
@@ -170,7 +170,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// What a name leads to now.
+    /// The file that a name leads to now.
     pub(crate) fn file_of(&self, name: Name) -> Option<FileId> {
         self.names[name.at()]
     }
@@ -206,8 +206,8 @@ impl History {
         self.next_file() - 1
     }
 
-    /// A step changed a file to `content`. What it was asked for differs if it
-    /// failed on the way.
+    /// Notes that a step changed a file to `content`. The requested result
+    /// differs if the step failed midway.
     pub(crate) fn changed(
         &mut self,
         step: usize,
@@ -218,7 +218,7 @@ impl History {
     ) {
         let versions = &mut self.files[usize::from(file)].versions;
         let before = versions.last().map_or(i64::MIN, |version| version.mtime_min_ns);
-        // Nothing is left of what there was before.
+        // Nothing of the previous state is left.
         let in_doubt = content.size > 0 && versions.last().is_some_and(|version| version.in_doubt);
         if let Some(content) = asked {
             versions.push(Version { step, content, mtime_min_ns: before, asked: true, in_doubt });
@@ -321,7 +321,7 @@ impl History {
             })
             .collect();
         let first = match rules {
-            // In order, whatever comes before what is durable is durable too.
+            // In order: everything before a durable change is durable too.
             Rules::PowerLoss { ordered: true, .. } | Rules::ProcessCrash => {
                 changes.iter().rposition(|(_, certain)| *certain).map_or(0, |at| at + 1)
             }
@@ -332,7 +332,7 @@ impl History {
         let ordered = !matches!(rules, Rules::PowerLoss { ordered: false, .. });
         for (change, certain) in &changes[first..] {
             if ordered {
-                // Only what has come so far can go on.
+                // In order, a change persists only after all earlier ones.
                 apply(&mut names, change);
                 legal.push(names);
                 continue;
@@ -347,10 +347,10 @@ impl History {
     }
 }
 
-/// What a crash may do.
+/// The effects of a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rules {
-    /// The process dies: what was answered stays.
+    /// The process dies: answered operations stay.
     ProcessCrash,
     /// The power goes.
     PowerLoss {

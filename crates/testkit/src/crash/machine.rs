@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 /// Size of a disk with room for everything.
 const AMPLE: u64 = 64 << 20;
-/// Size of home where it is to run full: enough for what the volume itself
-/// has there, nothing to set aside for indexes, and a few ranges.
+/// Size of home if it is to run full: enough for the volume's own state there,
+/// without space to set aside for indexes, and a few ranges.
 const TIGHT: u64 = 640 << 10;
 /// Size of disk 1 where it is to run full: enough for its own structures and
 /// a few ranges.
 const SMALL: u64 = 160 << 10;
 
-/// How long a machine is off, in nanoseconds: what recovery does at a later
-/// time can be told from what the workload did.
+/// Time for which a machine is off, in nanoseconds: distinguishes changes of
+/// recovery from those of the workload.
 const OFF_NS: u64 = 1_000_000_000;
 
-/// What a workload runs on.
+/// The setup of a workload.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Setup {
     /// The placement policy, by a name that the [`Subject`](super::Subject)
@@ -45,8 +45,8 @@ impl Setup {
     /// How many setups there are with one policy.
     pub(crate) const COUNT: u64 = 64;
 
-    /// One of the combinations of what is not given by the policy, by its
-    /// number below [`COUNT`](Self::COUNT).
+    /// One combination of the settings other than the policy, by its number
+    /// below [`COUNT`](Self::COUNT).
     pub(crate) fn numbered(policy: &str, number: u64) -> Self {
         let flag = |at: u32| number >> at & 1 == 1;
         Self {

@@ -1,13 +1,13 @@
 //! The crash explorer: searches for a crash after which a volume has lost or
-//! mixed up what it promised to keep.
+//! mixed up promised data.
 //!
 //! A [`Workload`] runs through the real code of a [`Subject`] over simulated
 //! disks ([`crate::sim`]). The power goes at every effect on a disk; for each
-//! such moment, disks that a machine may find afterwards are built (all of
-//! them when they are few, sampled by a seed when they are many; always those
-//! on which everything, nothing, and all but one effect or just one persisted,
-//! as far as the budget goes), recovery runs on them, and what it leaves is
-//! held against the book that was kept of the workload:
+//! such moment, disks that a machine may find afterwards are built (all of them
+//! when they are few, sampled by a seed when they are many; always those on
+//! which everything, nothing, and all but one effect or just one persisted, as
+//! far as the budget goes), recovery runs on them, and what it leaves is held
+//! against the book that was kept of the workload:
 //!
 //! * every name that is there leads to a file that can be opened and read in
 //!   full, and no other names are there;
@@ -16,17 +16,18 @@
 //!   missing), and a rename happened as a whole or not at all;
 //! * each 8-byte word of a file is what it was at the file's last completed
 //!   sync, or what a later step, up to the one in flight, made it, zeros where
-//!   one of these had zeros or nothing; never another file's bytes, never
-//!   older ones, and within a sector of 512 bytes all from the same write (but
-//!   for zeros at its end, where a size was lost and the data was not);
+//!   one of these had zeros or nothing; never another file's bytes, never older
+//!   ones, and within a sector of 512 bytes all from the same write (but for
+//!   zeros at its end, where a size was lost and the data was not);
 //! * a file that is found larger than it ever was before it was cut has nothing
 //!   of what was cut off;
-//! * the size is between the smallest and the largest since that sync, so
-//!   never below it unless the file was cut since;
+//! * the size is between the smallest and the largest since that sync, so never
+//!   below it unless the file was cut since;
 //! * the modification time is not before that of the last full sync and not
-//!   after the crash (after a crash of the recovery, it may be the time of that);
-//! * after a crash of the process alone, everything that was answered is
-//!   there, and at most the step in flight in part;
+//!   after the crash (after a crash of the recovery, it may be the time of
+//!   that);
+//! * after a crash of the process alone, everything that was answered is there,
+//!   and at most the step in flight in part;
 //! * the volume can be used again: files grow with zeros, and take data;
 //! * a second recovery changes nothing that can be seen, and a crash during
 //!   recovery leaves what the first crash might have left;
@@ -86,11 +87,10 @@ pub trait Subject: Sync {
         environment: Arc<SimEnvironment>,
     ) -> Result<Box<dyn Mounted>>;
 
-    /// Checks what is on the disks, without repairing it: each problem as a
-    /// line.
+    /// Checks the disks, without a repair: each problem as a line.
     ///
     /// # Errors
-    /// What kept it from being checked, which is a failure.
+    /// The error that prevented the check, which is a failure.
     fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>>;
 }
 
@@ -99,7 +99,7 @@ pub trait Mounted {
     /// Its files.
     fn fs(&self) -> &dyn FileSystem;
 
-    /// Does what it does in the background, once.
+    /// Does background work, once.
     fn tick(&self);
 
     /// Moves the range that `offset` is in to the tier on disk `to_tier`.

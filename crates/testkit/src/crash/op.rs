@@ -1,5 +1,5 @@
-//! The operations that crash workloads are made of, and their text: what a
-//! failure prints, a replay reads.
+//! The operations of crash workloads, and their text: replays read what
+//! failures print.
 
 use crate::sim::Failing;
 use std::fmt;
@@ -111,7 +111,7 @@ pub enum Op {
     Zero(Name, u64, u64),
     /// Reserves space: offset and length. Grows the file.
     Allocate(Name, u64, u64),
-    /// Renames; replaces what has the new name.
+    /// Renames, replacing an existing file of the new name.
     Rename(Name, Name),
     /// Gives the file of the first name the second one too.
     Link(Name, Name),
@@ -144,8 +144,8 @@ pub enum Op {
     Room(u64),
     /// Home has all its room again.
     RoomAgain,
-    /// The disk with this number, which is not home, fails until it is well
-    /// again, the volume is mounted anew, or the power goes.
+    /// Makes the disk with this number, which is not home, fail until it
+    /// recovers, the volume is mounted again, or the power goes.
     Fail(usize, Failing),
     /// `fsync`, while syncs of the disk with this number fail, and then again.
     FailFsync(Name, usize),
@@ -161,7 +161,7 @@ pub enum Op {
     Kill,
 }
 
-/// What is done to a file while a range of it moves.
+/// An operation on a file while a range of it moves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum During {
     /// A write: offset and length.

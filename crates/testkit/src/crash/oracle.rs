@@ -1,4 +1,4 @@
-//! What a crash may leave, and whether it did.
+//! The possible results of a crash, and the comparison with the actual one.
 //!
 //! An [`Expectation`] is made once for each moment at which the power goes, and
 //! every crash state of that moment is held against it.
@@ -14,7 +14,7 @@ use std::rc::Rc;
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: u64 = 512;
 
-/// A stretch of a file all of whose bytes may come from the same writes.
+/// A stretch of a file with the same possible writes for all of its bytes.
 #[derive(Clone, Debug)]
 struct Stretch {
     start: u64,
@@ -38,16 +38,16 @@ struct FileExpectation {
     eras: Vec<Era>,
 }
 
-/// What a file may contain if it is found larger than `above`. A size that it
-/// had only after it was cut says that it was cut: then what was cut off must
-/// not be there again.
+/// The possible contents of a file that is larger than `above`. A size that it
+/// had only after a truncation proves that: the truncated data must not be
+/// there again.
 #[derive(Clone, Debug)]
 struct Era {
     above: u64,
     stretches: Vec<Stretch>,
 }
 
-/// What a crash may leave; cheap to clone.
+/// The possible results of a crash; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Expectation {
     names: Rc<Vec<Names>>,
@@ -79,8 +79,8 @@ impl Expectation {
         self
     }
 
-    /// Holds what was recovered against what may be left; what is wrong, if
-    /// something is.
+    /// Compares the recovered state with the expectation; answers the
+    /// difference, if any.
     pub(crate) fn check(&self, seen: &Seen) -> Result<(), String> {
         let mut candidates = self.names.iter().filter(|names| self.agrees(names, seen)).peekable();
         if candidates.peek().is_none() {
@@ -246,7 +246,7 @@ fn expect_file(history: &History, id: FileId, moment: Moment, loses_power: bool)
         emptied: versions.iter().any(|content| content.size == 0),
         attributes: file.legal_attributes(moment, loses_power),
         eras: match file.is_in_doubt(moment, loses_power) {
-            // Whether it was cut in between, nobody knows.
+            // It may or may not have been truncated in between.
             true => eras(&versions)[..1].to_vec(),
             false => eras(&versions),
         },
@@ -311,7 +311,7 @@ mod tests {
         history
     }
 
-    /// What is found, as stretches of `len` bytes from a step, or of zeros.
+    /// A result, as stretches of `len` bytes from a step, or of zeros.
     fn seen(stretches: &[(u64, Option<u16>)]) -> Seen {
         let mut bytes = Vec::new();
         for (len, step) in stretches {

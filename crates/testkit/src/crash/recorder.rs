@@ -6,7 +6,7 @@ use super::machine::{FrozenMachine, Machine};
 use crate::sim::Effect;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a moment is called at which no step is in flight.
+/// The name of a moment between steps.
 const BETWEEN: &str = "between two steps";
 
 /// A moment at which the power may go.
@@ -14,7 +14,7 @@ const BETWEEN: &str = "between two steps";
 pub(crate) struct Cut {
     pub(crate) machine: FrozenMachine,
     pub(crate) moment: Moment,
-    /// What was about to happen.
+    /// The next effect.
     pub(crate) next: String,
 }
 
@@ -67,7 +67,7 @@ impl Recorder {
         record(&self.state, &self.machine, || BETWEEN.into());
     }
 
-    /// Stops watching; what was kept.
+    /// Stops watching; answers the recorded states.
     pub(crate) fn finish(self) -> Vec<Cut> {
         std::mem::take(&mut lock(&self.state).cuts)
     }

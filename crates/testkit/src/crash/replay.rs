@@ -5,7 +5,7 @@ use super::workload::{Workload, field};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a crash left.
+/// The state after a crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Left {
     /// The process died.
@@ -14,12 +14,12 @@ pub enum Left {
     Power(Vec<usize>),
 }
 
-/// One crash: at which of the moments that were kept, and what it left.
+/// One crash: its moment among the recorded ones, and the resulting state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Crash {
     /// Number of the moment.
     pub cut: usize,
-    /// What it left.
+    /// The resulting state.
     pub left: Left,
 }
 

@@ -1,4 +1,4 @@
-//! Carries a workload out, and keeps the book of what it did.
+//! Runs a workload, and records its history.
 
 use super::Mounted;
 use super::content::Content;
@@ -49,7 +49,7 @@ pub(crate) struct Run<'a> {
     troubled: bool,
 }
 
-/// What goes wrong before any crash.
+/// A failure before any crash.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 impl<'a> Run<'a> {
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             Op::MigrateDuring(name, range, to, during) => {
                 self.migrate(name, range, to, Some(during.op(name)), step)
             }
-            // What they do with a tier that fails is no matter of crashes.
+            // Their results on a failing tier do not matter for crashes.
             Op::Evacuate(_) | Op::RemoveTier(_) | Op::AddTier(_) if self.machine.is_failing() => Ok(()),
             Op::Evacuate(disk) => match &self.mounted {
                 Some(mounted) => moved_or_nothing(mounted.evacuate(disk)),
@@ -471,7 +471,7 @@ impl<'a> Run<'a> {
         step: usize,
     ) -> Result<(), Error> {
         let Some(open) = self.opened(name)? else { return Ok(()) };
-        // After a write that failed midway, nobody else knows.
+        // After a write that failed midway, the result is unknown.
         let size_before = self.fs().getattr(&Caller::root(), open.ino, Some(open.handle))?.size;
         let result = room_or_none(self.fs().fallocate(&Caller::root(), open.handle, at, len, mode));
         let before = self.history.content(open.file).clone();

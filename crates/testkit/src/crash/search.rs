@@ -38,18 +38,18 @@ pub struct Search {
     pub limits: Limits,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Found {
-    /// What was done.
+    /// The totals.
     pub totals: Totals,
     /// How long it took.
     pub time: Duration,
-    /// What was found first, made short.
+    /// The first failure, shrunk.
     pub failure: Option<Failure>,
 }
 
-/// What the threads of a search share.
+/// State shared by the threads of a search.
 struct Shared {
     next: AtomicU64,
     stop: AtomicBool,

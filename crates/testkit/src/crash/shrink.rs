@@ -6,12 +6,12 @@ use super::op::Op;
 use super::workload::{Start, Workload};
 use std::time::{Duration, Instant};
 
-/// After this long, what has been reached is good enough.
+/// Time limit: the result so far is then good enough.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The shortest workload found that fails too, and how it does.
 pub(super) fn shrink(subject: &dyn Subject, limits: Limits, failure: Failure, seed: u64) -> Failure {
-    // What is left out moves what is drawn: more is looked at to make up for it.
+    // Leaving steps out changes the sample: a larger one makes up for it.
     let again = if failure.replay.second.is_some() { 4 } else { limits.crash_again };
     let limits =
         Limits { states: limits.states * 2, recover_again: 4, use_again: 4, crash_again: again, ..limits };

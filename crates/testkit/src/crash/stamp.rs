@@ -1,6 +1,5 @@
-//! What workloads write: each 8-byte word says which file, which operation and
-//! which place it was written for, so that whatever a recovered file contains
-//! tells where it comes from.
+//! The data of workloads: each 8-byte word has its file, operation and offset,
+//! so that the contents of a recovered file show their origin.
 
 use std::fmt;
 
@@ -10,8 +9,8 @@ pub(crate) const WORD: u64 = 8;
 /// Marks a word as one of ours.
 const MAGIC: u64 = 0xb5;
 
-/// Which write a byte comes from: one more than the number of its step; 0 for
-/// none, since what was never written reads as zeros.
+/// The write that a byte comes from: the number of its step plus one; 0 for
+/// none, since unwritten bytes read as zeros.
 pub(crate) type Source = u16;
 
 /// The word that operation `source` writes at `offset` of file `file`.

@@ -1,5 +1,5 @@
-//! Which of the states that a loss of power may leave are looked at: all when
-//! they are few; else the outermost ones, those next to them, and a sample.
+//! Selecting the states after power loss to examine: all if they are few;
+//! otherwise the extremes, their neighbours, and a sample.
 
 use crate::sim::Scripted;
 use braid_contract::SplitMix;
@@ -8,8 +8,8 @@ use std::collections::HashSet;
 /// Outcomes that were visited.
 pub(crate) type Visited = HashSet<Vec<usize>>;
 
-/// Builds the state of a chooser and gives the chooser back. What was visited
-/// before need not be looked at again.
+/// Builds the state of a chooser and returns the chooser. States visited before
+/// need not be examined again.
 pub(crate) type Visit<'a, E> = dyn FnMut(Scripted, &mut Visited) -> Result<Scripted, E> + 'a;
 
 /// Hands choosers for about `limit` states to `visit`, each with another
@@ -55,8 +55,8 @@ fn for_all<E>(limit: usize, seen: &mut Visited, visit: &mut Visit<'_, E>) -> Res
     Ok(())
 }
 
-/// Choosers that answer as this one did but for one question: first or last of
-/// its alternatives, or next to what was answered.
+/// Choosers that answer like this one except for one question: the first or the
+/// last alternative, or the next one.
 fn neighbours(of: &Scripted) -> Vec<Scripted> {
     let mut neighbours = Vec::new();
     for (at, (answer, asked)) in of.answers().iter().zip(of.asked()).enumerate() {

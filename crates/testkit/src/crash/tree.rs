@@ -1,4 +1,4 @@
-//! What can be seen of a mounted tree.
+//! The visible state of a mounted tree.
 
 use super::history::Attributes;
 use super::op::Name;
@@ -82,8 +82,8 @@ impl Seen {
     }
 }
 
-/// Looks at a tree: every name that is listed must be one of a workload's, and
-/// every file be readable in full. What is wrong, if something is.
+/// Reads a tree: every listed name must be a workload's, and every file fully
+/// readable. Answers the error, if any.
 pub(crate) fn look(fs: &dyn FileSystem) -> Result<Seen, String> {
     let caller = Caller::root();
     let mut seen = Seen::default();

@@ -1,4 +1,4 @@
-//! A workload: what it runs on, what is there when it begins, what it does.
+//! A workload: its setup, its initial state, and its operations.
 
 use super::machine::Setup;
 use super::op::{Name, Op, ParseError, from_text, to_text};
@@ -10,7 +10,7 @@ pub const RANGE: u64 = 64 << 10;
 /// Block size of the disks, in bytes.
 pub const BLOCK: u64 = 4096;
 
-/// What is there when a workload begins, all of it durable.
+/// The initial state of a workload, all of it durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
     /// Nothing, not even a volume: the workload begins with its making.
@@ -72,14 +72,14 @@ impl Start {
     }
 }
 
-/// What is run and crashed.
+/// A workload to run and crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// What it runs on.
+    /// Its setup.
     pub setup: Setup,
-    /// What is there when it begins.
+    /// Its initial state.
     pub start: Start,
-    /// What it does.
+    /// Its operations.
     pub ops: Vec<Op>,
 }
 

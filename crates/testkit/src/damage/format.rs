@@ -1,5 +1,6 @@
-//! The on-disk format as `docs/format.md` has it, written a second time: what
-//! makes and damages volumes by hand must not share the volume's own mistakes.
+//! The on-disk format by `docs/format.md`, implemented a second time: code that
+//! creates and damages volumes by hand must not share the volume's own
+//! mistakes.
 
 use braid_contract::{ObjectId, VolumeId};
 use siphasher::sip::SipHasher24;
@@ -18,7 +19,7 @@ pub(super) const SIZE: u64 = 256;
 pub(super) const SYNCED_SIZE: u64 = 264;
 pub(super) const OWNERS: u64 = 272;
 pub(super) const GAPS: u64 = 280;
-/// What a size word has room for beside its check.
+/// The bits of a size word besides its check.
 const SIZE_MASK: u64 = (1 << 48) - 1;
 
 /// CRC-32C of all parts, one after the other.
@@ -50,7 +51,7 @@ fn sixteen(bytes: &[u8]) -> [u8; 16] {
     id
 }
 
-/// What a structure on disk is not.
+/// Why a structure on disk is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(&'static str);
 

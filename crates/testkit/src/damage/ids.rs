@@ -1,4 +1,4 @@
-//! Damage to what leads from a file to its data: id attributes, sizes of home
+//! Damage to the links from a file to its data: id attributes, sizes of home
 //! files, marks.
 
 use super::format::IdAttr;

@@ -36,7 +36,7 @@ pub struct Volume {
     pub others: Vec<PathBuf>,
 }
 
-/// Which file to damage, or whose index or object.
+/// The file to damage, or whose index or object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A spread file with data on another tier than home; the seed says which.
@@ -47,7 +47,7 @@ pub enum Target {
     Id(ObjectId),
 }
 
-/// What a check of the damaged volume says.
+/// The finding of a check of the damaged volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finding {
     /// It must report a problem.
@@ -60,24 +60,24 @@ pub enum Finding {
     Either,
 }
 
-/// What the rescue script must get back. `braid fsck --repair` knows more of
-/// the volume, and puts some of what need not come back right in full.
+/// The part that the rescue script must restore. `braid fsck --repair` knows
+/// more of the volume, and restores some of the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
-    /// There is nothing to get back: by the format, what the damaged file
-    /// answers is the truth.
+    /// There is nothing to restore: by the format, the answer of the damaged
+    /// file is the truth.
     NotNeeded,
     /// Every file comes back as it was before the damage.
     Lossless,
-    /// What is lost need not come back. It must not be passed off as whole.
+    /// Lost data need not be restored, but must not be passed off as whole.
     Impossible,
 }
 
-/// What the damaged file answers, until it is repaired. Nothing else in the
-/// volume answers any different from before.
+/// The answer of the damaged file, until it is repaired. Everything else in the
+/// volume answers as before.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// What it answered before.
+    /// The same as before.
     Same,
     /// Reading in these ranges fails; the rest is as before.
     Error(Vec<Range<u64>>),
@@ -87,7 +87,7 @@ pub enum Answer {
     Size(u64),
     /// It can't be read at all. To answer as a plain file would be wrong.
     Unreadable,
-    /// It is a plain file: it has what is in its home file.
+    /// It is a plain file, with the data of its home file.
     Plain,
 }
 
@@ -96,13 +96,13 @@ pub enum Answer {
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// What is done.
+    /// The change.
     pub does: &'static str,
-    /// What a check says.
+    /// The finding of a check.
     pub finding: Finding,
-    /// What the rescue script must get back.
+    /// The part that the rescue script must restore.
     pub repair: Repair,
-    /// What the file answers until it is repaired.
+    /// The answer of the file until it is repaired.
     pub answer: &'static str,
     inflict: fn(&mut Scene) -> Result<Applied, Error>,
 }
@@ -114,9 +114,9 @@ pub struct Applied {
     pub path: Option<PathBuf>,
     /// The object id concerned, if one is.
     pub id: Option<ObjectId>,
-    /// What was changed, made or removed.
+    /// The changed, created or removed file.
     pub place: PathBuf,
-    /// What the file answers until it is repaired.
+    /// The answer of the file until it is repaired.
     pub answer: Answer,
 }
 
@@ -153,8 +153,8 @@ impl Kind {
     /// Damages a volume that is not mounted. The same seed does the same.
     ///
     /// # Errors
-    /// [`Error::Unsuited`] if volume or file have not what this kind damages;
-    /// nothing was changed then. [`Error::Io`] leaves it open what was done.
+    /// [`Error::Unsuited`] if volume or file lack the target of this kind; then
+    /// nothing was changed. After [`Error::Io`], the damage may be partial.
     pub fn apply(&self, volume: &Volume, target: &Target, seed: u64) -> Result<Applied, Error> {
         (self.inflict)(&mut Scene::open(volume, target, seed)?)
     }
@@ -182,8 +182,8 @@ impl fmt::Display for Kind {
 }
 
 impl Answer {
-    /// Compares what a file now is with what it held before. `read` reads a
-    /// stretch of the damaged file, or says that it can't be.
+    /// Compares a damaged file with its former contents. `read` reads a stretch
+    /// of the damaged file, or fails.
     ///
     /// # Errors
     /// The first difference.
@@ -258,7 +258,7 @@ fn check_stretch(
 pub enum Error {
     /// Volume or file are not such that this damage could be done to them.
     Unsuited(&'static str),
-    /// A file of the volume is not what the format says.
+    /// A file of the volume does not match the format.
     Malformed(PathBuf, Malformed),
     /// An operation failed.
     Io(PathBuf, io::Error),

@@ -1,4 +1,4 @@
-//! A volume made by hand, as it is after a clean unmount.
+//! A volume made by hand, in the state after a clean unmount.
 
 use super::format::{
     Entry, Header, IdAttr, Label, OWNERS, SIZE, SYNCED_SIZE, counts, durable_at, entry_at, flag_word,
@@ -35,7 +35,7 @@ pub struct Sample {
 pub struct SampleFile {
     /// Its path below the volume's root.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its contents.
     pub contents: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! A volume that is not mounted and one of its files, as damage finds them.
+//! A volume that is not mounted and one of its files, before the damage.
 
 use super::format::{
     self, Entry, HEADER_LEN, IdAttr, Label, RANGE_SIZE, SIZE, durable_at, entry_at, flag_word, number,
@@ -173,7 +173,7 @@ impl Scene {
         self.one_of(&ranges).ok_or(Error::Unsuited("the file has no data"))
     }
 
-    /// The ranges of the file whose entry is such.
+    /// The ranges of the file whose entries match.
     pub(super) fn ranges(&self, such: impl Fn(Entry) -> bool) -> impl Iterator<Item = u64> {
         let entries = self.file.entries.iter().enumerate();
         entries.filter(move |(_, entry)| entry.is_some_and(&such)).map(|(range, _)| range as u64)
@@ -284,7 +284,7 @@ impl Scene {
         attr.encode(&self.tiers[0].label)
     }
 
-    /// What the id attribute of a file with this id says.
+    /// The contents of the id attribute of a file with this id.
     pub(super) fn attr_for(&self, path: &Path, id: ObjectId) -> Result<IdAttr> {
         let (ino, btime_ns) = identity(path)?;
         Ok(IdAttr { kind: 1, id, ino, btime_ns })

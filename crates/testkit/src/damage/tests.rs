@@ -30,7 +30,7 @@ fn state(dir: &Path) -> BTreeMap<PathBuf, String> {
     seen
 }
 
-/// A sample in a directory, what was in it, and what was done to it.
+/// A sample in a directory, its former contents, and the damage.
 type Damaged = (tempfile::TempDir, BTreeMap<PathBuf, String>, Applied);
 
 fn damaged(kind: &Kind, seed: u64) -> Damaged {

@@ -1,4 +1,4 @@
-//! Damage to what a volume is made of: labels, volume table, counts, intents,
+//! Damage to the structures of a volume: labels, volume table, counts, intents,
 //! permissions, temporary files.
 
 use super::format::{LABEL_LEN, TABLE_LEN, counts};

@@ -1,5 +1,5 @@
-//! A file system over a directory, which is no volume: small, complete enough
-//! to mount, and able to misbehave in the ways that tests ask for.
+//! A file system over a directory, without a volume: small, complete enough to
+//! mount, and able to misbehave in the ways that tests need.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod operations;
@@ -48,7 +48,7 @@ pub enum Violation {
     LosesUnlinked,
     /// A directory that is read on begins from its start.
     ListsAgain,
-    /// What is punched stays.
+    /// Punched data stays.
     PunchesNothing,
     /// What finds an inode by its name and then changes it is not alone in the
     /// directory, as if the kernel's locks were held by every caller.
@@ -75,8 +75,8 @@ enum Handle {
 pub struct DirFs {
     choice: Choice,
     violation: Option<Violation>,
-    /// Who changes names is alone: more than one system call is made, and no
-    /// caller has to see to it that the name is still that of the same inode.
+    /// Held while names change: that takes several system calls, and callers do
+    /// not guarantee that a name keeps its inode.
     names: Mutex<()>,
     inodes: Mutex<HashMap<InodeId, Inode>>,
     forgotten: Condvar,
@@ -94,8 +94,8 @@ pub struct DirFs {
 }
 
 impl DirFs {
-    /// The file system of what is in the directory `root`. Changes the file
-    /// mode creation mask of the process.
+    /// A file system over the directory `root`. Changes the file mode creation
+    /// mask of the process.
     ///
     /// # Panics
     /// If the directory can't be opened.
@@ -195,7 +195,7 @@ impl DirFs {
         HandleId(id)
     }
 
-    /// Counts a lookup of what is at `path`.
+    /// Counts a lookup of the inode at `path`.
     fn entry(&self, path: &Path) -> Result<Entry> {
         let fd = os(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()))?;
         let stat = os(rustix::fs::fstat(&fd))?;

@@ -1,4 +1,4 @@
-//! Operations on what open files hold.
+//! Operations on the contents of open files.
 
 use super::{Direct, Slot, errno, os};
 use crate::native::{Whole, judge_seek};
@@ -194,7 +194,7 @@ impl Direct {
             let (at, left) = (from + done, count - done);
             let some = self.fs.copy_range(&self.caller, source.handle, at, sink.handle, to + done, left);
             done += match some.map_err(|error| errno(&error)) {
-                // What the file system leaves to the kernel.
+                // The file system leaves this to the kernel.
                 Err(Errno::OPNOTSUPP) => {
                     let bytes = self.read_at(source.handle, at, left as usize, false)?;
                     self.store(&sink, to + done, &bytes)?;

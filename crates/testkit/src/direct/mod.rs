@@ -18,7 +18,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// What is taken off the modes of new files, as in the model.
+/// The umask for new files, as in the model.
 const UMASK: u32 = 0o022;
 
 /// A file system in which sequences are carried out, each in a directory of its
@@ -103,7 +103,7 @@ struct Direct {
     root: InodeId,
     caller: Caller,
     slots: [Option<Slot>; SLOTS as usize],
-    /// What the operation under way looked up, and gives back at its end.
+    /// Lookups of the current operation, which are returned at its end.
     looked_up: Vec<InodeId>,
     /// The last change time seen of each inode, to notice one that goes back.
     ctimes: HashMap<InodeId, braid_contract::Timestamp>,

@@ -1,4 +1,4 @@
-//! Paths, as a kernel walks them, and what is opened at their end.
+//! Path walks, as in a kernel, and opening.
 
 use super::{Direct, Slot, UMASK, kind_of, os};
 use crate::op::{OpenSpec, Path};
@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 const NAME_MAX: usize = 255;
 const LINKS_MAX: usize = 40;
 
-/// Where a path leads: a directory, a name in it, and what has that name.
+/// The result of a path walk: a directory, a name in it, and its inode.
 pub(super) struct Found {
     pub(super) parent: InodeId,
     /// Empty for the sequence's own directory.
@@ -27,7 +27,7 @@ impl Direct {
         Ok(Entry { attr, generation: 0 })
     }
 
-    /// What a name leads to, if there is something.
+    /// The inode that a name leads to, if there is one.
     pub(super) fn child(&mut self, parent: InodeId, name: &OsStr) -> Result<Option<Entry>, Errno> {
         let found = self.fs.lookup(&self.caller, parent, name);
         match self.noted(found) {
@@ -71,7 +71,7 @@ impl Direct {
         Ok(found)
     }
 
-    /// What a path leads to.
+    /// The inode that a path leads to.
     pub(super) fn find(&mut self, path: &Path, follow: bool) -> Result<Entry, Errno> {
         self.walk(path, follow)?.entry.ok_or(Errno::NOENT)
     }
@@ -121,8 +121,8 @@ impl Direct {
         Ok(Answer::Unit)
     }
 
-    /// Opens what there is, and truncates it if asked; `None` for a named pipe,
-    /// which is the kernel's alone.
+    /// Opens an existing file, and truncates it on request; `None` for a named
+    /// pipe, which only the kernel handles.
     fn open_existing(
         &mut self,
         entry: &Entry,

@@ -1,4 +1,4 @@
-//! Operations on what open files hold.
+//! Operations on the contents of open files.
 
 use super::{Inode, Model, Slot};
 use crate::op::{AllocateMode, Data, SeekTo, Target, aligned};

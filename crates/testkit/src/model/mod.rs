@@ -1,7 +1,7 @@
-//! A file system in memory: what the results of operations have to be.
+//! A file system in memory: the expected results of operations.
 //!
 //! It models what the superuser sees on Linux, so it knows no permission
-//! checks, and it never runs out of room. It is cloned freely: the state after
+//! checks, and it never runs out of room. Clones are cheap: the state after
 //! each operation of a sequence can be kept.
 
 mod attrs;
@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// Forgets an inode without names that nobody has open.
+    /// Forgets an inode without names or opens.
     fn forget(&mut self, ino: Ino) {
         let open = self.slots.iter().flatten().any(|slot| slot.ino == ino);
         if !open && self.inodes.get(&ino).is_some_and(|inode| inode.nlink == 0) {

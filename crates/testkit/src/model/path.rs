@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const NAME_MAX: usize = 255;
 const LINKS_MAX: usize = 40;
 
-/// Where a path leads: a directory, a name in it, and what has that name.
+/// The result of a path walk: a directory, a name in it, and its inode.
 pub(super) struct Found {
     pub(super) parent: Ino,
     pub(super) name: Vec<u8>,
@@ -128,7 +128,7 @@ impl Model {
             Kind::Dir if direct => Err(Errno::INVAL),
             Kind::Dir => Ok(None),
             _ if flags.directory => Err(Errno::NOTDIR),
-            // Nobody ever has the other end of a named pipe open.
+            // The other end of a named pipe is never open.
             Kind::Fifo if !flags.access.reads() => Err(Errno::NXIO),
             Kind::Fifo if direct => Err(Errno::INVAL),
             Kind::Fifo => Ok(Some(Answer::Fifo)),

@@ -1,4 +1,4 @@
-//! Operations on what open files hold.
+//! Operations on the contents of open files.
 
 use super::Native;
 use crate::op::{AllocateMode, DIRECT_ALIGNMENT, Op, SeekTo, Target, aligned};

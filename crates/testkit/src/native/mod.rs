@@ -1,4 +1,4 @@
-//! A directory on a mounted file system, reached as any application reaches it.
+//! A directory on a mounted file system, accessed like by any application.
 
 mod attrs;
 mod data;

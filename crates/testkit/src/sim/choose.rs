@@ -1,5 +1,5 @@
-//! Choosers: what decides, at each freedom of the persistence model, how much
-//! survived the loss of power. `Frozen::after_power_loss` calls them.
+//! Choosers: they decide, at each freedom of the persistence model, how much
+//! survives the loss of power. `Frozen::after_power_loss` calls them.
 
 use braid_contract::SplitMix;
 
@@ -68,7 +68,7 @@ impl Chooser for Seeded {
     }
 }
 
-/// What is answered after the end of a list.
+/// The answers after the end of a list.
 #[derive(Clone, Debug, Default)]
 enum Rest {
     #[default]
@@ -107,7 +107,7 @@ impl Scripted {
         Self::default()
     }
 
-    /// Begins with these answers, to repeat an outcome; what they do not answer
+    /// Starts with these answers, to repeat an outcome; everything after them
     /// is lost.
     #[must_use]
     pub fn starting_with(script: Vec<usize>) -> Self {
@@ -120,7 +120,7 @@ impl Scripted {
         Self { rest: Rest::Kept, ..Self::default() }
     }
 
-    /// Loses what a seed says, as [`Seeded`] does.
+    /// Loses what a seed chooses, like [`Seeded`].
     #[must_use]
     pub fn sampling(seed: u64) -> Self {
         Self { rest: Rest::Sampled(Seeded::new(seed)), ..Self::default() }
@@ -146,9 +146,9 @@ impl Scripted {
         &self.answers
     }
 
-    /// Turns to the next outcome: the last question that has a further
-    /// alternative gets it, and those after it begin anew. `false` after the
-    /// last outcome.
+    /// Advances to the next outcome: the last question that has a further
+    /// alternative gets it, and later ones start again. `false` after the last
+    /// outcome.
     pub fn advance(&mut self) -> bool {
         let next = (0..self.asked.len()).rev().find(|at| self.answers[*at] + 1 < self.asked[*at]);
         if let Some(at) = next {

@@ -1,5 +1,5 @@
-//! Simulated time and chance: what disks and the volume above them read
-//! instead of the machine's. Nothing here depends on when or where it runs.
+//! Simulated time and chance, for disks and the volume above them. Nothing here
+//! depends on when or where it runs.
 
 use braid_contract::{Environment, Result, SplitMix, Timestamp};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub struct SimEnvironment {
 }
 
 impl SimEnvironment {
-    /// An environment whose time is that of `clock`.
+    /// An environment with the time of `clock`.
     #[must_use]
     pub fn new(clock: Arc<SimClock>, seed: u64) -> Self {
         Self { clock, random: Mutex::new(SplitMix::new(seed)) }

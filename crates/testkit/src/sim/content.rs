@@ -78,8 +78,8 @@ impl Content {
         }
     }
 
-    /// Sets the size. What is beyond a size that is not larger than before
-    /// loses its space, and the rest of the last block becomes zero.
+    /// Sets the size. Data beyond a size that is not larger than before loses
+    /// its space, and the rest of the last block becomes zero.
     pub(super) fn truncate(&mut self, size: u64) {
         if size <= self.size {
             self.blocks.split_off(&size.div_ceil(BLOCK));

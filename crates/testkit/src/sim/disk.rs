@@ -11,7 +11,7 @@ use braid_contract::{Access, Errno, Fd, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a file system may do with effects that were not synced.
+/// The freedom of a file system with unsynced effects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Model {
     /// All changes of metadata persist in one order, and to sync one of them
@@ -38,7 +38,7 @@ impl Model {
     pub const WORST: Self = Self { journal_order: false, fsync_names: false, tear: true };
 }
 
-/// What a disk is like.
+/// The properties of a disk.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
     /// Its name in reports.
@@ -53,12 +53,12 @@ pub struct DiskConfig {
     pub model: Model,
 }
 
-/// What a disk that fails answers `EIO` to, and does not do.
+/// The operations that a failing disk answers with `EIO`, without an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Failing {
     /// Whatever is asked of it.
     Everything,
-    /// Changes of what is in files: their data, sizes and holes.
+    /// Changes of the contents of files: their data, sizes and holes.
     Writes,
     /// Syncs.
     Syncs,
@@ -78,7 +78,7 @@ impl Failing {
     }
 }
 
-/// What is called before each effect.
+/// Called before each effect.
 pub type Observer = Arc<dyn Fn(&Effect) + Send + Sync>;
 
 /// One simulated device with a file system; cheap to clone.
@@ -91,8 +91,8 @@ pub struct Disk {
 pub(super) struct Shared {
     pub(super) config: Arc<DiskConfig>,
     state: Mutex<Guarded>,
-    /// Held while an observer is told of an effect, so that effects come one
-    /// after another.
+    /// Held while an observer is called, so that effects come one after
+    /// another.
     effects: Mutex<()>,
     observer: Mutex<Option<Observer>>,
     refused: Mutex<Option<(&'static str, Errno)>>,
@@ -101,7 +101,7 @@ pub(super) struct Shared {
     violations: Mutex<Vec<String>>,
 }
 
-/// What the disk's lock guards.
+/// The state behind the disk's lock.
 pub(super) struct Guarded {
     pub(super) state: Arc<State>,
     pub(super) opens: Opens,
@@ -160,8 +160,9 @@ impl Disk {
         SimFd::open(&self.shared, ROOT, Access::Directory)
     }
 
-    /// Sets what is called, with no lock held that [`freeze`](Self::freeze)
-    /// takes, right before each effect. It must not change the disk.
+    /// Sets the observer, which is called without any lock that
+    /// [`freeze`](Self::freeze) takes, right before each effect. It must not
+    /// change the disk.
     pub fn set_observer(&self, observer: Option<Observer>) {
         *lock(&self.shared.observer) = observer;
     }
@@ -200,7 +201,7 @@ impl Disk {
         *lock(&self.shared.clock) = clock;
     }
 
-    /// What it is like.
+    /// Its properties.
     #[must_use]
     pub fn config(&self) -> &DiskConfig {
         &self.shared.config
@@ -233,8 +234,8 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Carries out a change or a sync. An observer is told before it takes
-    /// place, and only of one that succeeds and changes anything.
+    /// Carries out a change or a sync. An observer is called before it, and
+    /// only for one that succeeds and changes anything.
     pub(super) fn effect<R>(
         &self,
         subject: Subject<'_>,

@@ -1,4 +1,4 @@
-//! What an observer of a disk is told: that an effect is about to take place.
+//! The notice to an observer of a disk that an effect is about to happen.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 pub struct Effect {
     /// Name of the disk.
     pub disk: Arc<str>,
-    /// What is done: `write`, `rename`, `sync` …
+    /// The operation: `write`, `rename`, `sync` …
     pub operation: &'static str,
     /// The inode that it is done to, or the directory that a name is in.
     pub ino: u64,
     /// A path of the inode and, where a name is changed, that name.
     pub path: String,
-    /// Where in the file, for what is done to a part of it.
+    /// Offset in the file, for an operation on a part of it.
     pub offset: u64,
-    /// How many bytes, for what is done to a part of a file.
+    /// Number of bytes, for an operation on a part of a file.
     pub len: u64,
 }
 

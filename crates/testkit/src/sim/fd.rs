@@ -35,7 +35,7 @@ impl SimFd {
         Arc::new(Self { shared: shared.clone(), ino, access })
     }
 
-    /// Opens what is there, if it can be opened in this way.
+    /// Opens an existing inode, if it can be opened in this way.
     fn open_checked(&self, find: impl FnOnce(&State) -> Result<u64>, access: Access) -> Result<Fd> {
         self.shared.may_do("open")?;
         let mut guarded = self.shared.lock();
@@ -59,8 +59,8 @@ impl SimFd {
         self.shared.effect(Subject::inode(operation, self.ino), change)
     }
 
-    /// Goes through the directories of a path of several names, which are opened
-    /// before anything is done in the last of them.
+    /// Walks through the directories of a path of several names, which are
+    /// opened before the operation in the last of them.
     fn go_to(&self, path: &OsStr) -> Result<()> {
         let has_several = path.as_bytes().contains(&b'/');
         if has_several { self.look(|state| state.walk(self.ino, path).map(drop)) } else { Ok(()) }
@@ -121,7 +121,7 @@ impl fmt::Debug for SimFd {
     }
 }
 
-/// What the kernel says to opening such an inode.
+/// The kernel's answer to opening such an inode.
 fn check_open(body: &Body, access: Access) -> Result<()> {
     let refusal = match (body, access) {
         (_, Access::Path) | (Body::Dir(_), Access::Directory | Access::Read) => return Ok(()),
@@ -231,7 +231,7 @@ impl NativeFd for SimFd {
     fn read_link(&self) -> Result<Vec<u8>> {
         self.look(|state| match &state.node(self.ino)?.body {
             Body::Symlink(target) => Ok(target.to_vec()),
-            // What the kernel says to an empty path.
+            // The kernel's answer to an empty path.
             _ => Err(Errno::ENOENT.into()),
         })
     }

@@ -1,4 +1,4 @@
-//! Inodes: what they are, and the changes to one that may be lost.
+//! Inodes, and the changes to one that may be lost.
 //!
 //! An [`Inode`] is kept twice: as processes see it and as it is surely found
 //! after power loss. Between the two lie changes of its metadata, in order, and
@@ -126,7 +126,7 @@ pub(super) struct Touch {
 pub(super) struct Inode {
     /// What processes see.
     pub(super) live: Arc<Node>,
-    /// What is durable.
+    /// The durable state.
     pub(super) base: Arc<Node>,
     /// Changes of metadata since `base`, in order.
     pub(super) meta: Vec<Meta>,
@@ -285,8 +285,8 @@ impl Change {
         )
     }
 
-    /// Whether it took a block's space away or made it unwritten: what was
-    /// written before is not seen after it, nor the other way round.
+    /// Whether it removed a block's space or made it unwritten: earlier writes
+    /// are not visible after it, nor later ones before.
     pub(super) fn clears(&self, block: u64) -> bool {
         match self {
             Self::Truncate(size) => block >= size.div_ceil(BLOCK),

@@ -135,7 +135,7 @@ impl State {
                 self.change(context.now, ino, Change::Allocate(blocks, grown(keep_size)));
             }
             FallocateMode::PunchHole => {
-                // What is beyond the end of the file goes with what is before.
+                // Data beyond the end of the file is lost with the data before.
                 let end = if end >= size { end.next_multiple_of(BLOCK) } else { end };
                 self.clear(context, ino, (offset, end), Change::Punch);
             }
@@ -234,7 +234,7 @@ impl State {
         gid: Option<u32>,
     ) -> Result<()> {
         let node = self.node(ino)?;
-        // The kernel takes set-id bits away from what is not a directory.
+        // The kernel clears set-id bits of anything but directories.
         let mode = match (node.is_dir(), node.mode & 0o010 != 0) {
             (true, _) => node.mode,
             (false, true) => node.mode & !0o6000,

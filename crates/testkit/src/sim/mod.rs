@@ -1,4 +1,4 @@
-//! A simulated native file system that forgets what was not synced.
+//! A simulated native file system that forgets unsynced data.
 //!
 //! [`Disk`] is one device with a file system on it, in memory and
 //! deterministic, reached through [`braid_contract::NativeFd`] like the

@@ -1,5 +1,4 @@
-//! Power loss: from the state of a disk at one moment to what is found
-//! afterwards.
+//! Power loss: from the state of a disk at one moment to a state afterwards.
 
 use super::choose::Chooser;
 use super::clock::SimClock;
@@ -69,8 +68,8 @@ impl Frozen {
         Disk::from_state(self.config.clone(), Arc::new(state), clock)
     }
 
-    /// The disk as after a crash of the processes alone: nothing is lost, and
-    /// what was pending still is. It has a clock of its own.
+    /// The disk after a crash of the processes alone: nothing is lost, and
+    /// pending changes stay pending. It has a clock of its own.
     #[must_use]
     pub fn after_process_crash(&self) -> Disk {
         let mut state = State::clone(&self.state);
@@ -176,7 +175,7 @@ impl Outcome<'_> {
         0
     }
 
-    /// Decides what is found of an inode's metadata and data.
+    /// Decides the resulting metadata and data of an inode.
     fn choose_inode(&mut self, inode: &Inode, mut node: Arc<Node>, cut: u64) -> Arc<Node> {
         let kept = if self.state.model.journal_order {
             inode.meta.iter().take_while(|meta| meta.seq <= cut).count()
@@ -245,8 +244,8 @@ impl Outcome<'_> {
         content.put(block, found);
     }
 
-    /// Decides for each unit which version of it is found. What is beyond the
-    /// end of the file is not seen.
+    /// Decides the resulting version of each unit. Data beyond the end of the
+    /// file is not visible.
     fn choose_units(&mut self, versions: &[Arc<Bytes>], visible: u64) -> Arc<Bytes> {
         let mut chosen = [versions.len() - 1; BLOCK as usize / UNIT];
         for (unit, chosen) in chosen.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
-//! The whole state of a disk: what processes see, what is durable, and what
-//! lies between. Operations on names are in `tree.rs`, those on files in
-//! `io.rs`, syncs in `sync.rs`; all of them end in the few functions here.
+//! The whole state of a disk: the visible and the durable one, and the changes
+//! between. Operations on names are in `tree.rs`, those on files in `io.rs`,
+//! syncs in `sync.rs`; all of them end in the few functions here.
 
 use super::content::{BLOCK, Content};
 use super::disk::{DiskConfig, Model};
@@ -253,9 +253,9 @@ impl State {
         }
     }
 
-    /// Where nothing of an inode is pending, not even names, what is durable is
-    /// what processes see: let the two be one. Directories stay two, since they
-    /// change often and would be copied each time.
+    /// Merges the visible and the durable state of an inode without pending
+    /// changes, even of names. Directories stay separate, since they change
+    /// often and would be copied each time.
     pub(super) fn merge(&mut self, ino: u64) {
         if let Some(inode) = self.inode_mut(ino)
             && inode.is_clean()
@@ -265,7 +265,7 @@ impl State {
         }
     }
 
-    /// Ends the life of all inodes without a name: nobody has one open.
+    /// Removes all inodes without a name and without opens.
     pub(super) fn bury_orphans(&mut self) {
         let orphans = self.inodes.iter().filter(|(_, inode)| inode.alive && inode.live.names.is_empty());
         let orphans: Vec<u64> = orphans.map(|(ino, _)| *ino).collect();

@@ -1,4 +1,4 @@
-//! Syncs: what each of them makes durable, and no more than that.
+//! Syncs: the changes that each of them makes durable, and no others.
 
 use super::inode::{Inode, ROOT};
 use super::state::State;

@@ -1,4 +1,4 @@
-//! Operations on names: paths, and what the kernel says to each of them.
+//! Operations on names: paths, and the kernel's answers to them.
 
 use super::inode::{Body, Dir, Entry, Node, ROOT};
 use super::names::NameChange;
@@ -60,7 +60,7 @@ impl State {
         Ok((at, component(part)))
     }
 
-    /// What a path leads to.
+    /// The inode that a path leads to.
     pub(super) fn lookup(&self, dir: u64, path: &OsStr) -> Result<u64> {
         let (dir, last) = self.walk(dir, path)?;
         self.step(dir, last)
@@ -181,7 +181,7 @@ impl State {
         Ok(())
     }
 
-    /// What the kernel checks before a rename, in its order.
+    /// The kernel's checks before a rename, in its order.
     fn check_rename(
         &self,
         (from, source): (u64, u64),

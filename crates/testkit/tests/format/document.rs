@@ -107,7 +107,7 @@ impl Table {
         })
     }
 
-    /// The one field whose description is this, or else begins so.
+    /// The only field whose description is this, or begins like this.
     pub(crate) fn field(&self, name: &str) -> &Field {
         if let Some(field) = self.fields.iter().find(|field| field.text == name) {
             return field;

@@ -1,4 +1,4 @@
-//! A real volume of two tiers, made by the `braid` command.
+//! A real volume of two tiers, created by the `braid` command.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

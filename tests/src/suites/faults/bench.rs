@@ -1,4 +1,4 @@
-//! A volume over three tiers with files on them, and what can be asked of it.
+//! A volume over three tiers with files on them, and queries about it.
 
 use super::sample::{RANGE, Sample, content};
 use crate::arena;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 /// The tier that gets into trouble.
 pub(super) const BAD: &str = "slow";
-/// What the samples call the bad tier as it was before it was replaced.
+/// The samples' name for the bad tier before it was replaced.
 pub(super) const LOST: &str = "slow, lost";
 const TIERS: [&str; 3] = ["home", BAD, "other"];
 const MIB_EACH: u64 = 96;
 
-/// How long anything may take before a case gives up on it.
+/// Time limit after which a case gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The bytes of files on a tier: first and last of each stretch.
@@ -30,8 +30,8 @@ pub(super) struct Bench {
     pub(super) lab: Lab,
     pub(super) mount: Mount,
     pub(super) samples: Vec<Sample>,
-    /// Which ranges are not to be had while there is trouble: those on [`BAD`]
-    /// or on [`LOST`].
+    /// The tier whose ranges are unavailable during trouble: [`BAD`] or
+    /// [`LOST`].
     pub(super) bad: &'static str,
     /// Where the log of this case begins.
     logged: u64,
@@ -88,7 +88,7 @@ impl Bench {
         self.lab.path().join(name)
     }
 
-    /// Arms faults on the bad tier, in place of those that were.
+    /// Arms faults on the bad tier, in place of earlier ones.
     pub(super) fn arm(&self, faults: &[&str]) -> Result<()> {
         self.lab.braid().args(["drill", BAD]).args(faults).arg(&self.mount.point).quiet()
     }
@@ -98,7 +98,7 @@ impl Bench {
         self.lab.braid().args(["drill", BAD, "--clear"]).arg(&self.mount.point).quiet()
     }
 
-    /// How many operations met the fault `rule` of the bad tier.
+    /// Number of operations that met the fault `rule` of the bad tier.
     pub(super) fn hits(&self, rule: &str) -> Result<u64> {
         let drill = self.json(&["drill", "--json"], &self.mount.point)?;
         let tiers = drill["tiers"].as_array().into_iter().flatten();
@@ -107,25 +107,25 @@ impl Bench {
         hits.map_or_else(|| fail(format!("{rule} is not armed: {drill}")), Ok)
     }
 
-    /// What a command of `braid` answers, in JSON.
+    /// The JSON answer of a `braid` command.
     pub(super) fn json(&self, words: &[&str], path: &std::path::Path) -> Result<Value> {
         let text = self.lab.braid().args(words).arg(path).read()?;
         serde_json::from_str(&text).context(words.join(" "))
     }
 
-    /// What `status` says of the bad tier.
+    /// The bad tier in `status`.
     pub(super) fn bad_tier(&self) -> Result<Value> {
         let status = self.status()?;
         let tiers = status["tiers"].as_array().into_iter().flatten();
         tiers.into_iter().find(|tier| tier["name"] == BAD).cloned().map_or_else(|| fail("no bad tier"), Ok)
     }
 
-    /// What `status` says.
+    /// The output of `status`.
     pub(super) fn status(&self) -> Result<Value> {
         self.json(&["status", "--json"], &self.mount.point)
     }
 
-    /// Waits until the bad tier is in this state. Nothing tells when it is.
+    /// Waits until the bad tier is in this state, by polling.
     pub(super) fn wait_for_state(&self, state: &str) -> Result<()> {
         wait_until(&format!("tier {BAD} is {state}"), || {
             let tier = self.bad_tier()?;
@@ -133,7 +133,7 @@ impl Bench {
         })
     }
 
-    /// Fails unless the daemon logged a line with this in it since the case
+    /// Fails unless the daemon has logged a line with this text since the case
     /// began.
     pub(super) fn expect_log(&self, what: &str) -> Result<()> {
         wait_until(&format!("the log says {what:?}"), || {
@@ -142,7 +142,7 @@ impl Bench {
         })
     }
 
-    /// What the daemon logged since the case began.
+    /// The daemon's log since the case began.
     pub(super) fn log(&self) -> Result<String> {
         let path = self.lab.daemon_log();
         let mut file = fs::File::open(&path).at(&path)?;
@@ -152,12 +152,13 @@ impl Bench {
         Ok(text)
     }
 
-    /// Every file: ranges on `bad` answer `EIO`, all others what was written.
+    /// Checks every file: ranges on `bad` answer `EIO`, all others the written
+    /// data.
     pub(super) fn check(&self, bad: Option<&str>) -> Result<()> {
         self.samples.iter().try_for_each(|sample| sample.check(bad))
     }
 
-    /// What should be told to be on a tier.
+    /// The stretches that should be reported for a tier.
     pub(super) fn stretches_on(&self, tier: &str) -> Stretches {
         let mut all = Stretches::new();
         for sample in self.samples.iter().filter(|sample| sample.is_on(tier)) {
@@ -173,8 +174,8 @@ impl Bench {
         all
     }
 
-    /// `status --affected` must list exactly what is on the bad tier, all of it
-    /// in this state.
+    /// `status --affected` must list exactly the ranges on the bad tier, all in
+    /// this state.
     pub(super) fn expect_affected(&self, state: &str) -> Result<()> {
         let text = self.lab.braid().args(["status", "--affected", "--json"]).arg(&self.mount.point).read()?;
         let mut told = Stretches::new();
@@ -192,8 +193,8 @@ impl Bench {
         ensure(told == expected, || format!("status --affected: {told:?}, expected {expected:?}"))
     }
 
-    /// While the bad tier is in trouble: whatever is not on it can be written,
-    /// and files and directories be made, renamed and removed.
+    /// While the bad tier is in trouble: ranges elsewhere can be written, and
+    /// files and directories be created, renamed and removed.
     pub(super) fn others_go_on(&mut self) -> Result<()> {
         for sample in &mut self.samples {
             for range in 0..sample.len() {
@@ -231,7 +232,7 @@ impl Bench {
         }
         let names = fs::read_dir(&self.mount.point).at(&self.mount.point)?.count();
         ensure(names >= self.samples.len(), || format!("{names} names are listed"))?;
-        // An archiver takes a file without blocks for one without data.
+        // Archivers treat a file without blocks as one without data.
         self.samples.iter().try_for_each(|sample| {
             let blocks = fs::metadata(&sample.path).at(&sample.path)?.blocks();
             ensure(blocks > 0, || format!("{} has no blocks", sample.path.display()))
@@ -253,13 +254,13 @@ impl Bench {
         Ok(())
     }
 
-    /// Writes the files anew that had something on the lost tier.
+    /// Rewrites the files that had data on the lost tier.
     pub(super) fn begin_lost_anew(&mut self) -> Result<()> {
         let bad = self.bad;
         self.samples.iter_mut().filter(|sample| sample.is_on(bad)).try_for_each(Sample::begin_anew)
     }
 
-    /// Demands that the stack file says where the replacement is.
+    /// Checks that the stack file names the replacement.
     pub(super) fn stack_followed_to(&self, name: &str) -> Result<()> {
         let stack = &self.mount.stack;
         let text = fs::read_to_string(stack).at(stack)?;
@@ -293,7 +294,7 @@ impl Bench {
         ensure(affected == "no file is affected\n", || affected.clone())
     }
 
-    /// After that, a remount and the check find nothing.
+    /// Then a remount and the check find nothing.
     pub(super) fn finish(mut self) -> Result<()> {
         let mount = self.mount.clone();
         self.lab.unmount(&mount)?;
@@ -304,7 +305,7 @@ impl Bench {
     }
 }
 
-/// Asks again and again until the answer is yes; `no` says what it was.
+/// Polls until the answer is yes; `no` describes another one.
 pub(super) fn wait_until(
     what: &str,
     mut ask: impl FnMut() -> Result<std::result::Result<(), String>>,
@@ -316,7 +317,7 @@ pub(super) fn wait_until(
             Err(last) if begun.elapsed() > PATIENCE => {
                 return fail(format!("waited {} s until {what}; at last: {last}", PATIENCE.as_secs()));
             }
-            // Nothing tells when.
+            // There is no event for this.
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
         braid_tests_support::sh::uninterrupted()?;

@@ -1,4 +1,4 @@
-//! Tiers whose file system or device goes away beneath them, and comes back.
+//! Tiers whose file system or device goes away, and comes back.
 
 use super::bench::{BAD, Bench, wait_until};
 use super::sample::{Sample, expect_error};
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("a tier in memory is volatile, and so are the files on it", volatile),
 ];
 
-/// What is open of a file system that is unmounted lazily can be used on.
+/// Open files of a lazily unmounted file system stay usable.
 fn unmounted_lazily() -> Result<()> {
     let mut bench = Bench::new("lazy")?;
     let dir = bench.tier_dir(BAD);
@@ -43,7 +43,7 @@ fn comes_back(
 ) -> Result<()> {
     let mut bench = Bench::new(name)?;
     let dir = bench.tier_dir(BAD);
-    // Written, not synced: it may be lost, but not silently.
+    // Written, but not synced: it may be lost, but not silently.
     let at = bench.samples.iter().rposition(|sample| sample.is_on(BAD)).unwrap_or(0);
     let range = bench.samples[at].ranges_on(BAD).next().unwrap_or(0);
     bench.samples[at].rewrite(range).context("a write")?;
@@ -58,13 +58,13 @@ fn comes_back(
     bench.wait_for_state("online")?;
     bench.expect_log("tier answers again tier=slow")?;
     bench.samples[at].rewrite(range).context("a write after the tier is back")?;
-    // It may still be told that what came before was lost.
+    // It may still report the loss of earlier writes.
     let _ = bench.samples[at].sync();
     bench.all_is_well()?;
     bench.finish()
 }
 
-/// The file system stops at once, without what is not in its journal.
+/// Stops the file system at once, losing all that is not in its journal.
 pub(super) fn shut_down(dir: &Path) -> Result<()> {
     root_cmd("xfs_io").args(["-x", "-c", "shutdown"]).arg(dir).quiet()
 }
@@ -72,7 +72,8 @@ pub(super) fn shut_down(dir: &Path) -> Result<()> {
 fn mount_again(dir: &Path) -> Result<()> {
     let device = device_of(dir)?;
     root_cmd("umount").arg("--lazy").arg(dir).quiet()?;
-    // Mounted while somebody holds it, it would be the one that shut down.
+    // Mounted again while it is still in use, it would be the one that was shut
+    // down.
     let held = Path::new("/sys/fs/ext4").join(device.file_name().unwrap_or_default());
     wait_until("nobody holds the dead file system", || {
         Ok(if held.exists() { Err(format!("{} exists", held.display())) } else { Ok(()) })
@@ -80,8 +81,8 @@ fn mount_again(dir: &Path) -> Result<()> {
     root_cmd("mount").arg(&device).arg(dir).quiet()
 }
 
-/// The image behind the loop device is cut to nothing: reads answer `EIO`. What
-/// comes back is what was there.
+/// The image behind the loop device is truncated to nothing: reads answer
+/// `EIO`. It comes back with the old contents.
 fn emptied() -> Result<()> {
     let mut bench = Bench::new("emptied")?;
     let image = bench.lab.path().join(format!("{BAD}.image"));
@@ -110,7 +111,7 @@ fn copy_back(kept: &Path, image: &Path) -> Result<()> {
 }
 
 /// The device that comes back is another one with the same contents, as after a
-/// cable was pulled and plugged in.
+/// cable was unplugged and plugged in.
 fn detached() -> Result<()> {
     let mut bench = Bench::new("detached")?;
     let dir = bench.tier_dir(BAD);
@@ -124,7 +125,7 @@ fn detached() -> Result<()> {
     bench.lab.detach(&device)?;
     bench.check(Some(BAD))?;
     bench.others_go_on()?;
-    // The old one is kept by those who have it open, and would be in the way.
+    // Open descriptors keep the old one alive, and it would be in the way.
     let plugged = bench.lab.path().join("plugged.image");
     root_cmd("cp").arg("--sparse=always").args([&image, &plugged]).quiet()?;
     let other = bench.lab.attach(&plugged)?;

@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = &[
 /// More than the daemon has threads to answer.
 const READERS: usize = 48;
 
-/// Readers of the tier that hang, and everybody else beside them.
+/// Readers of the tier hang, and all others work beside them.
 fn hangs(name: &str, fault: &str) -> Result<()> {
     let mut bench = Bench::new(name)?;
     bench.arm(&[fault])?;
@@ -30,7 +30,7 @@ fn hangs(name: &str, fault: &str) -> Result<()> {
         in_time(bench, "the state", |bench| bench.wait_for_state("hanging"))?;
         bench.expect_affected("hanging")?;
         in_time(bench, "other files", Bench::others_go_on)?;
-        // What hangs was answered for; what comes now is not even begun.
+        // Hanging operations were answered; new ones do not even start.
         in_time(bench, "its own files", |bench| bench.check(Some(BAD)))?;
         bench.expect_log("hang")
     })?;
@@ -39,8 +39,8 @@ fn hangs(name: &str, fault: &str) -> Result<()> {
     bench.finish()
 }
 
-/// What readers of the bad tier's ranges were told at last, of which there are
-/// many at a time; meanwhile, `work`. Then the faults are lifted.
+/// The final answers of many parallel readers of the bad tier's ranges;
+/// meanwhile, `work`. Then the faults are lifted.
 fn beside_readers(
     bench: &mut Bench,
     work: impl FnOnce(&mut Bench) -> Result<()>,
@@ -85,8 +85,8 @@ fn beside_readers(
     })
 }
 
-/// Does something that must not wait for the tier. If it does, the faults are
-/// lifted, so that it ends.
+/// Does something that must not wait for the tier. If it does wait, the faults
+/// are lifted, so that it ends.
 fn in_time(bench: &mut Bench, what: &str, work: impl FnOnce(&mut Bench) -> Result<()>) -> Result<()> {
     let (done, waiting) = channel::<()>();
     let lift = bench.lab.braid().args(["drill", BAD, "--clear"]).arg(&bench.mount.point);
@@ -104,7 +104,7 @@ fn in_time(bench: &mut Bench, what: &str, work: impl FnOnce(&mut Bench) -> Resul
     })
 }
 
-/// A tier that hangs is given up, and what waited for it is told.
+/// A hanging tier is given up, and operations that wait for it get an error.
 fn replaced() -> Result<()> {
     let mut bench = Bench::new("hang-replace")?;
     bench.arm(&["all:hang"])?;

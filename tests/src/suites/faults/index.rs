@@ -1,4 +1,4 @@
-//! Indexes that are damaged on the home tier's device, beneath the volume or
+//! Indexes that are damaged on the home tier's device, below the volume or
 //! while it is not mounted.
 
 use super::bench::Bench;
@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = &[
     ("the header of an index is damaged while not mounted", || damaged("header", Part::Header, false)),
 ];
 
-/// What is overwritten.
+/// The overwritten part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// The entry of range 1.
@@ -57,7 +57,7 @@ impl Part {
 fn damaged(name: &str, part: Part, live: bool) -> Result<()> {
     let mut bench = Bench::new(&format!("index-{name}"))?;
     let mount = bench.mount.clone();
-    // The largest: spread, and nobody has it open.
+    // The largest: spread, and not open.
     let victim = bench.samples.pop().ok_or_else(|| Failure("no files".into()))?;
     let path = index_of(&bench, &victim.path)?;
     if !live {
@@ -99,7 +99,7 @@ fn damaged(name: &str, part: Part, live: bool) -> Result<()> {
     })?;
     bench.lab.mount(&mount)?;
 
-    // What was there is there again, without a remount.
+    // The original data is back, without a remount.
     index.write_all_at(&kept, part.offset()).at(&path)?;
     drop(index);
     victim.check(None).context("after the index was put right")?;

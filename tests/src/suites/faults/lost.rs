@@ -53,15 +53,14 @@ fn destroyed() -> Result<()> {
     bench.finish()
 }
 
-/// Each range that is on the bad tier answers `EIO`, each other one what was
-/// last acknowledged.
+/// Each range on the bad tier answers `EIO`, each other one its last
+/// acknowledged data.
 fn exactly_lost(bench: &Bench) -> Result<()> {
     ensure(bench.samples.iter().any(|sample| sample.is_on(bench.bad)), || "nothing is lost".into())?;
     bench.check(Some(bench.bad))
 }
 
-/// The check of the mounted volume tells of the files that lost something, and
-/// of no other.
+/// The check of the mounted volume reports exactly the files that lost data.
 fn fsck_tells_exactly(bench: &Bench) -> Result<()> {
     let checked = bench.lab.braid().args(["fsck", "--json"]).arg(&bench.mount.point).output()?;
     let text = String::from_utf8_lossy(&checked.stdout).into_owned();
@@ -93,16 +92,16 @@ impl Load {
         Self { dir: dir.to_owned(), number, samples: Vec::new(), random: SplitMix::new(77 + number) }
     }
 
-    /// Makes, overwrites, reads and syncs files. While nothing is destroyed, all
-    /// of it must go well; afterwards, a file whose making failed is given up,
-    /// and a range whose writing failed is lost or as it was.
+    /// Creates, overwrites, reads and syncs files. Before the destruction, all
+    /// of it must succeed; afterwards, a file whose creation failed is given
+    /// up, and a range whose write failed is lost or unchanged.
     fn work(&mut self, done: &Sender<()>, phase: &Phase) -> Result<()> {
         while !phase.is_over() {
             let result = self.one();
             if !phase.is_failing() {
                 result?;
             }
-            // Nobody counts any more once it is enough.
+            // The receiver is gone once it has counted enough.
             let _ = done.send(());
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A file whose every range is known: what is in it, and on which tier it is.
+//! A file whose ranges are all known: their contents, and their tiers.
 
 use braid_testkit::SplitMix;
 use braid_tests_support::error::{Context, Failure, Result, ensure, fail};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a range.
 pub(super) const RANGE: u64 = 64 << 10;
 
-/// What bytes of a file come from: another seed, other bytes.
+/// The bytes of a file, different for each seed.
 pub(super) fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     SplitMix::new(seed).fill(&mut bytes);
@@ -50,7 +50,7 @@ impl Sample {
         self.seeds.len()
     }
 
-    /// Whether it has something on this tier.
+    /// Whether it has data on this tier.
     pub(super) fn is_on(&self, tier: &str) -> bool {
         self.tiers.iter().any(|on| on == tier)
     }
@@ -60,8 +60,8 @@ impl Sample {
         (0..self.len()).filter(move |range| self.tiers[*range] == tier)
     }
 
-    /// Reads each range past the page cache: those on `bad` must answer `EIO`,
-    /// the others what was written.
+    /// Reads each range, bypassing the page cache: those on `bad` must answer
+    /// `EIO`, the others the written data.
     pub(super) fn check(&self, bad: Option<&str>) -> Result<()> {
         let file = open_direct(&self.path)?;
         for range in 0..self.len() {
@@ -80,18 +80,18 @@ impl Sample {
         Ok(())
     }
 
-    /// What was written to a range.
+    /// The data written to a range.
     pub(super) fn expected(&self, range: usize) -> Vec<u8> {
         content(self.seeds[range], RANGE as usize)
     }
 
-    /// Whether the range reads as what was written to it.
+    /// Whether the range reads as the data written to it.
     pub(super) fn check_range(&self, file: &File, range: usize) -> std::result::Result<bool, Errno> {
         let bytes = read_direct(file, range as u64 * RANGE, RANGE as usize)?;
         Ok(bytes == self.expected(range))
     }
 
-    /// Overwrites one range. One that is refused has the old contents.
+    /// Overwrites one range. If refused, it keeps the old contents.
     pub(super) fn rewrite(&mut self, range: usize) -> io::Result<()> {
         let seed = self.seeds[range] + (1 << 40);
         let file = OpenOptions::new().write(true).open(&self.path)?;
@@ -100,7 +100,7 @@ impl Sample {
         Ok(())
     }
 
-    /// Writes the whole file anew, from nothing, and syncs it.
+    /// Rewrites the whole file from scratch, and syncs it.
     pub(super) fn begin_anew(&mut self) -> Result<()> {
         let fresh = Self::write(self.path.clone(), self.seeds[0] >> 16 ^ 1 << 20, self.len())?;
         self.seeds = fresh.seeds;
@@ -113,7 +113,7 @@ impl Sample {
     }
 }
 
-/// Opens a file to be read past the page cache.
+/// Opens a file for reads that bypass the page cache.
 pub(super) fn open_direct(path: &Path) -> Result<File> {
     let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(|error| Failure(error.to_string()))?;
     OpenOptions::new().read(true).custom_flags(flags).open(path).at(path)

@@ -1,5 +1,4 @@
-//! Errors that the store of a tier answers: the tier stays, its operations
-//! fail.
+//! Errors of a tier's store: the tier stays, its operations fail.
 
 use super::bench::{BAD, Bench};
 use super::sample::{RANGE, expect_error};
@@ -42,7 +41,7 @@ fn writes_fail() -> Result<()> {
             expect_error(sample.rewrite(range), Errno::IO, &what)?;
         }
     }
-    // What is there can still be read.
+    // Its data can still be read.
     bench.check(None)?;
     in_trouble(&mut bench)?;
     bench.check(None)?;
@@ -84,7 +83,7 @@ fn everything_fails() -> Result<()> {
     }
     in_trouble(&mut bench)?;
     bench.check(Some(BAD))?;
-    // Files with ranges there can be cut and removed.
+    // Files with ranges there can be truncated and removed.
     let cut = bench.samples.iter().position(|sample| sample.is_on(BAD)).unwrap_or(0);
     let cut = bench.samples.remove(cut);
     let file = OpenOptions::new().write(true).open(&cut.path).at(&cut.path)?;
@@ -134,8 +133,9 @@ fn sync_fails_once() -> Result<()> {
     back(bench)
 }
 
-/// Each kind of operation in turn: what an application does either goes well,
-/// elsewhere if need be, or answers `ENOSPC`; the tier is full and not broken.
+/// Each kind of operation in turn: it either succeeds for the application, on
+/// another tier if need be, or answers `ENOSPC`; the tier is full and not
+/// broken.
 fn no_space() -> Result<()> {
     let mut bench = Bench::new("enospc")?;
     for op in ["write", "create", "allocate", "truncate", "punch", "sync", "remove", "stat", "usage"] {
@@ -150,7 +150,7 @@ fn no_space() -> Result<()> {
     bench.finish()
 }
 
-/// Writes, grows, reserves, punches, cuts, syncs, makes and removes.
+/// Writes, grows, reserves, punches, truncates, syncs, creates and removes.
 fn try_everything(bench: &mut Bench) -> Result<()> {
     let room = |result: std::io::Result<()>, what: &str| match result {
         Err(error) if Errno::from_io_error(&error) != Some(Errno::NOSPC) => Err(error).context(what),
@@ -218,8 +218,7 @@ fn faults_of_the_stack_file() -> Result<()> {
     back(bench)
 }
 
-/// The tier is known to fail: log, status and all files that have nothing on
-/// it.
+/// The tier is in trouble: log, status and all files without data on it.
 fn in_trouble(bench: &mut Bench) -> Result<()> {
     bench.wait_for_state("failing")?;
     bench.expect_log("takes no new ranges tier=slow")?;

@@ -1,5 +1,5 @@
-//! What a file may look like after a crash: the state at its last synced
-//! moment, or what came after, block by block.
+//! The possible states of a file after a crash: the state at its last sync, or
+//! later ones, block by block.
 
 use crate::stamps::{BLOCK, versions};
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ type Versions = BTreeSet<u64>;
 pub(super) struct Model {
     /// The number in its stamps.
     pub(super) number: u64,
-    /// What a reader of each block sees now.
+    /// The contents of each block for a reader now.
     live: Vec<Versions>,
-    /// The size that a reader sees now, in bytes.
+    /// The size for a reader now, in bytes.
     size: u64,
-    /// What may be found in each block after a crash.
+    /// The possible contents of each block after a crash.
     possible: Vec<Versions>,
-    /// The smallest and the largest size that may be found then, in bytes.
+    /// The smallest and the largest possible size then, in bytes.
     sizes: (u64, u64),
 }
 
@@ -28,7 +28,8 @@ impl Model {
         Self { number, live: Vec::new(), size: 0, possible: Vec::new(), sizes: (0, 0) }
     }
 
-    /// What [`state`](Self::state) gave, of a file that is synced as it is.
+    /// Resumes from a [`state`](Self::state), for a file that is synced as it
+    /// is.
     pub(super) fn resume(number: u64, state: &Value) -> Option<Self> {
         let blocks = state["blocks"].as_array()?.iter();
         let versions = |block: &Value| block.as_array()?.iter().map(Value::as_u64).collect();
@@ -38,7 +39,7 @@ impl Model {
         Some(model)
     }
 
-    /// What a reader sees now, in JSON.
+    /// The state for a reader now, in JSON.
     pub(super) fn state(&self) -> Value {
         json!({ "size": self.size, "blocks": self.live })
     }
@@ -77,7 +78,7 @@ impl Model {
         self.size = bytes(len);
     }
 
-    /// A sync of the file has succeeded: it stays as it is now.
+    /// Notes a successful sync of the file: the present state stays.
     pub(super) fn synced(&mut self) {
         self.possible = self.live.clone();
         self.sizes = (self.size, self.size);
@@ -89,7 +90,7 @@ impl Model {
         }
     }
 
-    /// Compares what is found, and takes it for the state from here on.
+    /// Compares the data found with the possible states, and adopts it.
     pub(super) fn verify(&mut self, data: &[u8]) -> Result<(), String> {
         let (size, (smallest, largest)) = (data.len() as u64, self.sizes);
         if size < smallest || size > largest {

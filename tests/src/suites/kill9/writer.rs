@@ -1,6 +1,7 @@
-//! One thread of load: blocks written, files cut, synced, replaced by rename,
-//! made and removed. What it did follows from its seed, so that another process
-//! can go through it again, without the files, to know what they may look like.
+//! One thread of load: writes blocks, and truncates, syncs, replaces by rename,
+//! creates and removes files. Its operations follow from its seed, so that
+//! another process can replay them, without the files, to compute their
+//! possible states.
 
 use super::model::Model;
 use crate::load::Phase;
@@ -20,7 +21,7 @@ const FILES: u64 = 4;
 /// Blocks that a file may have, usually: 4 MiB.
 pub(super) const BLOCKS: u64 = 256;
 
-/// A thread's files and what it knows about them.
+/// A thread's files and their expected states.
 pub(crate) struct Writer {
     dir: PathBuf,
     blocks: u64,
@@ -38,13 +39,13 @@ struct Replaced {
     possible: Vec<u64>,
 }
 
-/// What becomes of a writer's operations.
+/// The outcome of a writer's operations.
 pub(crate) enum Target<'a> {
     /// They are carried out.
     Files(&'a [File]),
-    /// They have been carried out before.
+    /// They were carried out before.
     Replay,
-    /// They fail, and nobody knows how far they came.
+    /// They fail, with unknown effects.
     Cut,
 }
 
@@ -76,7 +77,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// What [`state`](Self::state) gave, with another seed.
+    /// Resumes from a [`state`](Self::state), with another seed.
     pub(crate) fn resume(dir: &Path, number: u64, blocks: u64, seed: u64, state: &Value) -> Option<Self> {
         let files = state["files"].as_array()?.iter().zip(number * FILES..);
         Some(Self {
@@ -90,7 +91,7 @@ impl Writer {
         })
     }
 
-    /// What it knows about its files after [`verify`](Self::verify), in JSON.
+    /// The known states of its files after [`verify`](Self::verify), in JSON.
     pub(crate) fn state(&self) -> Value {
         let files: Vec<_> = self.files.iter().map(Model::state).collect();
         let replaced = self.replaced.possible.first();
@@ -101,14 +102,14 @@ impl Writer {
         self.dir.join(format!("file{file}"))
     }
 
-    /// Works until an operation fails after the kill, or it is time to end. A
-    /// failure before the kill is one of Braid's.
+    /// Works until an operation fails after the kill, or the time is over. A
+    /// failure before the kill is Braid's.
     pub(super) fn work(&mut self, acknowledged: &Sender<()>, phase: &Phase) -> Result<()> {
         let open = self.open()?;
         while !phase.is_over() {
             match self.step(&Target::Files(&open)) {
                 Ok(false) => {}
-                // Nobody counts any more once it is enough.
+                // The receiver is gone once it has counted enough.
                 Ok(true) => drop(acknowledged.send(())),
                 Err(_) if phase.is_failing() => return Ok(()),
                 Err(error) => return Err(Failure(format!("before the kill: {error}"))),
@@ -190,7 +191,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Makes a spread file and removes it again; syncs the directory.
+    /// Creates a spread file and removes it again; syncs the directory.
     fn make_and_remove(&mut self, target: &Target<'_>) -> io::Result<bool> {
         self.version += 1;
         let path = self.dir.join(format!("passing{}", self.version));
@@ -203,7 +204,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Compares all files with what they may look like.
+    /// Compares all files with their possible states.
     pub(crate) fn verify(&mut self) -> Result<()> {
         for at in 0..self.files.len() {
             let path = self.path(at);

@@ -11,18 +11,17 @@ use serde_json::Value;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Rounds of the loads, all together, before something is done and after.
+/// Rounds of all loads together, before and after an action.
 pub(super) const ROUNDS: (usize, usize) = (3, 3);
 
-/// What is to be in the midst of its work has far more to move than it does at
-/// this rate while anybody looks: a range a second.
+/// Rate of a job that must not finish during a test: a range a second.
 const SLOWLY: &str = "64KiB/s";
 
-/// What comes about by itself has so long to do so: it is a failure, and no
-/// measure.
+/// Time limit for events that happen by themselves: exceeding it is a failure,
+/// not a measurement.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The volume, and who works on it.
+/// The volume, and its loads.
 pub(super) struct Bed {
     pub(super) lab: Lab,
     pub(super) mount: Mount,
@@ -59,24 +58,24 @@ impl Bed {
         })
     }
 
-    /// What the loads were told is there, is there.
+    /// Verifies all data that the loads saw acknowledged.
     pub(super) fn verify(&self) -> Result<()> {
         self.loads.iter().try_for_each(Load::verify)
     }
 
-    /// Unmounts, and lets `braid fsck` find nothing.
+    /// Unmounts, and expects `braid fsck` to find nothing.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.lab.unmount(&self.mount)?;
         self.lab.fsck(&self.mount).map(drop)
     }
 
-    /// Does `what` while the loads run, each of which must see nothing of it.
+    /// Runs `what` beside the loads, none of which may notice.
     pub(super) fn beside_loads(&mut self, what: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         self.with_loads(ROUNDS, |bed, _| what(bed))
     }
 
-    /// Does `what` while the loads run. Once that says so, they are to expect
-    /// that the volume is gone.
+    /// Runs `what` beside the loads. After its signal, they expect the volume
+    /// to go away.
     pub(super) fn with_loads(
         &mut self,
         rounds: (usize, usize),
@@ -100,8 +99,8 @@ impl Bed {
         self.mount.point.join(name).display().to_string()
     }
 
-    /// A command about the mounted volume, which is named in the way that the
-    /// command wants it, unless it is among the words.
+    /// Runs a command for the mounted volume, named in the command's way unless
+    /// it is among the words.
     pub(super) fn braid(&self, words: &[&str]) -> Result<()> {
         self.command(words).quiet()
     }
@@ -134,8 +133,8 @@ impl Bed {
         location.map(str::to_owned).ok_or_else(|| Failure(format!("no home in {status}")))
     }
 
-    /// Moves all of fio's files to one tier: what empties that, or spreads them
-    /// anew, has something to do.
+    /// Moves all of fio's files to one tier, so that emptying it or spreading
+    /// them again has work to do.
     pub(super) fn gather_on(&self, tier: &str) -> Result<()> {
         self.braid(&["move", &self.path("fio"), "--to", tier])
     }
@@ -153,12 +152,12 @@ impl Bed {
         Ok(id)
     }
 
-    /// What there is to say of a job.
+    /// The entry of a job.
     pub(super) fn job(&self, id: u64) -> Result<Value> {
         self.json(&["job", "show", &id.to_string()])
     }
 
-    /// Asks until the job is as `wanted`; a failure if it ends otherwise.
+    /// Polls until the job is as `wanted`; fails if it ends otherwise.
     pub(super) fn until(&self, id: u64, wanted: impl Fn(&Value) -> bool) -> Result<()> {
         wait_for(&format!("job {id}"), || {
             let job = self.job(id)?;
@@ -188,12 +187,12 @@ impl Bed {
     }
 }
 
-/// Whether nothing comes after the state of this job.
+/// Whether this state of the job is final.
 pub(super) fn has_ended(job: &Value) -> bool {
     ["done", "failed", "cancelled"].iter().any(|state| job["state"] == *state)
 }
 
-/// Asks until it is so: nothing announces it.
+/// Polls for a condition without an event.
 pub(super) fn wait_for(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {

@@ -1,5 +1,5 @@
-//! The daemon is restarted and killed while a job moves data: it goes on, or,
-//! where home was to be replaced, home is at one of the two places.
+//! The daemon is restarted and killed while a job moves data: the job goes on,
+//! or, if it was replacing home, home is at one of the two places.
 
 use super::bed::{Bed, ROUNDS, has_ended, wait_for};
 use crate::report::Report;
@@ -44,13 +44,13 @@ pub(super) fn run(bed: &mut Bed, round: u64, report: &mut Report) -> Result<()> 
 }
 
 impl Bed {
-    /// Starts to empty a tier that holds much, and is not done soon.
+    /// Starts to empty a tier with much data, which is not done soon.
     fn evacuate_slowly(&self) -> Result<u64> {
         self.gather_on("other")?;
         self.begin_slowly(&["tier", "evacuate", "other"])
     }
 
-    /// The job goes on by itself, and ends when it is let.
+    /// The job continues by itself, and ends when it may.
     fn finish_evacuation(&mut self, job: u64) -> Result<()> {
         self.finish_job(job)?;
         let tiers = self.json(&["tier", "list"])?;
@@ -73,7 +73,7 @@ impl Bed {
         self.finish_evacuation(job)
     }
 
-    /// Kills the daemon in the midst of what `begin` starts, under the loads,
+    /// Kills the daemon during the job that `begin` starts, under the loads,
     /// and starts it again; answers the job's number.
     fn kill(&mut self, begin: impl FnOnce(&Self) -> Result<u64>) -> Result<u64> {
         let home = self.home()?;
@@ -105,8 +105,8 @@ impl Bed {
         Ok((job, old, new))
     }
 
-    /// Mounts again. Where home has moved and the stack file did not follow, it
-    /// says where to, and that is what a person would write into the file.
+    /// Mounts again. If home has moved and the stack file did not follow, the
+    /// message says where, and a user would write that into the file.
     fn mount_after_kill(&mut self, home: &str) -> Result<()> {
         let Err(refused) = self.lab.mount_by_child(&self.mount) else { return Ok(()) };
         let Some((_, rest)) = refused.0.split_once("home has moved to ") else { return Err(refused) };

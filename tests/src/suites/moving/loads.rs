@@ -54,7 +54,7 @@ impl Load {
                 Err(_) if gone.load(Ordering::SeqCst) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            // Nobody may be listening any more.
+            // The receiver may be gone.
             let _ = done.send(());
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Load {
         }
     }
 
-    /// What was written and synced is there, and whole.
+    /// Verifies that all data written and synced is there, and intact.
     pub(super) fn verify(&self) -> Result<()> {
         match self.kind {
             Kind::Fio => self.kept("--verify_only"),
@@ -119,7 +119,7 @@ impl Load {
     }
 
     fn insert(&self) -> Result<()> {
-        // What was committed just as the daemon was killed is there already.
+        // A commit during the kill may be there already.
         let mut script = format!("BEGIN; DELETE FROM t WHERE n >= {};", self.rounds * ROWS);
         for row in 0..ROWS {
             // Writing to a string does not fail.
@@ -132,9 +132,9 @@ impl Load {
         self.check_sqlite(self.rounds + 1)
     }
 
-    /// The newest rows of so many rounds that were acknowledged are there, each
-    /// once, and beyond them those of the next round, all or none: it may have
-    /// been committed without anybody being told.
+    /// The newest rows of all acknowledged rounds are there, each once, and
+    /// beyond them those of the next round, all or none: it may have been
+    /// committed without an acknowledgement.
     fn check_sqlite(&self, rounds: u64) -> Result<()> {
         let end = rounds * ROWS;
         let answer = self.sqlite(&format!(

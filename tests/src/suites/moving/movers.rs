@@ -1,6 +1,6 @@
-//! Movers at work under the loads: a small fast tier runs full and gives what
-//! is cold, and gets what is used, while the loads run. Their guard is told to
-//! put up with the loads, which leave a machine without other work no pause.
+//! Movers at work under the loads: a small fast tier fills up, gives cold
+//! ranges away and gets used ones. Their guard is set to tolerate the loads,
+//! which leave a machine without other work no pause.
 
 use super::bed::{Bed, wait_for};
 use crate::report::Report;
@@ -16,7 +16,7 @@ pub(super) fn run(report: &mut Report) -> Result<()> {
     let tiers = [("home", Kind::Ext4, 256, 100), ("fast", Kind::Ext4, 64, 400)];
     let mut bed = Bed::set_up(&tiers, POLICY).context("a volume with movers")?;
     bed.case(report, "movers promote and demote", |bed| {
-        // The loads go on until this is over, and read again what they wrote.
+        // The loads run until this is over, and read back their writes.
         bed.beside_loads(|bed| {
             let before = bed.moves()?;
             wait_for("movers beside the loads", || {

@@ -1,10 +1,10 @@
-//! What runs in the virtual machine: this program, with the argument
+//! The guest in the virtual machine: this program, with the argument
 //! `power-guest`.
 //!
-//! Its job comes as a line of JSON: the tiers and the stack file; what the
-//! check has to `expect` (nothing for a new volume): the `state` that the boot
-//! before has found, the `seed` of its load, and the last numbers (`acks`)
-//! that the load has acknowledged. It answers by lines:
+//! Its job comes as a line of JSON: the tiers and the stack file; the
+//! expectation of the check, `expect` (none for a new volume): the `state`
+//! found by the previous boot, the `seed` of its load, and the last numbers
+//! (`acks`) that the load acknowledged. It answers by lines:
 //!
 //! * `boot ID`, `stage TEXT`: where it is;
 //! * `finding KIND TEXT`: something is wrong; `lost`, `database`, `fsck`, ...;
@@ -22,10 +22,10 @@ use std::path::Path;
 const STACK: &str = "/tmp/stack.yaml";
 const BRAID: &str = "/files/braid";
 
-/// Does the job that comes from standard input.
+/// Does the job from standard input.
 ///
 /// # Errors
-/// What kept it from being done; it is printed, too.
+/// The error, which is printed too.
 pub fn run() -> Result<()> {
     let mut job = String::new();
     std::io::stdin().read_line(&mut job)?;
@@ -77,7 +77,7 @@ impl Guest {
         load(&parts, &states, seed)
     }
 
-    /// Every part looks at its data, also after another has found something.
+    /// Every part checks its data, even after a finding of another one.
     fn check(&self, parts: &[Box<dyn Part>]) -> Result<Vec<Value>> {
         say("stage checking");
         let expect = &self.job["expect"];

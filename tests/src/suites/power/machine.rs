@@ -1,5 +1,5 @@
-//! One boot of the virtual machine: what the guest says, and when its power is
-//! cut.
+//! One boot of the virtual machine: the output of the guest, and the moment of
+//! the power cut.
 
 use braid_testkit::SplitMix;
 use braid_tests_support::error::{Context, Failure, Result};
@@ -15,13 +15,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// What the guest needs beside the kernel.
+/// Packages that the guest needs besides the kernel.
 const PACKAGES: &[&str] = &["coreutils", "fuse3", "rocksdb-tools", "sqlite3"];
 
 /// Status of `lab/lab run` after a power cut.
 const NO_POWER: i32 = 137;
 
-/// A boot takes no longer than this.
+/// Time limit of a boot.
 const SECONDS: u64 = 300;
 
 fn lab() -> PathBuf {
@@ -37,16 +37,16 @@ fn cache() -> PathBuf {
     std::env::var_os("LAB_CACHE").map_or_else(|| paths::target().join("lab"), PathBuf::from)
 }
 
-/// When the power is cut.
+/// The moment of the power cut.
 pub(super) struct Moment {
     /// Acknowledgements to wait for, or none to cut while the guest recovers.
     acknowledgements: Option<u64>,
-    /// Then so much longer.
+    /// Additional time.
     then: Duration,
 }
 
 impl Moment {
-    /// Not at all.
+    /// No power cut.
     pub(super) fn never() -> Self {
         Self { acknowledgements: Some(u64::MAX), then: Duration::ZERO }
     }
@@ -61,26 +61,26 @@ impl Moment {
     }
 }
 
-/// What a boot has said.
+/// The output of a boot.
 #[derive(Default)]
 pub(super) struct Heard {
     /// The kernel's id of the boot.
     pub(super) boot: Option<String>,
-    /// What was wrong: a word for the kind, then text.
+    /// Findings: a word for the kind, then text.
     pub(super) findings: Vec<String>,
-    /// What was found, once all was checked.
+    /// The state after all checks.
     pub(super) state: Option<Value>,
-    /// The last number that each part of the load has acknowledged.
+    /// The last number that each part of the load acknowledged.
     pub(super) acks: Map<String, Value>,
-    /// Spread files that fsck has seen.
+    /// Number of spread files seen by fsck.
     pub(super) spread: u64,
-    /// Acknowledgements in all.
+    /// Total number of acknowledgements.
     count: u64,
     stage: String,
 }
 
 impl Heard {
-    /// Acknowledgements that came.
+    /// Number of acknowledgements received.
     pub(super) fn acknowledged(&self) -> u64 {
         self.count
     }
@@ -113,7 +113,7 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Gets everything ready. The images are all of those in a directory.
+    /// Prepares everything. The images are all files of a directory.
     pub(super) fn new(lab_dir: &mut Lab, images: &Path, logs: &Path, lies: bool) -> Result<Self> {
         let files = guest_files(lab_dir)?;
         let mut command = Command::new(lab());
@@ -133,7 +133,7 @@ impl Boot {
         Ok(Self { command, log: logs.join("guest.log") })
     }
 
-    /// Boots, gives the guest its job, listens, and cuts the power.
+    /// Boots, gives the guest its job, reads its output, and cuts the power.
     pub(super) fn run(mut self, job: &Value, seed: u64, moment: &Moment) -> Result<Heard> {
         let log = std::fs::File::create(&self.log).at(&self.log)?;
         self.command.arg("--seed").arg(seed.to_string()).args(["--", "exec", "/files/suites", "power-guest"]);
@@ -147,7 +147,7 @@ impl Boot {
         let status = child.wait()?;
         let mut heard = heard?;
         let expected = if job["load"] == true { NO_POWER } else { 0 };
-        // What the guest has found ends it as well.
+        // A finding of the guest ends it as well.
         if status.code() != Some(expected) && heard.findings.is_empty() {
             heard.findings.push(format!("machine ended with {status} while {}", heard.stage));
         }
@@ -155,7 +155,7 @@ impl Boot {
     }
 }
 
-/// The programs of ours that run in the guest.
+/// Braid's programs that run in the guest.
 fn guest_files(lab: &mut Lab) -> Result<PathBuf> {
     let dir = lab.path().join("files");
     if dir.exists() {
@@ -178,19 +178,19 @@ fn converse(child: &mut Child, job: &Value, moment: &Moment) -> Result<Heard> {
     let (said, lines) = channel();
     let reader = std::thread::spawn(move || {
         for line in BufReader::new(stdout).split(b'\n').map_while(std::result::Result::ok) {
-            // Nobody listens any more: the child is being ended.
+            // The receiver is gone: the child is being ended.
             let _ = said.send(String::from_utf8_lossy(&line).into_owned());
         }
     });
     let heard = listen(&lines, child.id(), moment);
     if heard.is_ok() {
-        // The lines have ended, so has this.
+        // There are no more lines, so it is ending.
         let _ = reader.join();
     }
     heard
 }
 
-/// Listens to the end, and cuts the power when it is time.
+/// Reads the output to the end, and cuts the power in time.
 fn listen(lines: &Receiver<String>, child: u32, moment: &Moment) -> Result<Heard> {
     let mut heard = Heard::default();
     let mut cut_at: Option<Instant> = None;

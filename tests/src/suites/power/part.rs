@@ -1,4 +1,4 @@
-//! A part of the load in the virtual machine, and what it says.
+//! A part of the load in the virtual machine, and its output.
 
 use braid_tests_support::error::Result;
 use serde_json::{Value, json};
@@ -6,27 +6,27 @@ use serde_json::{Value, json};
 /// The volume's mount point.
 pub(super) const VOLUME: &str = "/mnt/all";
 
-/// What a part of the load found of its own data, or what is wrong with it.
+/// The state that a part of the load found in its data, or its finding.
 pub(super) type Found = std::result::Result<Value, String>;
 
-/// A part of the load, with what it checks.
+/// A part of the load, with its check.
 pub(super) trait Part: Sync {
     /// The word in its acknowledgements.
     fn name(&self) -> String;
 
-    /// What is there on a new volume, made now.
+    /// Creates the state for a new volume.
     fn create(&self) -> Result<Value>;
 
-    /// Compares what is there with what was found before, the seed of the load
-    /// since then and the last number that it acknowledged. An error begins
-    /// with the kind of finding.
+    /// Compares the data with the previous state, the seed of the load since
+    /// then and its last acknowledged number. An error begins with the kind of
+    /// finding.
     fn check(&self, state: &Value, seed: u64, acknowledged: u64) -> Found;
 
-    /// Goes on from what was found until the power goes.
+    /// Works on from this state until the power goes.
     fn load(&self, state: &Value, seed: u64) -> Result<()>;
 }
 
-/// Says a line. When this returns, the line has left the machine.
+/// Prints a line. When this returns, the line has left the machine.
 pub(super) fn say(line: &str) {
     println!("{line}");
 }

@@ -1,5 +1,5 @@
 //! The writers of the kill test, with every operation acknowledged to the
-//! outside. What they did is gone through again from the seed.
+//! outside. Their operations are replayed from the seed.
 
 use super::part::{Found, Part, VOLUME, say};
 use crate::suites::kill9::writer::{Target, Writer};

@@ -1,6 +1,6 @@
 //! RocksDB: `db_bench` with a sync of its log after each write. It fills a
-//! database in the order of the keys, so that their number says what is lost;
-//! in between it overwrites them.
+//! database in the order of the keys, so that their number shows losses; in
+//! between it overwrites them.
 
 use super::part::{Found, Part, VOLUME, number, say};
 use braid_tests_support::error::{Context, Failure, Result, fail};

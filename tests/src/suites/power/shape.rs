@@ -85,7 +85,7 @@ impl Shape {
         Some(Stack { policy, range: range.into(), tiers: tiers.collect() }.yaml())
     }
 
-    /// What the guest mounts, in JSON.
+    /// The tiers for the guest to mount, in JSON.
     pub(super) fn tiers(&self) -> Value {
         let (mut disks, mut memories) = ('c'..='z', 0..);
         let tiers = self.0.0.iter().enumerate().map(|(at, native)| {

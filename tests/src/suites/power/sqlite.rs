@@ -116,7 +116,7 @@ impl Part for Database {
         };
         let mut lines = BufReader::new(output).lines();
         for n in number(state, "rows") + 1.. {
-            // What ends early is judged by what it says.
+            // An early end is judged by its output.
             let _ = input.write_all(Self::transaction(n).as_bytes());
             match lines.next() {
                 Some(Ok(line)) if line == n.to_string() => say(&format!("ack {} {n}", self.name())),

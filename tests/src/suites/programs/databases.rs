@@ -78,7 +78,7 @@ fn db_bench(place: &Place<'_>, benchmarks: &str, options: &[String]) -> Result<(
 }
 
 /// Every write is acknowledged only when it is in the append-only file; the
-/// server is killed, and started again on what it left.
+/// server is killed, and started again on the remaining data.
 pub(super) fn redis(place: &Place<'_>) -> Result<()> {
     let keys = 500 * place.scale;
     let socket = place.arena.lab.path().join("redis.sock");

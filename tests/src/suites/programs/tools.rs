@@ -27,7 +27,7 @@ pub(super) fn git(place: &Place<'_>) -> Result<()> {
     cmd("diff").args(["--recursive", "--exclude=.git"]).arg(&clone).arg(&second).quiet()
 }
 
-/// The clone is whole, and its working tree is what was committed.
+/// The clone is complete, and its working tree equals the commit.
 pub(super) fn git_fsck(place: &Place<'_>) -> Result<()> {
     let clone = place.dir.join("clone");
     git_cmd(&clone).args(["fsck", "--full", "--strict"]).quiet()?;
@@ -116,8 +116,8 @@ fn make_varied_tree(dir: &Path) -> Result<()> {
     cmd("touch").args(["--date", "2001-02-03 04:05:06.123456789"]).arg(&hard).arg(&sub).quiet()
 }
 
-/// Builds a crate of this workspace, and runs its tests, with what is built on
-/// the volume.
+/// Builds a crate of this workspace, and runs its tests, with the build
+/// directory on the volume.
 pub(super) fn rust(place: &Place<'_>) -> Result<()> {
     cmd("cargo")
         .args(["test", "--quiet", "--offline", "--locked", "--package", "braid-contract", "--target-dir"])

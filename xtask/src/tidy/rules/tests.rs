@@ -173,7 +173,7 @@ fn circles_of_modules_are_found_however_they_close() {
     let mut closed = by_import;
     closed[2].1 = "//! Head.\nuse crate::a::A;\npub(crate) struct B;\nfn f(_: &A) {}\n";
     assert_eq!(count(&tree(&closed)), 1);
-    // A method of a type from elsewhere counts as what it stands in.
+    // A method of a foreign type counts for the module that it is in.
     closed[1].1 = "//! Head.\npub(crate) struct A;\nfn f(a: &A) { a.of_b(); }\n";
     closed[2].1 = "//! Head.\nuse crate::a::A;\nimpl A { pub(crate) fn of_b(&self) {} }\n";
     assert_eq!(count(&tree(&closed)), 1);

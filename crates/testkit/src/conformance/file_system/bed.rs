@@ -13,13 +13,13 @@ pub(super) const LONG_AGO: Timestamp = Timestamp { secs: 1_000_000, nanos: 5 };
 
 pub(super) const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
 
-/// A file system, and who calls it.
+/// A file system, and its caller.
 pub(super) struct Bed<'a> {
     pub(super) fs: &'a dyn FileSystem,
     pub(super) caller: Caller,
 }
 
-/// What a directory lists of a name.
+/// An entry in a directory's listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Listed {
     pub(super) name: OsString,
@@ -167,7 +167,7 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// What is read, up to `len` bytes.
+    /// Reads up to `len` bytes.
     #[track_caller]
     pub(super) fn read(&self, handle: HandleId, offset: u64, len: usize) -> Vec<u8> {
         let mut buf = vec![0xee; len];

@@ -1,5 +1,5 @@
-//! Several threads change names in the same directories, and no caller keeps
-//! them apart.
+//! Several threads change names in the same directories, and no caller
+//! serialises them.
 
 use super::bed::{Bed, ROOT, errno};
 use super::{Case, always};

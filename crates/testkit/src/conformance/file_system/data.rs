@@ -196,7 +196,7 @@ fn a_file_is_synced(bed: &Bed<'_>) {
     }
     bed.fs.sync().unwrap();
     bed.unlink(ROOT, "file").unwrap();
-    // What has no name any more is synced all the same.
+    // A file without a name can still be synced.
     bed.fs.fsync(&bed.caller, handle, false).unwrap();
     assert_eq!(bed.attr_of(handle, ino).size, (1 << 20) + 4);
     bed.close(handle);

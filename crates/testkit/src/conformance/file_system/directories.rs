@@ -1,4 +1,4 @@
-//! Directories are read.
+//! Reading directories.
 
 use super::bed::{Bed, ROOT, errno};
 use super::{Case, always};

@@ -1,4 +1,4 @@
-//! How long inodes and open files last.
+//! Lifetimes of inodes and open files.
 
 use super::bed::{Bed, ROOT, errno};
 use super::{Case, always};

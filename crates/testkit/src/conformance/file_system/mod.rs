@@ -1,5 +1,5 @@
-//! The suite for [`FileSystem`]. It speaks to it as a front end does, and holds
-//! none of the locks that the kernel holds when it is one.
+//! The suite for [`FileSystem`]. It uses it like a front end, but holds none of
+//! the kernel's locks.
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 mod attributes;
@@ -18,7 +18,7 @@ use braid_contract::FileSystem;
 use std::any::Any;
 use std::sync::Arc;
 
-/// An empty file system, and what has to be kept as long as it is used.
+/// An empty file system, with the resources that it needs.
 pub struct Fresh {
     fs: Arc<dyn FileSystem>,
     _kept: Box<dyn Any>,
@@ -32,7 +32,7 @@ impl Fresh {
     }
 }
 
-/// What a case is about.
+/// The subject of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// Names, links, directories, attributes.
@@ -41,7 +41,7 @@ pub enum Part {
     Data,
 }
 
-/// The name of a case, what it asks of a file system, and the case.
+/// The name of a case, the capabilities it needs, and its function.
 type Case = (&'static str, Needs, fn(&Bed<'_>));
 
 /// Whether a case is for a file system, which may be tried for it.

@@ -1,4 +1,4 @@
-//! Names are made, found, linked and removed.
+//! Creating, finding, linking and removing names.
 
 use super::bed::{Bed, LONG_AGO, READ_WRITE, ROOT, errno};
 use super::{Case, always};
@@ -202,7 +202,7 @@ fn removal_tells_files_from_directories(bed: &Bed<'_>) {
     bed.rmdir(ROOT, "dir").unwrap();
     bed.unlink(ROOT, "file").unwrap();
     assert_eq!(bed.names(ROOT), [""; 0]);
-    // The directory is gone for those who know its number, too.
+    // The directory is gone for holders of its number, too.
     let gone = |answer: Result<()>| {
         assert!(matches!(errno(answer), Some(Errno::ENOENT | Errno::ESTALE)), "in a directory that is gone");
     };

@@ -100,7 +100,7 @@ fn a_directory_does_not_go_into_itself(bed: &Bed<'_>) {
     for to in [dir, inner] {
         assert_eq!(errno(bed.rename((ROOT, "dir"), (to, "x"), Replace)), Some(Errno::EINVAL));
     }
-    // Nor does what it is in take its place.
+    // Nor does a directory replace one that contains it.
     let answer = errno(bed.rename((dir, "inner"), (ROOT, "dir"), Replace));
     assert_eq!(answer, Some(Errno::ENOTEMPTY));
     if bed.fs.capabilities().rename_modes {

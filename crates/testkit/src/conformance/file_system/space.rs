@@ -139,8 +139,8 @@ fn a_range_is_copied(bed: &Bed<'_>) {
     let ((_, from), (_, to)) = (bed.create(ROOT, "from"), bed.create(ROOT, "to"));
     bed.write(from, 0, &data);
     bed.write(to, 0, b"before");
-    // As much as it likes at a time, and what it leaves is copied by hand; the
-    // end of the source ends it.
+    // The file system may copy less at a time, and the rest is copied by hand;
+    // the end of the source ends it.
     let mut done = 0;
     loop {
         let some = match bed.fs.copy_range(&bed.caller, from, 1000 + done, to, 3 + done, MIB) {

@@ -1,5 +1,5 @@
-//! A store that writes each byte once, as one on a zoned device or on a network
-//! does.
+//! A store that writes each byte once, like one on a zoned device or on a
+//! network.
 
 use super::layer::Layered;
 use braid_contract::{Errno, Error, ObjectId, Result, Store, StoreCapabilities, StoreIo, StoreLayer};

@@ -1,4 +1,4 @@
-//! What every store does: objects of bytes.
+//! The basics of every store: objects of bytes.
 
 use super::super::pattern;
 use super::{A, B, Case, IO, always, can, errno, expect, get, list, put, set_up};

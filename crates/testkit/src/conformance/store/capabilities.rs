@@ -1,4 +1,5 @@
-//! What a store can do beyond the basics, or has to refuse.
+//! Capabilities of a store beyond the basics, which it supports or has to
+//! refuse.
 
 use super::super::pattern;
 use super::{A, Case, IO, always, can, errno, expect, get, put, set_up};
@@ -59,7 +60,7 @@ fn each_byte_is_written_once(store: &dyn Store) {
     put(store, A, 15_000, &[4; 100]);
     let wanted = [vec![1; 5000], vec![3; 5000], vec![2; 5000], vec![4; 100]].concat();
     expect(store, A, 0, &wanted);
-    // What was cut off stays written; a new object begins anew.
+    // Truncated bytes still count as written; a new object starts afresh.
     store.truncate(A, 12_000).unwrap();
     refused(13_000, b"again");
     store.remove(&[A]).unwrap();

@@ -1,5 +1,5 @@
-//! Stores that refuse what they say that they can't do: layers over them need not
-//! do so themselves.
+//! Stores that refuse operations for which they lack the capability, so that
+//! layers over them need not.
 
 use braid_contract::{Errno, ObjectId, Result, Store, StoreCapabilities, StoreLayer, StoreOperation};
 
@@ -29,8 +29,8 @@ impl<S: Store> StoreLayer for Layered<S> {
         if has { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
     }
 
-    /// Removes the objects by themselves first, for a layer beneath that looks at
-    /// what is removed.
+    /// Removes the objects itself first, for a layer below that observes
+    /// removals.
     fn clear(&self) -> Result<()> {
         let mut ids = Vec::new();
         self.0.list(&mut |id| ids.push(id))?;

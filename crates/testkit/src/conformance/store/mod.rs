@@ -21,8 +21,7 @@ use std::any::Any;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-/// A store without a label and objects, and what has to be kept as long as it
-/// is used.
+/// A store without a label and objects, with the resources that it needs.
 pub struct Fresh {
     store: Arc<dyn Store>,
     _kept: Box<dyn Any>,
@@ -36,7 +35,7 @@ impl Fresh {
     }
 }
 
-/// The name of a case, what it asks of a store, and the case.
+/// The name of a case, the capabilities it needs, and its function.
 type Case = (&'static str, Needs, fn(&dyn Store));
 
 /// Whether a case is for a store.
@@ -107,7 +106,7 @@ fn try_get(store: &dyn Store, id: ObjectId, offset: u64, len: usize) -> Result<V
     Ok(buf)
 }
 
-/// What is read, up to `len` bytes.
+/// Reads up to `len` bytes.
 #[track_caller]
 fn get(store: &dyn Store, id: ObjectId, offset: u64, len: usize) -> Vec<u8> {
     try_get(store, id, offset, len).unwrap()

@@ -1,4 +1,4 @@
-//! What may become of operations on names.
+//! The possible results of operations on names.
 
 use super::*;
 use braid_contract::RenameMode;

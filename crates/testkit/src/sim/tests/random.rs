@@ -102,7 +102,8 @@ impl Driver {
         self.past.entry(ino).or_default().states.push(after);
     }
 
-    /// Checks an outcome: links agree, and no file shows what it never held.
+    /// Checks an outcome: links agree, and files have only contents that they
+    /// once had.
     fn check(&self, found: &Disk) {
         assert_eq!(questions(found), 0);
         let mut links = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The simulated file system says what the kernel's does: the same calls on
-//! both, by hand where the answer matters and at random for the rest.
+//! The simulated file system answers like the kernel's: the same calls on both,
+//! by hand where the answer matters and at random for the rest.
 
 use super::*;
 use braid_contract::SplitMix;
@@ -231,8 +231,8 @@ fn random_calls_get_the_answers_of_the_kernel() {
                 answer.map_err(|error| error.errno())
             });
             calls.push(call);
-            // What the file system beneath can't do, and paths through symbolic
-            // links, which are not asked for.
+            // Operations that the file system below lacks, and paths through
+            // symbolic links, which are not used.
             if answers[0] == Err(Errno::EOPNOTSUPP) || answers[1] == Err(Errno::ELOOP) {
                 if answers[0] == answers[1] {
                     continue;

@@ -1,4 +1,4 @@
-//! What each sync covers, and what not.
+//! The extent of each sync.
 
 use super::*;
 use braid_contract::{RenameMode, XattrMode};

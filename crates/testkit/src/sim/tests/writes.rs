@@ -1,4 +1,4 @@
-//! What may become of data and sizes.
+//! The possible results for data and sizes.
 
 use super::*;
 use braid_contract::FallocateMode;
