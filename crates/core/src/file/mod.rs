@@ -37,6 +37,7 @@ mod release;
 mod relocate;
 mod seek;
 pub(crate) mod set_id;
+mod share;
 mod sync;
 mod trim;
 pub(crate) mod truncate;

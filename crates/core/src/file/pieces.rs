@@ -69,8 +69,7 @@ pub(crate) fn write_piece(
     io: StoreIo,
 ) -> Result<usize> {
     tier.refuse_if_readonly()?;
-    spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
-    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    note_write(spread, tier);
     allocate_growth(file, spread, tier, offset..offset + data.len() as u64)?;
     let write = || match &tier.backend {
         Backend::Home(_) => {
@@ -87,6 +86,12 @@ pub(crate) fn write_piece(
         result => result,
     };
     written.map_err(|error| tier.note_error(error))
+}
+
+/// Notes that what is about to be written on `tier` is not durable there.
+pub(super) fn note_write(spread: &Spread, tier: &Tier) {
+    spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
+    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
 }
 
 /// Zeroes and frees part of the file's part on `tier`.
