@@ -2,15 +2,15 @@
 
 use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp, Usage};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// What a store can do beyond the basics. A method that needs a capability
 /// says so; without it, the method answers `EOPNOTSUPP`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreCapabilities {
-    /// [`Store::fd`] answers, so data may go to and from a descriptor directly.
-    pub descriptors: bool,
+    /// Objects are files of a native file system: [`Store::directory`],
+    /// [`Store::adopt`], [`Store::object_file`] and [`Store::share_range`]
+    /// answer.
+    pub native_files: bool,
     /// [`Store::punch`] returns space.
     pub punch: bool,
     /// [`Store::allocate`] reserves space.
@@ -174,8 +174,8 @@ pub trait Store: Send + Sync {
     /// Calls `visit` with every object, in no order. For checking.
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
 
-    /// The directory of the tier, if it is one of a native file system, with
-    /// all of its files; `EOPNOTSUPP` for other stores.
+    /// The directory that the tier is, with whatever was in it before. Needs the
+    /// capability `native_files`.
     fn directory(&self) -> Result<Fd> {
         Err(Errno::EOPNOTSUPP.into())
     }
@@ -184,23 +184,33 @@ pub trait Store: Send + Sync {
     /// system, an object: it gets one more name, and its other names lead to
     /// the object's bytes until they are removed. Durable after
     /// [`sync_all`](Self::sync_all). `EEXIST` if there is such an object,
-    /// `EXDEV` if the file is elsewhere, `EOPNOTSUPP` if the store has no
-    /// [`directory`](Self::directory).
+    /// `EXDEV` if the file is elsewhere. Needs the capability `native_files`.
     fn adopt(&self, id: ObjectId, file: &dyn NativeFd) -> Result<()> {
         let _ = (id, file);
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// The file of an object, opened with
-    /// [`Access::Path`](crate::Access::Path); `ENOENT` if there is no such
-    /// object, `EOPNOTSUPP` if the store has no [`directory`](Self::directory).
+    /// The file that keeps an object, to be looked at. Needs the capability
+    /// `native_files`.
     fn object_file(&self, id: ObjectId) -> Result<Fd> {
         let _ = id;
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// A descriptor, open for reading and writing, whose offsets are the
-    /// object's. Needs the capability `descriptors`; the direct data path,
-    /// passthrough, `mmap` and `splice` without a copy depend on it.
-    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>>;
+    /// Copies `len` bytes of a file from `from_offset` on to the object at
+    /// `offset`, by the file system that both are on, which shares their blocks
+    /// if it can. Returns the count of bytes copied, which may be short.
+    /// Otherwise as [`write_at`](Self::write_at). `EXDEV` if the file is
+    /// elsewhere; needs the capability `native_files`.
+    fn share_range(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        from: &dyn NativeFd,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let _ = (id, offset, from, from_offset, len);
+        Err(Errno::EOPNOTSUPP.into())
+    }
 }

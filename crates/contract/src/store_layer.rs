@@ -5,8 +5,6 @@ use crate::{
     Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store, StoreCapabilities, StoreIo, Usage,
 };
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 macro_rules! layer {
     ($($variant:ident: fn $name:ident($($arg:ident: $type:ty),*) -> $reply:ty, of $ids:expr;)*) => {
@@ -109,5 +107,7 @@ layer! {
     Directory: fn directory() -> Result<Fd>, of &[];
     Adopt: fn adopt(id: ObjectId, file: &dyn NativeFd) -> Result<()>, of &[id];
     ObjectFile: fn object_file(id: ObjectId) -> Result<Fd>, of &[id];
-    Descriptor: fn fd(id: ObjectId) -> Result<Arc<OwnedFd>>, of &[id];
+    ShareRange: fn share_range(
+        id: ObjectId, offset: u64, from: &dyn NativeFd, from_offset: u64, len: u64
+    ) -> Result<u64>, of &[id];
 }

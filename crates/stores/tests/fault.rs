@@ -77,7 +77,7 @@ fn a_rule_fails_what_it_is_about_when_it_says() {
 #[test]
 fn each_operation_is_met_by_its_rules_and_by_those_for_all() {
     type Op = fn(&FaultStore) -> Option<Errno>;
-    let ops: [(&str, Op); 14] = [
+    let ops: [(&str, Op); 13] = [
         ("read", |store| errno(read(store, [1, 1]))),
         ("write", |store| errno(write(store, &[b"x"]))),
         ("sync", |store| errno(store.sync(&[A], true))),
@@ -91,7 +91,6 @@ fn each_operation_is_met_by_its_rules_and_by_those_for_all() {
         ("label", |store| errno(store.label())),
         ("probe", |store| errno(store.probe(b"label"))),
         ("list", |store| errno(store.list(&mut |_| {}))),
-        ("descriptor", |store| errno(store.fd(A))),
     ];
     for (name, op) in ops {
         let data = matches!(name, "read" | "write" | "sync");

@@ -305,7 +305,7 @@ fn an_operation_under_way_keeps_a_dead_file_system_only_until_it_ends() {
     disk.mount();
     let store = open(&disk.mountpoint);
     put(&store, A, b"abc");
-    let under_way = store.fd(A).unwrap();
+    let under_way = store.object_file(A).unwrap();
     run("xfs_io", &["-x", "-c", "shutdown", str(&disk.mountpoint)]);
     assert_eq!(probe(&store), Err(Errno::EIO));
     assert!(!disk.try_unmount());

@@ -43,7 +43,7 @@ fn look_at(backend: &Backend) -> StoreCapabilities {
     };
     let usage = root.read().usage();
     StoreCapabilities {
-        descriptors: true,
+        native_files: true,
         punch: true,
         allocate: true,
         seek_data: true,

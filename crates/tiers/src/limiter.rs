@@ -7,7 +7,6 @@ use braid_contract::{
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,7 +30,7 @@ const IN_FLIGHT_MAX: u32 = 20;
 /// A tier that is not there lacks nothing: what it is asked is answered that it
 /// is not there.
 const ABSENT: StoreCapabilities = StoreCapabilities {
-    descriptors: true,
+    native_files: true,
     punch: true,
     allocate: true,
     seek_data: true,
@@ -302,8 +301,15 @@ impl Store for InFlightLimiter {
         self.pass(|store| store.object_file(id))
     }
 
-    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        self.pass(|store| store.fd(id))
+    fn share_range(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        from: &dyn NativeFd,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.pass(|store| store.share_range(id, offset, from, from_offset, len))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::file::extents::{next_data_on, next_home_data};
 use crate::file::pieces::{read_home, read_piece, write_home};
+use crate::file::share::Sharing;
 use crate::live::{File, Spread};
 use braid_contract::{Errno, Hint, ObjectId, Result, Store, StoreIo};
 use braid_placement::Direction;
@@ -28,9 +29,10 @@ pub(super) enum DataLocation<'a> {
 /// after that, and as long as the file.
 pub(super) fn copy_all(core: &Core, from: DataLocation<'_>, to: DataLocation<'_>, size: u64) -> Result<()> {
     let mut buf = AlignedBuf::new();
+    let sharing = sharing_between(core, from, to);
     let mut at = 0;
     while let Some((start, end)) = next_part(from, at, size)? {
-        at = start;
+        at = sharing.as_ref().map_or(start, |sharing| sharing.copy(start..end));
         while at < end {
             let piece = buf.bytes((end - at).min(CHUNK) as usize);
             read_part(core, from, at, piece)?;
@@ -46,6 +48,21 @@ pub(super) fn copy_all(core: &Core, from: DataLocation<'_>, to: DataLocation<'_>
         store.sync(&[id], true)
     };
     finish().map_err(|error| tier.note_error(error))
+}
+
+/// How the two share blocks, if they can.
+fn sharing_between<'a>(core: &'a Core, from: DataLocation<'a>, to: DataLocation<'a>) -> Option<Sharing<'a>> {
+    let home = core.tiers.home();
+    match (from, to) {
+        (DataLocation::Home(file), DataLocation::Object(_, id, to)) => Sharing::between(file, id, home, to),
+        (DataLocation::Spread(file, spread, from), DataLocation::Object(_, _, to)) => {
+            Sharing::between(file, spread.id(), from, to)
+        }
+        (DataLocation::Spread(file, spread, from), DataLocation::Home(_)) => {
+            Sharing::between(file, spread.id(), from, home)
+        }
+        _ => None,
+    }
 }
 
 fn next_part(from: DataLocation<'_>, at: u64, size: u64) -> Result<Option<(u64, u64)>> {

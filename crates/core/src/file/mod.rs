@@ -49,6 +49,7 @@ mod release;
 mod relocate;
 mod seek;
 pub(crate) mod set_id;
+mod share;
 mod sync;
 mod tier_leaves;
 mod trim;

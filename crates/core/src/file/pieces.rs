@@ -69,7 +69,7 @@ pub(crate) fn write_piece(
     io: StoreIo,
 ) -> Result<usize> {
     tier.refuse_if_readonly()?;
-    note_written(spread, tier);
+    note_write(spread, tier);
     allocate_growth(file, spread, tier, offset..offset + data.len() as u64)?;
     let write = || match &tier.backend {
         Backend::Home(_) => {
@@ -86,12 +86,12 @@ pub(crate) fn write_piece(
         result => result,
     };
     // A sync beside the write may have taken the note for its own.
-    note_written(spread, tier);
+    note_write(spread, tier);
     written.map_err(|error| tier.note_error(error))
 }
 
-/// The file's part on `tier` is to be synced.
-fn note_written(spread: &Spread, tier: &Tier) {
+/// Notes that data which is being written on `tier` is not durable there.
+pub(super) fn note_write(spread: &Spread, tier: &Tier) {
     spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
     spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
 }

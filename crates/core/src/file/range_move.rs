@@ -10,9 +10,10 @@ use crate::file::extents::next_data_on;
 use crate::file::home_inode::unnoticed;
 use crate::file::indexing::make_index;
 use crate::file::mark::mark;
-use crate::file::pieces::{ensure_object, read_piece, write_piece};
+use crate::file::pieces::{ensure_object, note_write, read_piece, write_piece};
 use crate::file::preallocate::reserve_part;
 use crate::file::release::release_range;
+use crate::file::share::Sharing;
 use crate::file::sync::sync_tier;
 use crate::file::unneeded;
 use crate::live::{File, Layout, Spread};
@@ -23,6 +24,7 @@ use braid_sys::AlignedBuf;
 use braid_tiers::Tier;
 use parking_lot::RwLockReadGuard;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Why a range was not moved.
@@ -63,7 +65,7 @@ pub(super) fn move_range_at(
     reason: Reason,
     between: &mut dyn FnMut(),
 ) -> MoveResult<Option<CopyStats>> {
-    let (ranges, range, this, entry, span) = {
+    let (ranges, range, this, entry, id) = {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
         let (ranges, range) = (spread.range_size(), spread.range_size().range_of(offset));
@@ -79,13 +81,13 @@ pub(super) fn move_range_at(
                 false => NotMoved::Other(error),
             })?;
         }
-        (ranges, range, this, entry, RangeSpan::new(spread.id(), &(range..range + 1)))
+        (ranges, range, this, entry, spread.id())
     };
     let from = core.tiers.get(entry.tier).map_err(NotMoved::Other)?;
     take_mtime_home(core, file, &[from.id, to.id]).map_err(NotMoved::Other)?;
-    let between = RefCell::new(between);
-    let move_ = RangeMove { core, file, ranges, range, entry, from, to, reason, this, between };
-    let outcome = move_.run(span);
+    let (sharing, between) = (Sharing::between(file, id, &from, to), RefCell::new(between));
+    let move_ = RangeMove { core, file, ranges, range, entry, from, to, reason, this, sharing, between };
+    let outcome = move_.run(RangeSpan::new(id, &(range..range + 1)));
     move_.release_what_is_left(outcome.is_ok());
     let RangeMove { from, this, .. } = move_;
     drop(this);
@@ -127,6 +129,8 @@ struct RangeMove<'a> {
     to: &'a Tier,
     reason: Reason,
     this: Registered,
+    /// How source and target share blocks, if they can.
+    sharing: Option<Sharing<'a>>,
     /// Called after each copy.
     between: RefCell<&'a mut dyn FnMut()>,
 }
@@ -216,14 +220,27 @@ impl RangeMove<'_> {
         while let Some((at, data_end)) =
             next_data_on(self.file, spread, &self.from, offset, end).map_err(NotMoved::Other)?
         {
-            BUF.with_borrow_mut(|buf| {
-                let buf = buf.bytes((data_end - at) as usize);
-                read_piece(self.file, spread, &self.from, at, buf, true).map_err(NotMoved::Other)?;
-                self.write_copy(spread, at, buf)
-            })?;
+            let left = self.share_copy(spread, at..data_end)?;
+            if !left.is_empty() {
+                BUF.with_borrow_mut(|buf| {
+                    let buf = buf.bytes((left.end - left.start) as usize);
+                    read_piece(self.file, spread, &self.from, left.start, buf, true)
+                        .map_err(NotMoved::Other)?;
+                    self.write_copy(spread, left.start, buf)
+                })?;
+            }
             offset = data_end;
         }
         Ok(())
+    }
+
+    /// Copies by the file system that both tiers are on, if they are; answers
+    /// what is left to be copied.
+    fn share_copy(&self, spread: &Spread, bytes: Range<u64>) -> MoveResult<Range<u64>> {
+        let Some(sharing) = &self.sharing else { return Ok(bytes) };
+        note_write(spread, self.to);
+        let copied = unnoticed(self.file, spread, self.to, || Ok(sharing.copy(bytes.clone())));
+        Ok(copied.map_err(NotMoved::Target)?..bytes.end)
     }
 
     fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> MoveResult<()> {

@@ -9,7 +9,6 @@ use braid_contract::{
     StoreCapabilities, StoreIo, Usage,
 };
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -53,7 +52,7 @@ impl DirStore {
     pub fn new(root: Fd) -> Result<Self> {
         let usage = root.usage()?;
         let capabilities = StoreCapabilities {
-            descriptors: root.kernel_fd().is_some(),
+            native_files: true,
             punch: true,
             allocate: true,
             seek_data: true,
@@ -207,14 +206,14 @@ impl Store for DirStore {
         self.held.tier()?.file_to_stat(id)
     }
 
-    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        let tier = self.held.tier()?;
-        let file = tier.file_to_change(id)?;
-        let fd = file.kernel_fd().ok_or(Errno::EOPNOTSUPP)?;
-        // Writes through the descriptor are not noticed. Their errors after the
-        // next sync are reported to a sync of the descriptor.
-        tier.unsynced.changed(id, &file);
-        check_current(&tier)?;
-        Ok(fd)
+    fn share_range(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        from: &dyn NativeFd,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.change(id, |file| from.copy_range(from_offset, file, offset, len))
     }
 }

@@ -11,9 +11,9 @@ pub enum FaultOp {
     All,
     /// Every operation but `Read`, `Write` and `Sync`.
     Metadata,
-    /// `read_at`, also in a batch.
+    /// `read_at`, and each of `read_pieces`.
     Read,
-    /// `write_at`, also in a batch.
+    /// `write_at` and `share_range`.
     Write,
     /// `sync` and `sync_all`.
     Sync,
@@ -37,11 +37,9 @@ pub enum FaultOp {
     Probe,
     /// `list`.
     List,
-    /// `fd`. Operations on a descriptor that was handed out are not seen.
-    Descriptor,
 }
 
-const OPS: [(FaultOp, &str); 16] = [
+const OPS: [(FaultOp, &str); 15] = [
     (FaultOp::All, "all"),
     (FaultOp::Metadata, "metadata"),
     (FaultOp::Read, "read"),
@@ -57,7 +55,6 @@ const OPS: [(FaultOp, &str); 16] = [
     (FaultOp::Label, "label"),
     (FaultOp::Probe, "probe"),
     (FaultOp::List, "list"),
-    (FaultOp::Descriptor, "descriptor"),
 ];
 
 impl FaultOp {

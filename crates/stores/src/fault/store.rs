@@ -66,7 +66,7 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
     match operation {
         StoreOperation::Create | StoreOperation::Adopt => &[FaultOp::Create],
         StoreOperation::Read => &[FaultOp::Read],
-        StoreOperation::Write => &[FaultOp::Write],
+        StoreOperation::Write | StoreOperation::ShareRange => &[FaultOp::Write],
         StoreOperation::Allocate => &[FaultOp::Allocate],
         StoreOperation::Punch => &[FaultOp::Punch],
         StoreOperation::Truncate => &[FaultOp::Truncate],
@@ -80,7 +80,6 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
         StoreOperation::Probe => &[FaultOp::Probe],
         StoreOperation::Clear => &[FaultOp::Remove, FaultOp::Label],
         StoreOperation::List | StoreOperation::Directory => &[FaultOp::List],
-        StoreOperation::Descriptor => &[FaultOp::Descriptor],
     }
 }
 

@@ -33,8 +33,7 @@ impl Account {
         }
     }
 
-    /// Corrects the count from `before` to `after`. May exceed the size,
-    /// because of writes through a descriptor.
+    /// What was counted as `before` comes to `after`.
     pub(super) fn settle(&self, before: u64, after: u64) {
         if after >= before {
             self.used.fetch_add(after - before, Ordering::AcqRel);

@@ -9,8 +9,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// An object. Its space is returned when the last user drops it; a holder of
-/// its descriptor may keep the memory for longer, uncounted.
+/// An object. What it takes is given back when the last user is done with it.
 #[derive(Debug)]
 pub(super) struct Object {
     file: DataFile,
@@ -25,15 +24,12 @@ pub(super) struct Object {
 struct Space {
     /// Bytes counted for it.
     charged: u64,
-    /// Pages that can be written without taking more. A holder of the
-    /// descriptor may have made others present: these are reserved again when
-    /// they are written, until the kernel's figure is taken over.
+    /// Pages that can be written without taking more.
     present: Pages,
 }
 
 impl Object {
-    /// An empty object. Its memory file can't be executed, and a holder of its
-    /// descriptor can't seal it against the store.
+    /// An empty object. Its memory file can't be executed.
     pub(super) fn new(account: Arc<Account>) -> Result<Self> {
         let fd = match memory_file(MemfdFlags::NOEXEC_SEAL) {
             // Before Linux 6.3.
@@ -50,7 +46,7 @@ impl Object {
         Ok(Self { file: DataFile::new(fd), account, space: RwLock::default() })
     }
 
-    pub(super) fn fd(&self) -> Arc<OwnedFd> {
+    fn fd(&self) -> Arc<OwnedFd> {
         self.file.fd()
     }
 

@@ -5,7 +5,6 @@ use super::object::Object;
 use braid_contract::{Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -54,7 +53,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn capabilities(&self) -> StoreCapabilities {
         StoreCapabilities {
-            descriptors: true,
+            native_files: false,
             punch: true,
             allocate: true,
             seek_data: true,
@@ -159,9 +158,5 @@ impl Store for MemoryStore {
         drop(objects);
         ids.into_iter().for_each(visit);
         Ok(())
-    }
-
-    fn fd(&self, id: ObjectId) -> Result<Arc<OwnedFd>> {
-        Ok(self.object(id)?.fd())
     }
 }

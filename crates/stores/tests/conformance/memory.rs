@@ -64,16 +64,6 @@ fn what_is_reserved_is_there_when_all_else_is_taken() {
 }
 
 #[test]
-fn what_comes_by_a_descriptor_is_counted_with_the_next_change() {
-    let store = full();
-    store.truncate(A, 0).unwrap();
-    let file = std::fs::File::from(store.fd(A).unwrap().try_clone().unwrap());
-    std::os::unix::fs::FileExt::write_all_at(&file, &[1; 3 * PAGE as usize], 0).unwrap();
-    store.truncate(A, 3 * PAGE).unwrap();
-    assert_eq!(store.usage().unwrap().available, (PAGES - 3) * PAGE);
-}
-
-#[test]
 fn writers_in_parallel_never_take_more_than_there_is() {
     let store = MemoryStore::new(PAGES * PAGE);
     let ids: Vec<ObjectId> = (0..4).map(|n| ObjectId([n; 16])).collect();

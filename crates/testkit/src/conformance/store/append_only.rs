@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A store that refuses overwriting and punching, over any other that keeps its
-/// bytes. It gives no descriptors away, and reserves nothing.
+/// bytes. Its objects are no files, and it reserves nothing.
 pub type AppendOnlyStore = Layered<AppendOnly>;
 
 /// What is different in an [`AppendOnlyStore`].
@@ -79,7 +79,7 @@ impl StoreLayer for AppendOnly {
     fn capabilities(&self) -> StoreCapabilities {
         let beneath = self.inner.capabilities();
         StoreCapabilities {
-            descriptors: false,
+            native_files: false,
             punch: false,
             allocate: false,
             seek_data: beneath.seek_data && self.seek_data,

@@ -2,7 +2,7 @@
 
 use super::super::pattern;
 use super::{A, B, Case, IO, always, can, errno, expect, get, list, put, set_up};
-use braid_contract::{Errno, ObjectId, Store};
+use braid_contract::{Access, Errno, ObjectId, Store};
 use std::io::{IoSlice, IoSliceMut};
 
 pub(super) const CASES: [Case; 14] = [
@@ -181,11 +181,10 @@ fn an_object_that_does_not_exist(store: &dyn Store) {
     if capabilities.seek_data {
         answers.push(("next_data", errno(store.next_data(A, 0))));
     }
-    if capabilities.descriptors {
-        answers.push(("fd", errno(store.fd(A))));
-    }
-    if store.directory().is_ok() {
+    if capabilities.native_files {
         answers.push(("object_file", errno(store.object_file(A))));
+        let from = store.object_file(B).and_then(|file| file.reopen(Access::Read)).unwrap();
+        answers.push(("share_range", errno(store.share_range(A, 0, &*from, 0, 1))));
     }
     for (method, answer) in answers {
         assert_eq!(answer, Some(Errno::ENOENT), "{method}");

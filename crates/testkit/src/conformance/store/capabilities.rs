@@ -6,17 +6,14 @@ use super::{A, Case, IO, always, can, errno, expect, get, put, set_up};
 use braid_contract::SplitMix;
 use braid_contract::{Errno, Store, StoreIo};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::unix::fs::FileExt;
 
-pub(super) const CASES: [Case; 8] = [
+pub(super) const CASES: [Case; 6] = [
     ("capabilities make sense and stay", always, capabilities_make_sense_and_stay),
     ("data is written over in place", |store| can(store).overwrite, data_is_written_over_in_place),
     ("each byte is written once", |store| !can(store).overwrite, each_byte_is_written_once),
     ("random writes leave the last of each byte", |store| can(store).overwrite, random_writes),
     ("direct access comes to the same", always, direct_access_comes_to_the_same),
     ("direct writes go over cached ones", |store| can(store).overwrite, direct_writes_go_over_cached_ones),
-    ("a descriptor is the object", |store| can(store).descriptors, a_descriptor_is_the_object),
-    ("descriptors are refused", |store| !can(store).descriptors, descriptors_are_refused),
 ];
 
 /// What every device takes past the page cache is a multiple of this, or of a
@@ -123,29 +120,4 @@ fn direct_writes_go_over_cached_ones(store: &dyn Store) {
     let wanted: Vec<u8> = [1, 2, 3, 1].into_iter().flat_map(|byte| vec![byte; UNIT]).collect();
     assert!(buf == wanted, "read directly");
     assert!(get(store, A, 0, 4 * UNIT) == wanted, "read from the cache");
-}
-
-fn a_descriptor_is_the_object(store: &dyn Store) {
-    set_up(store, &[A]);
-    put(store, A, 5000, b"by the store");
-    let fd = store.fd(A).unwrap();
-    let file = std::fs::File::from(fd.try_clone().unwrap());
-    let mut buf = [0; 14];
-    file.read_exact_at(&mut buf, 4998).unwrap();
-    assert_eq!(&buf, b"\0\0by the store");
-    file.write_all_at(b"by the descriptor", 9000).unwrap();
-    assert_eq!(store.stat(A).unwrap().size, 9017);
-    expect(store, A, 9000, b"by the descriptor");
-    store.sync(&[A], true).unwrap();
-    // It outlives the object's name.
-    store.remove(&[A]).unwrap();
-    file.read_exact_at(&mut buf, 4998).unwrap();
-    assert_eq!(&buf, b"\0\0by the store");
-    store.create(A).unwrap();
-    expect(store, A, 0, b"");
-}
-
-fn descriptors_are_refused(store: &dyn Store) {
-    set_up(store, &[A]);
-    assert_eq!(errno(store.fd(A)), Some(Errno::EOPNOTSUPP));
 }

@@ -13,7 +13,7 @@ impl<S: Store> StoreLayer for Layered<S> {
     }
 
     fn before(&self, operation: StoreOperation, _ids: &[ObjectId]) -> Result<()> {
-        let StoreCapabilities { allocate, punch, seek_data, descriptors, .. } = self.0.capabilities();
+        let StoreCapabilities { allocate, punch, seek_data, native_files, .. } = self.0.capabilities();
         let has = match operation {
             StoreOperation::Allocate => allocate,
             StoreOperation::Punch => punch,
@@ -23,7 +23,7 @@ impl<S: Store> StoreLayer for Layered<S> {
             StoreOperation::Directory
             | StoreOperation::Adopt
             | StoreOperation::ObjectFile
-            | StoreOperation::Descriptor => descriptors,
+            | StoreOperation::ShareRange => native_files,
             _ => true,
         };
         if has { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }

@@ -1,18 +1,19 @@
 //! The tier as a whole: its label, its objects, the directory that it may be.
 
 use super::super::pattern;
-use super::{A, B, Case, LABEL, always, errno, expect, list, put, set_up};
+use super::{A, B, Case, LABEL, always, can, errno, expect, list, put, set_up};
 use braid_contract::{Access, Errno, ObjectId, Store};
 use std::ffi::OsStr;
 
-pub(super) const CASES: [Case; 7] = [
+pub(super) const CASES: [Case; 8] = [
     ("labels are replaced as a whole", always, labels_are_replaced_as_a_whole),
     ("a probe knows the tier by its label", always, a_probe_knows_the_tier_by_its_label),
     ("all objects are listed", always, all_objects_are_listed),
     ("what is cleared can be used anew", always, what_is_cleared_can_be_used_anew),
     ("a notice leaves the tier as it is", always, a_notice_leaves_the_tier_as_it_is),
-    ("files of the directory become objects", |store| store.directory().is_ok(), files_become_objects),
-    ("a directory is refused", |store| store.directory().is_err(), a_directory_is_refused),
+    ("files of the directory become objects", |store| can(store).native_files, files_become_objects),
+    ("a part of a file is shared", |store| can(store).native_files, a_part_of_a_file_is_shared),
+    ("what is done with files is refused", |store| !can(store).native_files, files_are_refused),
 ];
 
 fn labels_are_replaced_as_a_whole(store: &dyn Store) {
@@ -88,7 +89,35 @@ fn files_become_objects(store: &dyn Store) {
     assert_eq!(errno(dir.open_at(OsStr::new("file"), Access::Path)), Some(Errno::ENOENT));
 }
 
-fn a_directory_is_refused(store: &dyn Store) {
+fn a_part_of_a_file_is_shared(store: &dyn Store) {
+    set_up(store, &[A, B]);
+    let data = pattern(1, 40_000);
+    put(store, A, 0, &data);
+    put(store, B, 0, &[7; 9000]);
+    let from = store.object_file(A).unwrap().reopen(Access::Read).unwrap();
+    let mut wanted = vec![7; 9000];
+    // Whole blocks, parts of some, and what ends before it was to.
+    for (offset, from_offset, len) in [(8192, 4096, 20_000), (100, 5, 3000), (30_000, 39_000, 5000)] {
+        let all = len.min(data.len() as u64 - from_offset);
+        let mut done = 0;
+        while done < all {
+            let some = store.share_range(B, offset + done, &*from, from_offset + done, len - done).unwrap();
+            assert!((1..=all - done).contains(&some), "{some} bytes");
+            done += some;
+        }
+        let (at, end) = (offset as usize, (offset + all) as usize);
+        wanted.resize(wanted.len().max(end), 0);
+        wanted[at..end].copy_from_slice(&data[from_offset as usize..(from_offset + all) as usize]);
+        expect(store, B, 0, &wanted);
+    }
+    assert_eq!(store.share_range(B, 0, &*from, 40_000, 10).unwrap(), 0, "nothing is there");
+    store.sync(&[B], false).unwrap();
+    put(store, A, 4096, &[9; 8192]);
+    store.remove(&[A]).unwrap();
+    expect(store, B, 0, &wanted);
+}
+
+fn files_are_refused(store: &dyn Store) {
     set_up(store, &[A]);
     assert_eq!(errno(store.directory()), Some(Errno::EOPNOTSUPP));
     assert_eq!(errno(store.object_file(A)), Some(Errno::EOPNOTSUPP));
