@@ -15,16 +15,26 @@ pub(crate) struct Need<'a> {
     core: &'a Core,
     /// Batches of removals that had been carried out before it was tried.
     batches: u64,
+    /// How often it may be tried again.
+    tries: u32,
 }
+
+/// How often an operation is tried again at most: it may itself free space, and
+/// not the space that it needs, each time.
+const TRIES_MAX: u32 = 8;
 
 impl<'a> Need<'a> {
     pub(crate) fn new(core: &'a Core) -> Self {
-        Self { core, batches: core.removals.batches() }
+        Self { core, batches: core.removals.batches(), tries: TRIES_MAX }
     }
 
     /// Waits for removals after there was no room. Answers whether it is worth
     /// trying again.
     pub(crate) fn wait(&mut self) -> bool {
+        if self.tries == 0 {
+            return false;
+        }
+        self.tries -= 1;
         reap_now(self.core);
         let batches = self.core.removals.batches();
         if std::mem::replace(&mut self.batches, batches) != batches {
