@@ -8,8 +8,9 @@ mod common;
 
 use braid_contract::{
     Errno, FallocateMode, FileSystem, InodeId, PlacedRun, Store, StoreCapabilities, StoreLayer, TierState,
+    WriteFlags,
 };
-use braid_placement::{PolicyConfig, SettingValue};
+use braid_placement::{PolicyConfig, Reserve, SettingValue};
 use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
 use braid_testkit::conformance::store::{AppendOnlyStore, Layered};
 use braid_volume::{Volume, check};
@@ -180,6 +181,29 @@ fn a_move_that_the_tier_can_not_finish_leaves_nothing() {
     data[RANGE as usize + 500..RANGE as usize + 509].copy_from_slice(b"meanwhile");
     assert!(open.read(handle, 0, data.len()) == data);
     assert_eq!((object(&bed), tiers_of(&open, ino)), (None, vec!["fast".to_owned(); 3]));
+    expect_no_trouble(&open);
+    open.volume.release(handle).unwrap();
+    open.close();
+}
+
+#[test]
+fn what_has_no_room_elsewhere_is_refused_and_stays() {
+    let bed = Bed::new();
+    let mut full = config(&bed, true);
+    full.home.reserve = Reserve::Bytes(u64::MAX);
+    let open = Open { volume: Volume::open(full).unwrap() };
+    let (ino, handle) = open.create("f");
+    let data = pattern(1, 3 * RANGE as usize);
+    open.write_ranges(handle, &data);
+    let (caller, full) = (caller(), Some(Errno::ENOSPC));
+    let written = open.volume.write(&caller, handle, RANGE, b"again", WriteFlags::default());
+    assert_eq!(written.err().map(|error| error.errno()), full);
+    for mode in [FallocateMode::PunchHole, FallocateMode::Allocate { keep_size: true }] {
+        let allocated = open.volume.fallocate(&caller, handle, 5, RANGE, mode);
+        assert_eq!(allocated.err().map(|error| error.errno()), full);
+    }
+    assert!(open.read(handle, 0, data.len()) == data);
+    assert_eq!(tiers_of(&open, ino), ["slow", "slow", "slow"]);
     expect_no_trouble(&open);
     open.volume.release(handle).unwrap();
     open.close();

@@ -68,9 +68,6 @@ pub fn allocate_file(
     origin: Origin,
 ) -> Result<()> {
     let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-    if mode == FallocateMode::PunchHole {
-        core.freed.note();
-    }
     match mode {
         // Only an index records a reservation beyond the size.
         FallocateMode::Allocate { keep_size: true } => spread_to_keep(core, file, offset, end, origin)?,
@@ -81,7 +78,13 @@ pub fn allocate_file(
     let mut taken = AllocationSteps::default();
     let result = allocate_somewhere(core, file, offset..end, mode, origin, &mut taken);
     match result {
-        Ok(()) => core.tiers.measure_again(),
+        Ok(()) => {
+            // Not before: it may itself be what waits for room.
+            if mode == FallocateMode::PunchHole {
+                core.freed.note();
+            }
+            core.tiers.measure_again();
+        }
         Err(_) => give_back(core, file, taken),
     }
     result

@@ -102,7 +102,6 @@ fn remove_object(core: &Core, index: &Index, tier: &Tier, store: &dyn Store) -> 
         result => result.map_err(|error| tier.note_error(error)),
     };
     tier.measure_again();
-    core.freed.note();
     removed
 }
 

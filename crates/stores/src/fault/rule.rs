@@ -11,7 +11,7 @@ pub enum FaultOp {
     All,
     /// Every operation but `Read`, `Write` and `Sync`.
     Metadata,
-    /// `read_at`, and each of `read_pieces`.
+    /// `read_at`, each of `read_pieces`, and `object_file`.
     Read,
     /// `write_at` and `share_range`.
     Write,
@@ -27,7 +27,7 @@ pub enum FaultOp {
     Punch,
     /// `truncate`.
     Truncate,
-    /// `stat` and `next_data`.
+    /// `stat`, `next_data` and `object_file`.
     Stat,
     /// `usage`.
     Usage,
