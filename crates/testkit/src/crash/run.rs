@@ -512,8 +512,11 @@ impl<'a> Run<'a> {
 
     fn is_zeroed(&self, open: Open, at: u64, len: u64) -> Result<bool, Error> {
         let mut bytes = vec![0; len as usize];
-        self.fs().read(&Caller::root(), open.handle, at, &mut bytes, false)?;
-        Ok(bytes.iter().all(|byte| *byte == 0))
+        match self.fs().read(&Caller::root(), open.handle, at, &mut bytes, false) {
+            // Nothing is known of it then.
+            Err(error) if self.is_failure(&error) => Ok(false),
+            read => read.map(|_| bytes.iter().all(|byte| *byte == 0)),
+        }
     }
 
     /// What an allocation that ran out of room leaves: as much of it as fitted.
