@@ -128,6 +128,10 @@ fn home_is_replaced_under_programs_that_go_on() {
 /// Starts a replacement that waits for a file with passthrough.
 fn waiting(bench: &Bench) -> (std::process::Child, File) {
     fs::write(bench.path("m/held"), "held").unwrap();
+    // The kernel releases the writer some time after its close; until then the
+    // file is not passed through.
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
     let held = File::open(bench.path("m/held")).unwrap();
     let mut command = bench.command(&["tier", "replace", "fast", "new", "m"]);
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
