@@ -160,9 +160,13 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) no_allow_other: bool,
 
-    /// Never let the kernel do I/O on a plain file by itself
-    #[arg(long)]
-    pub(crate) no_passthrough: bool,
+    /// How the kernel treats the data of open files: auto, writeback, passthrough or direct
+    #[arg(long, value_name = "MODE")]
+    pub(crate) cache: Option<String>,
+
+    /// Most data that the kernel keeps before it writes back [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) dirty: Option<String>,
 
     /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]

@@ -4,7 +4,8 @@ use crate::args::{MountArgs, StackArgs};
 use crate::failure::{Failure, Result};
 use crate::{background, limits, table, umount};
 use braid_contract::Shown;
-use braid_daemon::config::{Config, MountSettings, THREADS};
+use braid_contract::units::parse_size;
+use braid_daemon::config::{Cache, Config, MountSettings, THREADS};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
@@ -122,6 +123,20 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
             Err(advice) => Err(place.refuse("not an address of this machine", advice)),
         }
     });
+    let cache = args.cache.as_ref().map(|text| {
+        let place = Place::flag(format!("--cache {text}"));
+        match Cache::parse(text) {
+            Ok(cache) => Ok(Located::new(cache, place)),
+            Err(advice) => Err(place.refuse("not a cache mode", advice)),
+        }
+    });
+    let dirty = args.dirty.as_ref().map(|text| {
+        let place = Place::flag(format!("--dirty {text}"));
+        match parse_size(text) {
+            Ok(bytes) => Ok(Located::new(bytes, place)),
+            Err(advice) => Err(place.refuse("not a size", advice)),
+        }
+    });
     let flag = |set: bool, name: &str, value: bool| set.then(|| Located::new(value, Place::flag(name)));
     Ok(MountSettings {
         point: None,
@@ -132,7 +147,8 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
             "--no-allow-other",
             false,
         )),
-        passthrough: flag(args.no_passthrough, "--no-passthrough", false),
+        cache: cache.transpose()?,
+        dirty: dirty.transpose()?,
         metrics: metrics.transpose()?,
     })
 }

@@ -71,7 +71,7 @@ fn warnings(trace: &Trace) -> Vec<String> {
     }
     if trace.passthrough_opens > 0 {
         let opens = trace.passthrough_opens;
-        warnings.push(format!("{} by passthrough: what was read so is missing", counted(opens, "open")));
+        warnings.push(format!("{} by passthrough: their I/O is missing", counted(opens, "open")));
     }
     warnings
 }

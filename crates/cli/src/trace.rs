@@ -243,7 +243,7 @@ fn tell(args: &TraceRecordArgs, output: &Output, taken: &Taken, ended: End) -> R
     }
     if passthrough_opens > 0 {
         text.push_str(&format!(
-            "{} by passthrough: what was read so is not in it; mount with --no-passthrough to have it\n",
+            "{} by passthrough, whose I/O is not in it; mount with --cache direct to have it\n",
             counted(passthrough_opens, "open")
         ));
     }

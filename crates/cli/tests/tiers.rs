@@ -269,7 +269,7 @@ fn a_dump_of_what_is_mounted_makes_the_same_mount() {
     let Some(bench) = Bench::new() else { return };
     fs::create_dir(bench.path("c")).unwrap();
     for words in [
-        &["mount", "s.yaml", "m", "--threads", "7", "--no-passthrough"][..],
+        &["mount", "s.yaml", "m", "--threads", "7", "--cache", "direct"][..],
         &[
             "mount",
             "--tier",
@@ -294,7 +294,7 @@ fn a_dump_of_what_is_mounted_makes_the_same_mount() {
         bench.ok(&["tier", "set", "slow", "weight=5", "./m"]);
         bench.ok(&["drill", "new", "probe:EIO,once", "./m"]);
         let dump = bench.ok(&["stack", "dump", "m"]);
-        for part in ["weight: 5", "reserve: 2%", "probe:EIO", "range: 64KiB", "passthrough: "] {
+        for part in ["weight: 5", "reserve: 2%", "probe:EIO", "range: 64KiB", "cache: "] {
             assert!(dump.contains(part), "{part}: {dump}");
         }
         bench.ok(&["umount", "m"]);

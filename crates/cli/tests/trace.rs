@@ -98,7 +98,7 @@ fn write(path: PathBuf, ranges: usize, flags: rustix::fs::OFlags) {
 #[test]
 fn what_applications_do_is_recorded_and_can_be_simulated() {
     let Some(bench) = Bench::new() else { return };
-    bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
+    bench.ok(&["mount", "s.yaml", "m", "--cache", "direct"]);
     write(bench.path("m/old"), 4, rustix::fs::OFlags::empty());
     let recording = Recording::start(&bench, &["--output", "t", "--json"]);
     write(bench.path("m/db/x.wal"), 3, rustix::fs::OFlags::DSYNC);
@@ -185,7 +185,7 @@ fn what_applications_do_is_recorded_and_can_be_simulated() {
 #[test]
 fn a_recording_ends_as_it_is_told_and_takes_no_more_than_it_is_to() {
     let Some(bench) = Bench::new() else { return };
-    bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
+    bench.ok(&["mount", "s.yaml", "m", "--cache", "direct"]);
     let recording = Recording::start(&bench, &["--output", "t1", "--duration", "100ms", "--json"]);
     assert_eq!(recording.ended()["ended"], "duration");
 
@@ -263,7 +263,7 @@ impl Drop for Small {
 #[test]
 fn a_recording_that_is_broken_off_leaves_whole_lines() {
     let Some(bench) = Bench::new() else { return };
-    bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
+    bench.ok(&["mount", "s.yaml", "m", "--cache", "direct"]);
     let small = Small::mount(bench.path("small"));
     let recording = Recording::start(&bench, &["--output", "small/t"]);
     let file = fs::File::create(bench.path("m/f")).unwrap();
@@ -289,7 +289,7 @@ fn a_recording_that_is_broken_off_leaves_whole_lines() {
     bench.ok(&["umount", "m"]);
 
     // The same if the daemon is asked to end it, and dies first.
-    bench.ok(&["mount", "s.yaml", "m", "--no-passthrough"]);
+    bench.ok(&["mount", "s.yaml", "m", "--cache", "direct"]);
     let recording = Recording::start(&bench, &["--output", "u"]);
     let pid = bench.json(&["status", "m", "--json"])["pid"].as_i64().unwrap();
     let daemon = Pid::from_raw(pid as i32).unwrap();
@@ -339,7 +339,7 @@ fn reads_by_passthrough_are_not_seen_and_that_is_told() {
     let has = log.contains("FUSE_PASSTHROUGH") && !log.contains("the kernel refuses passthrough");
     assert_eq!((passed, seen), (has, !has), "{log}");
     assert_eq!(told.contains("1 open by passthrough"), has, "{told}");
-    let (passed, seen, told) = read_while_recorded(&bench, "u", &["--no-passthrough"]);
+    let (passed, seen, told) = read_while_recorded(&bench, "u", &["--cache", "direct"]);
     assert!(!passed && seen && !told.contains("passthrough"), "{told}");
 }
 

@@ -31,7 +31,7 @@ stack:
     tiers:
       fast: { dir: fast, weight: 1, reserve: 0 }
       slow: { dir: slow, weight: 1, reserve: 0 }
-mount: { passthrough: false }
+mount: { cache: direct }
 ";
 
 /// A bench with a volume of a fixture, `root` or `user`, that belongs to `uid`.

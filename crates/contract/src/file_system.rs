@@ -94,6 +94,13 @@ pub struct OpenRequest {
     pub passthrough_required: bool,
 }
 
+impl From<OpenFlags> for OpenRequest {
+    /// A request without passthrough.
+    fn from(flags: OpenFlags) -> Self {
+        Self { flags, ..Self::default() }
+    }
+}
+
 /// How the data of an open file travels.
 #[derive(Clone, Debug)]
 pub enum IoMode {
@@ -140,6 +147,10 @@ pub struct WriteFlags {
     pub sync: bool,
     /// Clear the set-user-id and set-group-id bits and file capabilities.
     pub kill_set_id: bool,
+    /// The kernel's page cache writes back earlier writes. The caller is not
+    /// their writer, and their time is set by [`FileSystem::setattr`]; what is
+    /// not written is lost, so a count is never short.
+    pub write_back: bool,
     /// Knowledge about the data's future.
     pub hint: Hint,
 }
@@ -264,12 +275,18 @@ macro_rules! file_system_trait {
 
 operations!(file_system_trait);
 
-/// A front end's cache of names and attributes, valid as long as only requests
-/// through the front end change them.
-pub trait EntryCache: Send + Sync {
+/// A front end's cache: of names and attributes, valid as long as only requests
+/// through the front end change them, and of data.
+pub trait FrontCache: Send + Sync {
     /// Names were added to a directory without such a request. The caller holds
     /// no lock that a request waits for.
     fn names_came(&self, dir: InodeId, names: &[OsString]);
     /// An inode's attributes changed without such a request.
     fn attributes_changed(&self, ino: InodeId);
+    /// Writes back the data of an inode that only the cache has, by requests
+    /// that the caller must not hold up.
+    ///
+    /// # Errors
+    /// Those of the requests.
+    fn write_back(&self, ino: InodeId) -> Result<()>;
 }

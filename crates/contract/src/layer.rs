@@ -3,7 +3,7 @@
 
 use crate::{
     Attr, Caller, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, HandleId, InodeId,
-    OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
+    OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -38,7 +38,7 @@ pub use environment::Environment;
 pub use errno::{Errno, Retry};
 pub use error::{Context, Error, RefusalKind, Result};
 pub use file_system::{
-    DirEntry, DirSink, Entry, EntryCache, FallocateMode, FileSystem, FileSystemCapabilities, IoMode,
+    DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, FrontCache, IoMode,
     OpenFlags, OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,
 };
 pub use hint::{Hint, LifetimeGroup, StreamId};

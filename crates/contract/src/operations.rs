@@ -126,7 +126,8 @@ macro_rules! operations {
 
             /// Creates and opens a regular file. With `exclusive`, `EEXIST` if
             /// the name is taken; without, an existing file is opened if the
-            /// caller may.
+            /// caller may. Answers [`IoMode::Passthrough`] only if the request
+            /// allows it.
             Create: fn create(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -134,7 +135,7 @@ macro_rules! operations {
                 mode: u32,
                 umask: u32,
                 exclusive: bool,
-                flags: OpenFlags,
+                request: OpenRequest,
             ) -> Result<(Entry, Opened)>, changes;
 
             /// Reads into `buf` from `offset` on; short only at the end of the file. For

@@ -8,13 +8,13 @@ use crate::failpoint::Failpoint;
 use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
 use crate::observer::Observer;
 use crate::placer::Placer;
-use braid_contract::{Environment, Errno, ObjectId, Result, VolumeId};
+use braid_contract::{Environment, Errno, FrontCache, ObjectId, Result, VolumeId};
 use braid_format::{RangeSize, VolumeTable};
 use braid_home::Home;
 use braid_index::IndexDir;
 use braid_tiers::{Tiers, act_for, present};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The core of an open volume.
 pub struct Core {
@@ -57,11 +57,13 @@ pub struct Core {
     pub placer: Arc<dyn Placer>,
     /// Follows operations.
     pub observer: Arc<dyn Observer>,
+    /// The front end's cache, once there is a front end.
+    pub front_cache: OnceLock<Arc<dyn FrontCache>>,
     /// Time, chance and threads.
     pub environment: Arc<dyn Environment>,
     /// The bug that was set on purpose.
     #[cfg(feature = "failpoints")]
-    pub failpoint: std::sync::OnceLock<Failpoint>,
+    pub failpoint: OnceLock<Failpoint>,
 }
 
 impl Core {

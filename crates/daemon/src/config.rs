@@ -7,6 +7,7 @@ use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::source::Source;
 use braid_contract::StreamId;
+use braid_fuse::CacheMode;
 use braid_modules::Configured;
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
 use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
@@ -248,10 +249,60 @@ pub struct MountSettings {
     pub threads: Option<Located<usize>>,
     /// Whether other users may use the mount.
     pub allow_other: Option<Located<bool>>,
-    /// Whether the kernel may do I/O on a plain file itself.
-    pub passthrough: Option<Located<bool>>,
+    /// How the kernel treats the data of open files.
+    pub cache: Option<Located<Cache>>,
+    /// The most bytes that the kernel keeps before it writes back.
+    pub dirty: Option<Located<u64>>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
+}
+
+/// How the kernel treats the data of open files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// As suits most.
+    #[default]
+    Auto,
+    /// Always so.
+    Mode(CacheMode),
+}
+
+impl Cache {
+    const MODES: [(&str, Self); 4] = [
+        ("auto", Self::Auto),
+        ("writeback", Self::Mode(CacheMode::WriteBack)),
+        ("passthrough", Self::Mode(CacheMode::Passthrough)),
+        ("direct", Self::Mode(CacheMode::Direct)),
+    ];
+
+    /// The names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::MODES.iter().map(|(name, _)| *name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::MODES.iter().find(|(_, mode)| *mode == self).map_or("auto", |(name, _)| name)
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// Advice, if there is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::MODES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, mode)| *mode).ok_or_else(|| "write auto, writeback, passthrough or direct".to_owned())
+    }
+
+    /// The mode of the mount: by default the one in which no write that
+    /// returned is lost with the daemon.
+    pub(crate) fn mode(self) -> CacheMode {
+        match self {
+            Self::Mode(mode) => mode,
+            Self::Auto => CacheMode::Passthrough,
+        }
+    }
 }
 
 /// The options that mean the same for every mount.
@@ -271,6 +322,9 @@ pub fn mount_option(text: &str) -> Result<String, String> {
     Err(format!("the options are {}", known.join(", ")))
 }
 
+/// Default of [`MountSettings::dirty`]: enough for all tiers to write at once,
+/// and little to wait for at a sync.
+pub(crate) const DIRTY_DEFAULT: u64 = 256 << 20;
 /// Default for threads that answer requests of the kernel.
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
@@ -290,7 +344,8 @@ impl MountSettings {
             options: file.options.into_iter().chain(self.options).collect(),
             threads: self.threads.or(file.threads),
             allow_other: self.allow_other.or(file.allow_other),
-            passthrough: self.passthrough.or(file.passthrough),
+            cache: self.cache.or(file.cache),
+            dirty: self.dirty.or(file.dirty),
             metrics: self.metrics.or(file.metrics),
         }
     }

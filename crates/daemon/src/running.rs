@@ -2,7 +2,7 @@
 //! change of the tiers is written to the stack file of the mount; the whole can
 //! be printed as a stack file (`control`).
 
-use crate::config::{Config, MountSettings, THREADS_DEFAULT};
+use crate::config::{Cache, Config, MountSettings, THREADS_DEFAULT};
 use crate::drill::Drills;
 use crate::memory;
 use crate::refusal::Place;
@@ -152,11 +152,11 @@ impl Running {
         let mut settings = Node::new(Value::Map(Vec::new()));
         let threads = mount.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value);
         let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
-        let passthrough = mount.passthrough.as_ref().is_none_or(|passthrough| passthrough.value);
+        let cache = mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
         for (key, value) in [
             ("threads", threads.to_string()),
             ("allow-other", allow_other.to_string()),
-            ("passthrough", passthrough.to_string()),
+            ("cache", cache.name().to_owned()),
         ] {
             set(&mut settings, key, Value::Scalar(value));
         }
@@ -297,8 +297,7 @@ mod tests {
         let (file, running) = running(dir.path());
         running.change(&[add(), Edit::Set("a".into(), "weight", "2.5".into())]);
         let dump = running.dump(1 << 16, &Drills::default());
-        for part in ["range: 64KiB", "c:\n        dir: /z", "weight: 2.5", "threads: 48", "passthrough: true"]
-        {
+        for part in ["range: 64KiB", "c:\n        dir: /z", "weight: 2.5", "threads: 48", "cache: auto"] {
             assert!(dump.contains(part), "{part}: {dump}");
         }
         assert!(dump.contains(&format!("dir: {}", dir.path().join("x").display())), "{dump}");

@@ -70,6 +70,7 @@ pub fn run(
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");
     let listener = listen(config)?;
+    wire::prepare_to_write_back(config);
     let volume = wire::open(config, config.create)?;
     let served = serve(config, &point, &volume, listener, ready);
     if let Err(ServeError::Refused(_)) = served {
@@ -99,7 +100,7 @@ fn serve(
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
     if let Some(cache) = session.cache() {
-        volume.volume.set_entry_cache(Arc::new(cache));
+        volume.volume.set_front_cache(Arc::new(cache));
     }
     let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(unmounter.clone())));
     let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));

@@ -1,13 +1,13 @@
 //! From settings to stores, volume and front end.
 
-use crate::config::{Config, THREADS_DEFAULT, TierSettings, VolumeSettings};
+use crate::config::{Cache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, VolumeSettings};
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
 use crate::refusal::Refusal;
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
-use braid_fuse::{FuseConfig, Session};
+use braid_fuse::{CacheMode, FuseConfig, Session};
 use braid_placement::EPOCH_NS_DEFAULT;
 use braid_stores::dir::DirStore;
 use braid_stores::native::{Machine, open_tier_dir};
@@ -77,7 +77,8 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
     let front = FuseConfig {
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
-        passthrough: settings.passthrough.as_ref().is_none_or(|passthrough| passthrough.value),
+        cache: cache_mode(config),
+        dirty_max: settings.dirty.as_ref().map_or(DIRTY_DEFAULT, |dirty| dirty.value),
         fs_name: match &config.source.file {
             Some(file) => file.to_string_lossy().into_owned(),
             None => names.join("+"),
@@ -85,6 +86,22 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
         options: settings.options.clone(),
     };
     braid_fuse::mount(fs, point, &front)
+}
+
+/// Has this thread, and all that it starts, write to the tiers even when the
+/// kernel holds back writers because much is to be written: what it waits for
+/// may be the very data of this mount.
+pub(crate) fn prepare_to_write_back(config: &Config) {
+    if cache_mode(config) != CacheMode::WriteBack {
+        return;
+    }
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        tracing::debug!(%error, "the kernel may hold back what is written back");
+    }
+}
+
+fn cache_mode(config: &Config) -> CacheMode {
+    config.mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value).mode()
 }
 
 /// The volume's configuration; with faults in front of its stores if it is to

@@ -61,7 +61,7 @@ fn a_module_holds_what_it_wraps() {
     let StackNode::Wrapper { module, child } = &config.stack else { panic!("no module") };
     assert_eq!(module.name(), "noop");
     assert!(matches!(**child, StackNode::Volume(_)));
-    assert!(!config.mount.passthrough.unwrap().value);
+    assert_eq!(config.mount.cache.unwrap().value.name(), "direct");
     let dir = &config.stack.volume().tiers[0].dir.value;
     assert!(dir.ends_with("examples/data/fast"), "relative to the stack file: {}", dir.display());
 }

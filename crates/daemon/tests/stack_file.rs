@@ -64,7 +64,7 @@ fn unknown_keys() {
         "threads: 8",
         "allow_other: true",
         "s.yaml:10: mount.allow_other: unknown key\n  \
-         help: did you mean 'allow-other'? The keys here are point, options, threads, allow-other, passthrough, metrics",
+         help: did you mean 'allow-other'? The keys here are point, options, threads, allow-other, cache, dirty, metrics",
     );
 }
 
@@ -327,8 +327,8 @@ fn the_mount_section() {
     );
     refused(
         "threads: 8",
-        "passthrough: maybe",
-        "s.yaml:10: mount.passthrough: found 'maybe', expected yes or no\n  help: write yes or no (or true or false, on or off)",
+        "cache: warm",
+        "s.yaml:10: mount.cache: found 'warm', expected a cache mode\n  help: write auto, writeback, passthrough or direct",
     );
     refused(
         "threads: 8",

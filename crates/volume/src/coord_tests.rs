@@ -93,8 +93,9 @@ fn a_file_that_is_closed_leaves_nothing_in_memory_but_its_inode() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let volume = volume(dir.path(), Arc::new(Watch::default()));
     let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-    let (entry, opened) =
-        volume.create(&Caller::root(), InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags).unwrap();
+    let (entry, opened) = volume
+        .create(&Caller::root(), InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags.into())
+        .unwrap();
     let inode = volume.core.inodes.get(entry.attr.ino).unwrap();
     assert!(!inode.file.lock().ptr_eq(&Weak::new()));
     volume.release(opened.handle).unwrap();
@@ -107,7 +108,7 @@ fn one_that_enters_an_inode_from_outside_passes_the_barrier() {
     let volume = volume(dir.path(), Arc::<Watch>::clone(&watch));
     watch.volume.set(Arc::downgrade(&volume)).unwrap();
     let (caller, flags) = (Caller::root(), OpenFlags { write: true, ..OpenFlags::default() });
-    let made = volume.create(&caller, InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags);
+    let made = volume.create(&caller, InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags.into());
     let (entry, opened) = made.unwrap();
     volume.write(&caller, opened.handle, 0, b"f", Default::default()).unwrap();
     volume.release(opened.handle).unwrap();

@@ -4,8 +4,7 @@
 use crate::volume::Volume;
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId,
-    InodeId, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags,
-    XattrMode,
+    InodeId, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
 use braid_core::Core;
 use braid_core::file::{
@@ -20,7 +19,7 @@ use braid_core::namespace::{
 use braid_core::need::with_room;
 use braid_placement::Origin;
 use braid_tiers::{Account, act_for};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -139,9 +138,9 @@ impl FileSystem for Volume {
         result
     }
 
-    fn open(&self, _caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
         let _entered = self.core.barrier.enter();
-        open_inode(&self.core, ino, request)
+        open_inode(&self.core, caller, ino, request)
     }
 
     fn create(
@@ -152,11 +151,11 @@ impl FileSystem for Volume {
         mode: u32,
         umask: u32,
         exclusive: bool,
-        flags: OpenFlags,
+        request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
         let _entered = self.core.barrier.enter();
         let result = with_room(&self.core, || {
-            make_file(&self.core, caller, parent, name, mode, umask, exclusive, flags)
+            make_file(&self.core, caller, parent, name, mode, umask, exclusive, request)
         });
         note_name(&self.core, parent, name);
         result
@@ -185,9 +184,10 @@ impl FileSystem for Volume {
         flags: WriteFlags,
     ) -> Result<usize> {
         let _entered = self.core.barrier.enter();
-        let _for = act_for(Account::Thread(caller.tid));
         let open = self.core.handles.file(handle)?;
-        let written = write_file(&self.core, &open.file, offset, data, flags, caller);
+        let writer = if flags.write_back { open.opener.thread } else { caller.tid };
+        let _for = act_for(Account::Thread(writer));
+        let written = write_file(&self.core, &open, offset, data, flags, caller);
         self.core.observer.data_changed(&open.file.inode, offset..offset.saturating_add(data.len() as u64));
         let done = written?;
         if flags.sync && done > 0 {
@@ -358,8 +358,9 @@ impl FileSystem for Volume {
     }
 
     fn sync(&self) -> Result<()> {
+        // The requests enter the barrier, which may be about to be frozen.
+        let mut result = write_back_front(&self.core);
         let _entered = self.core.barrier.enter();
-        let mut result = Ok(());
         for open in self.core.handles.files() {
             // A tier that can't be synced does not keep the others from it.
             let synced = sync_file(&self.core, &open.file, false);
@@ -377,6 +378,15 @@ impl FileSystem for Volume {
         // A file that was renamed out of home is not in the volume.
         Ok(path.strip_prefix(root).map_err(|_| Error::from(Errno::ENOENT))?.to_owned())
     }
+}
+
+/// Has the front end's cache written back, of all files that may be written.
+fn write_back_front(core: &Core) -> Result<()> {
+    let Some(cache) = core.front_cache.get() else { return Ok(()) };
+    let open = core.handles.files();
+    let written = open.iter().filter(|open| open.flags.write && !open.passthrough);
+    let inodes: BTreeSet<InodeId> = written.map(|open| open.file.inode.ino).collect();
+    inodes.into_iter().map(|ino| cache.write_back(ino)).fold(Ok(()), Result::and)
 }
 
 /// Notes a change of an inode that the front end knows.

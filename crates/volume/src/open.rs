@@ -34,7 +34,7 @@ use braid_tiers::{Counts, Place, Tier, TierParts, Tiers};
 use braid_tiers::{HomeConfig, TierConfig};
 use parking_lot::Mutex;
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Threads for work on several tiers at once: more than two hanging tiers can
 /// block.
@@ -508,9 +508,10 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         pool: pool(&*environment)?,
         placer: Arc::<Placement>::clone(&placement),
         observer: Arc::new(observer),
+        front_cache: OnceLock::new(),
         environment: Arc::clone(&environment),
         #[cfg(feature = "failpoints")]
-        failpoint: std::sync::OnceLock::new(),
+        failpoint: OnceLock::new(),
     });
     enter_root(&core)?;
     let jobs = Arc::new(Jobs::new(&core, &throttles));

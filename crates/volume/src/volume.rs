@@ -8,7 +8,7 @@ use crate::placement::Placement;
 use crate::rehome::HomeReplacement;
 use crate::strays::Strays;
 use crate::threads::BackgroundThreads;
-use braid_contract::{AccessTimes, EntryCache, Errno, Error, InodeId, Result};
+use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
 use braid_core::Core;
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
 use braid_core::reap::{reap_now, retire_marks};
@@ -92,9 +92,9 @@ impl Volume {
         moved.map(drop).and(ended)
     }
 
-    /// Sets the cache of names. Only the first call counts.
-    pub fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
-        self.importer.set_entry_cache(cache);
+    /// Sets the front end's cache. Only the first call counts.
+    pub fn set_front_cache(&self, cache: Arc<dyn FrontCache>) {
+        let _ = self.core.front_cache.set(cache);
     }
 
     /// When reads update access times; `None` where the home tier's file system

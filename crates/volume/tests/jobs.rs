@@ -107,7 +107,7 @@ fn a_file_moves_and_a_tree() {
     open.volume.mkdir(&caller(), InodeId::ROOT, OsStr::new("d"), 0o755, 0).unwrap();
     let dir = open.lookup("d").unwrap();
     let flags = braid_contract::OpenFlags { read: true, write: true, ..Default::default() };
-    let made = open.volume.create(&caller(), dir, OsStr::new("p"), 0o100_644, 0, true, flags).unwrap();
+    let made = open.volume.create(&caller(), dir, OsStr::new("p"), 0o100_644, 0, true, flags.into()).unwrap();
     open.write(made.1.handle, 0, b"plain");
     open.volume.release(made.1.handle).unwrap();
     done(&open, move_to("d", "slow"));

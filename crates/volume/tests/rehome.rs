@@ -364,7 +364,8 @@ impl<'a> World<'a> {
                 let name = self.new_name();
                 if !self.names.contains_key(&name) {
                     let dir = self.dirs[name.0];
-                    let made = fs.create(&caller(), dir, OsStr::new(&name.1), 0o100_644, 0, true, FLAGS);
+                    let made =
+                        fs.create(&caller(), dir, OsStr::new(&name.1), 0o100_644, 0, true, FLAGS.into());
                     let (entry, opened) = made.unwrap();
                     // The number may be that of a file that is gone.
                     self.contents.insert(entry.attr.ino, Vec::new());

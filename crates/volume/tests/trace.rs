@@ -37,7 +37,8 @@ impl Traceable {
 
     fn create(&self, name: &str) -> (InodeId, HandleId) {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-        let made = self.fs.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags);
+        let made =
+            self.fs.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags.into());
         let (entry, opened) = made.unwrap();
         (entry.attr.ino, opened.handle)
     }
@@ -180,7 +181,7 @@ fn long_paths_wait_within_a_bound_too() {
     let flags = OpenFlags { write: true, ..OpenFlags::default() };
     let make = |at: u32| {
         let name = format!("{at:0250}");
-        let made = volume.fs.create(&caller(), dir, OsStr::new(&name), 0o100_644, 0o022, true, flags);
+        let made = volume.fs.create(&caller(), dir, OsStr::new(&name), 0o100_644, 0o022, true, flags.into());
         volume.fs.release(made.unwrap().1.handle).unwrap();
     };
     // Recorded operations, bytes of all records, and operations that are

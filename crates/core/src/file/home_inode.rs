@@ -1,7 +1,8 @@
 //! Bringing the home inode of a spread file up to date with its size and times.
 
+use crate::core::Core;
 use crate::live::{File, Layout, Spread};
-use braid_contract::Result;
+use braid_contract::{Result, SetTime};
 use braid_tiers::Tier;
 
 /// Brings size and times of the home inode up to date. Users of the file's
@@ -12,6 +13,16 @@ pub fn update_home_inode(file: &File) -> Result<()> {
         Layout::Spread(spread) => file.update_times(spread, None),
         Layout::Plain => Ok(()),
     }
+}
+
+/// Sets the modification time once more that the kernel set before it wrote
+/// back.
+pub(super) fn restore_cached_time(core: &Core, file: &File) -> Result<()> {
+    let Some(mtime) = file.cached_time.take_due() else { return Ok(()) };
+    file.inode_will_change()?;
+    let _times = file.setting_times.lock();
+    file.data().set_times(None, Some(SetTime::At(mtime)))?;
+    file.inode_is_set(true, core.tiers.home().id)
 }
 
 /// Makes the home file as long as the file is. The size of a file that became

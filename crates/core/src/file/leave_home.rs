@@ -68,7 +68,9 @@ pub(crate) fn leaves_home(
     match chosen {
         Ok(choice) if choice.tier.is_home() => {
             stays(core, &request, &credits, &choice);
-            Ok(None)
+            // Ranges that are left out get their tier when their data comes.
+            let leaves_out = origin.written_back && offset > ranges.round_up(size);
+            Ok(leaves_out.then_some(Departure { ranges, whole: false, must: false }))
         }
         Ok(_) => Ok(Some(Departure { ranges, whole, must: has_no_room })),
         // Perhaps the file as a whole, or a part of the write, still fits
@@ -112,6 +114,20 @@ fn begins_elsewhere(
         }
         _ => Ok(None),
     }
+}
+
+/// Part of home's capacity that must be free for the kernel to write a plain
+/// file by itself: it asks for no room, and a file that it writes can't go to
+/// another tier.
+const PASSTHROUGH_ROOM: u64 = 16;
+
+/// Whether a plain file may grow on home unwatched: it would stay there anyway,
+/// and home has plenty of room.
+pub(crate) fn grows_on_home(core: &Core, file: &File, origin: Origin) -> bool {
+    let home = core.tiers.home();
+    core.placer.keeps_on_home()
+        && home.room() >= home.capacity() / PASSTHROUGH_ROOM
+        && matches!(begins_elsewhere(core, file, 0, 1, origin), Ok(None))
 }
 
 /// Whether small files may begin on other tiers, to spare home. Tiers that

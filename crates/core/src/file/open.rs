@@ -2,7 +2,8 @@
 
 use crate::core::Core;
 use crate::file::gather::gather_late;
-use crate::file::home_inode::update_home_inode;
+use crate::file::home_inode::{restore_cached_time, update_home_inode};
+use crate::file::leave_home::grows_on_home;
 use crate::file::load::load_layout;
 use crate::file::mark::handle_of;
 use crate::file::release::{make_releases_durable, release_ahead};
@@ -11,9 +12,10 @@ use crate::file::unneeded::remove_late;
 use crate::file::whole_object::{count_whole_gone, unclaim};
 use crate::live::{DurabilityDependency, File, Inode, Layout, OpenFile};
 use braid_contract::{
-    Access, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenFlags, OpenRequest, Opened,
-    Result,
+    Access, Caller, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenFlags, OpenRequest,
+    Opened, Result,
 };
+use braid_placement::Origin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -65,40 +67,51 @@ fn open_home_file(core: &Core, inode: &Inode) -> Result<(Fd, bool)> {
 }
 
 /// Opens the inode for I/O, as `request` says.
-pub fn open_inode(core: &Core, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+pub fn open_inode(core: &Core, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
     let inode = core.inodes.get(ino)?;
     let file = file_of(core, &inode)?;
     if request.flags.write && !file.can_write() {
         let fd = core.inodes.open(&core.home, &inode, Access::ReadWrite);
         file.make_writable(fd.or_else(|_| core.inodes.open(&core.home, &inode, Access::Write))?);
     }
-    let passthrough = {
-        // Spreading the file holds the layout alone while it looks for such
-        // opens.
-        let layout = file.layout.read();
-        let passthrough = may_pass_through(&layout, request, !core.observer.follows_changes());
-        file.opened(passthrough)?;
-        passthrough
-    };
-    let mode = match file.data().kernel_fd() {
-        Some(fd) if passthrough => {
-            // The kernel's own I/O is not seen; its beginning is.
-            core.observer.used(&file, core.tiers.home().id, 0..1);
-            IoMode::Passthrough(fd)
-        }
-        _ => io_mode(request.flags),
-    };
+    let opener = Origin::of_caller(caller);
+    let mode = begin_use(core, &file, request, opener)?;
     // It matters for direct I/O only. Where the mode is unknown, a set-id bit
     // is assumed.
     let set_id =
         matches!(mode, IoMode::Direct) && file.data().stat().map_or(true, |stat| stat.attr.is_set_id());
-    let handle = core.handles.add_file(OpenFile::new(file, request.flags, passthrough));
+    let passthrough = matches!(mode, IoMode::Passthrough(_));
+    let handle = core.handles.add_file(OpenFile::new(file, request.flags, passthrough, opener));
     Ok(Opened { handle, mode, set_id })
+}
+
+/// Counts one more use of the file, by passthrough if the request allows it and
+/// the file may be used so; answers the mode of its I/O.
+pub(crate) fn begin_use(core: &Core, file: &File, request: OpenRequest, opener: Origin) -> Result<IoMode> {
+    // Spreading the file holds the layout alone while it looks for uses by
+    // passthrough.
+    let layout = file.layout.read();
+    let passes = request.passthrough_required
+        || request.passthrough_allowed && may_pass_through(core, file, &layout, request, opener);
+    let fd = if passes { file.data().kernel_fd() } else { None };
+    file.opened(fd.is_some())?;
+    match fd {
+        Some(fd) => {
+            // The kernel's own I/O is not seen; its beginning is.
+            core.observer.used(file, core.tiers.home().id, 0..1);
+            Ok(IoMode::Passthrough(fd))
+        }
+        None => Ok(io_mode(request.flags)),
+    }
 }
 
 /// One open ends.
 pub fn close_file(core: &Core, handle: HandleId) -> Result<()> {
     let open = core.handles.remove_file(handle)?;
+    let timed = match open.flags.write {
+        true => restore_cached_time(core, &open.file),
+        false => Ok(()),
+    };
     let ended = end_use(core, &open.file, open.passthrough);
     match open.passthrough {
         // What the kernel wrote is not known.
@@ -108,7 +121,7 @@ pub fn close_file(core: &Core, handle: HandleId) -> Result<()> {
     // Dropping it may free the file's space.
     drop(open);
     core.freed.note_close();
-    ended
+    ended.and(timed)
 }
 
 /// As [`end_use`], for movers and jobs, which are outside the barrier.
@@ -212,16 +225,16 @@ pub(crate) fn last_name_gone(core: &Core, file: &File, id: ObjectId, parent: Dur
 }
 
 /// The I/O mode of a file that is not passed through.
-pub(crate) fn io_mode(flags: OpenFlags) -> IoMode {
+fn io_mode(flags: OpenFlags) -> IoMode {
     if flags.direct { IoMode::Direct } else { IoMode::Cached }
 }
 
-/// A plain file that is opened for reading can be read by the kernel itself;
-/// one that is being read so must be opened so again.
-/// None begins while home is copied.
-fn may_pass_through(layout: &Layout, request: OpenRequest, may_begin: bool) -> bool {
-    let plain = may_begin && matches!(layout, Layout::Plain);
-    request.passthrough_required || request.passthrough_allowed && plain && !request.flags.write
+/// Whether the kernel may do the I/O of an open by itself: of a plain file, and
+/// if it is to be written, one that stays on home as it grows. None begins
+/// while home is copied.
+fn may_pass_through(core: &Core, file: &File, layout: &Layout, request: OpenRequest, opener: Origin) -> bool {
+    let plain = matches!(layout, Layout::Plain) && !core.observer.follows_changes();
+    plain && (!request.flags.write || grows_on_home(core, file, opener))
 }
 
 fn may_lack_write(error: &Error) -> bool {

@@ -12,7 +12,7 @@ use crate::file::place::place;
 use crate::file::read::run_at;
 use crate::file::set_id::clear_set_id;
 use crate::file::trim::{prepare_growth, trim_before};
-use crate::live::{File, Layout, Spread};
+use crate::live::{File, Layout, OpenFile, Spread};
 use crate::need::Need;
 use crate::reap::reap_now;
 use braid_contract::{Caller, Errno, Error, Result, WriteFlags};
@@ -32,21 +32,33 @@ pub(crate) enum WriteProgress {
 /// Writes at `offset`; returns the number of bytes written.
 pub fn write_file(
     core: &Core,
-    file: &File,
+    open: &OpenFile,
     offset: u64,
     data: &[u8],
     flags: WriteFlags,
     caller: &Caller,
 ) -> Result<usize> {
+    let file = &*open.file;
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-    clear_set_id(core, file, caller, !flags.kill_set_id)?;
+    let io = match flags.write_back {
+        // The kernel had set-id bits cleared before it took the data.
+        true => Origin { written_back: true, hint: flags.hint, ..open.opener },
+        false => {
+            clear_set_id(core, file, caller, !flags.kill_set_id)?;
+            Origin::of_write(caller, flags)
+        }
+    };
     trim_before(core, file, end);
-    let io = Origin::of_write(caller, flags);
     let (mut done, mut moves, mut need) = (0, MoveLimit::default(), Need::new(core));
     while done < data.len() {
         let at = offset + done as u64;
         match write_some(core, file, at, end, &data[done..], io, &mut moves) {
-            Ok(written) => done += written,
+            Ok(written) => {
+                done += written;
+                if flags.write_back {
+                    file.cached_time.written_back();
+                }
+            }
             // Space of removed files may be all that is missing.
             Err(error) if error.is_full() && need.wait() => moves = MoveLimit::default(),
             Err(error) if done == 0 => return Err(error),

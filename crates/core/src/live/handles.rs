@@ -3,6 +3,7 @@
 use super::File;
 use crate::live::DirHandle;
 use braid_contract::{Errno, HandleId, OpenFlags, Result};
+use braid_placement::Origin;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,21 +18,23 @@ pub struct OpenFile {
     pub flags: OpenFlags,
     /// The kernel does its I/O by itself.
     pub passthrough: bool,
+    /// The thread that opened it, for writes that the kernel makes later.
+    pub opener: Origin,
     /// How many failures to sync the file it has reported.
     sync_errors_seen: AtomicU64,
 }
 
 impl OpenFile {
     /// A file that was opened with these flags.
-    pub fn new(file: Arc<File>, flags: OpenFlags, passthrough: bool) -> Self {
+    pub fn new(file: Arc<File>, flags: OpenFlags, passthrough: bool, opener: Origin) -> Self {
         let seen = file.sync_errors().0;
-        Self { file, flags, passthrough, sync_errors_seen: AtomicU64::new(seen) }
+        Self { file, flags, passthrough, opener, sync_errors_seen: AtomicU64::new(seen) }
     }
 
     /// The same open of a file that is on another home directory now.
     pub fn moved(&self, file: Arc<File>) -> Self {
         let seen = AtomicU64::new(self.sync_errors_seen.load(Ordering::Acquire));
-        Self { file, flags: self.flags, passthrough: false, sync_errors_seen: seen }
+        Self { file, flags: self.flags, passthrough: false, opener: self.opener, sync_errors_seen: seen }
     }
 
     /// The error of a failed sync that this descriptor has not reported yet; it

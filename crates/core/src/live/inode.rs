@@ -150,6 +150,7 @@ pub struct File {
     pub(crate) pinned: AtomicBool,
     /// Where it is pinned to, once that was asked for.
     pin: Mutex<Option<Option<PinAttr>>>,
+    pub(crate) cached_time: CachedTime,
 }
 
 /// Failures to make the file's data durable. The kernel reports each once for
@@ -158,6 +159,35 @@ pub struct File {
 struct SyncErrors {
     count: u64,
     last: Option<Errno>,
+}
+
+/// The modification time that was set last. A kernel that writes back from its
+/// cache sets the time of the writes, and then writes: the time has to be set
+/// once more after that.
+#[derive(Debug, Default)]
+pub(crate) struct CachedTime {
+    set: Mutex<Option<Timestamp>>,
+    written_since: AtomicBool,
+}
+
+impl CachedTime {
+    pub(crate) fn was_set(&self, mtime: SetTime) {
+        *self.set.lock() = match mtime {
+            SetTime::At(time) => Some(time),
+            SetTime::Now => None,
+        };
+        self.written_since.store(false, Ordering::Release);
+    }
+
+    /// The kernel wrote back.
+    pub(crate) fn written_back(&self) {
+        self.written_since.store(true, Ordering::Release);
+    }
+
+    /// The time to set once more, if there is one.
+    pub(crate) fn take_due(&self) -> Option<Timestamp> {
+        if self.written_since.swap(false, Ordering::AcqRel) { *self.set.lock() } else { None }
+    }
 }
 
 /// How often a file is open, and how.
@@ -210,6 +240,7 @@ impl File {
             path: OnceLock::new(),
             pinned: AtomicBool::new(false),
             pin: Mutex::new(None),
+            cached_time: CachedTime::default(),
         }
     }
 

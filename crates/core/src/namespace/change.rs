@@ -80,6 +80,9 @@ pub fn set_attr(
     if changes.atime.is_some() || changes.mtime.is_some() {
         fd.set_times(changes.atime, changes.mtime)?;
     }
+    if let (Some(file), Some(mtime)) = (&live, changes.mtime) {
+        file.cached_time.was_set(mtime);
+    }
     if let Some(file) = &live
         && !core.fails_at(Failpoint::AttributesAreNotSynced)
     {

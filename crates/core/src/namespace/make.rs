@@ -1,14 +1,15 @@
 //! Making inodes, with the identity of the caller.
 
 use crate::core::Core;
-use crate::file::open::{adopt_file, io_mode, open_inode};
+use crate::file::open::{adopt_file, begin_use, open_inode};
 use crate::live::{OpenFile, Shape};
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::{dir_for, enter, enter_name, entry_of, identify_name};
 use braid_contract::{
-    Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, NativeFd, OpenFlags, OpenRequest,
-    Opened, Result,
+    Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, IoMode, NativeFd, OpenFlags,
+    OpenRequest, Opened, Result,
 };
+use braid_placement::Origin;
 use braid_sys::{Acting, act_as};
 use std::ffi::OsStr;
 
@@ -88,7 +89,7 @@ pub fn make_file(
     mode: u32,
     umask: u32,
     exclusive: bool,
-    flags: OpenFlags,
+    request: OpenRequest,
 ) -> Result<(Entry, Opened)> {
     let _alone = core.names.alone_in(parent);
     let dir = dir_for(core, parent, name)?;
@@ -97,9 +98,11 @@ pub fn make_file(
         dir.create_at(name, mode & 0o7777)
     };
     match made {
-        Ok(fd) => open_made(core, fd, &*dir, name, flags).inspect_err(|_| unmake(&*dir, name, false)),
+        Ok(fd) => {
+            open_made(core, caller, fd, &*dir, name, request).inspect_err(|_| unmake(&*dir, name, false))
+        }
         Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
-            open_existing(core, caller, &*dir, name, flags)
+            open_existing(core, caller, &*dir, name, request)
         }
         Err(error) => Err(error),
     }
@@ -107,10 +110,11 @@ pub fn make_file(
 
 fn open_made(
     core: &Core,
+    caller: &Caller,
     fd: Fd,
     dir: &dyn NativeFd,
     name: &OsStr,
-    flags: OpenFlags,
+    request: OpenRequest,
 ) -> Result<(Entry, Opened)> {
     let identity = core.home.identify(&*fd)?;
     let pin = dir.open_at(name, Access::Path)?;
@@ -119,9 +123,11 @@ fn open_made(
     let adopted = adopt_file(&inode, fd);
     let file = adopted.inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
     let entry = entry_of(core, &inode, &identity)?;
-    file.opened(false).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
-    let handle = core.handles.add_file(OpenFile::new(file, flags, false));
-    Ok((entry, Opened { handle, mode: io_mode(flags), set_id: entry.attr.is_set_id() }))
+    let opener = Origin::of_caller(caller);
+    let mode = begin_use(core, &file, request, opener).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let passthrough = matches!(mode, IoMode::Passthrough(_));
+    let handle = core.handles.add_file(OpenFile::new(file, request.flags, passthrough, opener));
+    Ok((entry, Opened { handle, mode, set_id: entry.attr.is_set_id() }))
 }
 
 /// Opens a file that appeared after the kernel's lookup. The kernel checked no
@@ -132,7 +138,7 @@ fn open_existing(
     caller: &Caller,
     dir: &dyn NativeFd,
     name: &OsStr,
-    flags: OpenFlags,
+    request: OpenRequest,
 ) -> Result<(Entry, Opened)> {
     let (fd, identity) = identify_name(core, dir, name)?;
     match identity.kind() {
@@ -141,9 +147,9 @@ fn open_existing(
         FileKind::Directory => return Err(Errno::EISDIR.into()),
         _ => return Err(Errno::EAGAIN.into()),
     }
-    check_access(caller, &identity.attr, flags)?;
+    check_access(caller, &identity.attr, request.flags)?;
     let entry = enter(core, fd, &identity)?;
-    let opened = open_inode(core, entry.attr.ino, OpenRequest { flags, ..OpenRequest::default() });
+    let opened = open_inode(core, caller, entry.attr.ino, request.flags.into());
     opened.map(|opened| (entry, opened)).inspect_err(|_| core.inodes.forget(entry.attr.ino, 1))
 }
 

@@ -1,14 +1,14 @@
 //! The front end's state, and how every request gets to the file system.
 
 use crate::coherence::{CacheTable, Outdated};
+use crate::init;
 use crate::init::{Agreed, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
-use crate::{convert, init};
+use crate::session::CacheMode;
 use braid_contract::{Attr, FileSystem, InodeId, Result};
-use fuser::{BackingId, KernelConfig, Notifier};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use fuser::{BackingId, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub(crate) struct Front {
     pub(crate) ttl: Duration,
     /// Names can be renamed in other ways than by replacing.
     pub(crate) rename_modes: bool,
+    /// Opens bypass the kernel's cache where that is possible.
+    all_direct: bool,
     pub(crate) opens: OpenTable<BackingId>,
     /// Possible cached state of open inodes in the kernel.
     pub(crate) cached: CacheTable,
@@ -33,36 +35,50 @@ pub(crate) struct Front {
     notifying: Arc<OnceLock<Notifying>>,
     wanted: Wanted,
     agreed: Agreed,
+    /// As agreed, for the session.
+    writes_back: Arc<AtomicBool>,
     /// The kernel refused to register a backing file, and will again.
     passthrough_refused: AtomicBool,
-    reporter: Reporter,
+    pub(crate) reporter: Arc<Reporter>,
 }
 
 impl Front {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, passthrough: bool) -> Self {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, cache: CacheMode) -> Self {
         let capabilities = fs.capabilities();
         let ttl = capabilities.cache_ttl;
+        let sole_door = !ttl.is_zero();
+        let is_root = rustix::process::geteuid().is_root();
         let wanted = Wanted {
             posix_acl: capabilities.posix_acl,
-            passthrough: passthrough && capabilities.passthrough,
-            sole_door: !ttl.is_zero(),
+            passthrough: cache == CacheMode::Passthrough && is_root && capabilities.passthrough,
+            // A file that others change has no size that the kernel could own.
+            write_back: cache == CacheMode::WriteBack && sole_door,
+            sole_door,
         };
         Self {
             fs,
             ttl,
             rename_modes: capabilities.rename_modes,
+            all_direct: cache == CacheMode::Direct,
             opens: OpenTable::new(),
             cached: CacheTable::new(),
             notifying: Arc::default(),
             wanted,
             agreed: Agreed::default(),
+            writes_back: Arc::default(),
             passthrough_refused: AtomicBool::new(false),
-            reporter: Reporter::default(),
+            reporter: Arc::default(),
         }
     }
 
     pub(crate) fn negotiate(&mut self, config: &mut KernelConfig) {
         self.agreed = init::negotiate(config, self.wanted);
+        self.writes_back.store(self.agreed.write_back, Ordering::Release);
+    }
+
+    /// Whether the kernel keeps writes back, once that was negotiated.
+    pub(crate) fn shown_to_session(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.writes_back)
     }
 
     /// The place for the session's ways to notify the kernel.
@@ -75,7 +91,8 @@ impl Front {
     /// the bits without its notice. Nor for a file with direct writes under
     /// way, which change them after the kernel asked.
     pub(crate) fn attr_ttl(&self, attr: &Attr) -> Duration {
-        let changes = attr.is_set_id() || self.cached.is_written_directly(attr.ino);
+        // Where the kernel writes back, it keeps size and times by itself.
+        let changes = attr.is_set_id() || !self.writes_back() && self.cached.is_written_directly(attr.ino);
         if changes { Duration::ZERO } else { self.ttl }
     }
 
@@ -95,6 +112,16 @@ impl Front {
         }
     }
 
+    /// Calls `then` once the file system has all data of the inode that the
+    /// kernel's cache has.
+    pub(crate) fn written_back(&self, ino: INodeNo, then: impl FnOnce() + Send + 'static) {
+        let dirty = self.writes_back() && self.opens.with(InodeId(ino.0), |opens| opens.may_be_dirty());
+        match self.notifying.get().filter(|_| dirty) {
+            Some(to) => to.invalidator.write_back_then(ino, then),
+            None => then(),
+        }
+    }
+
     /// Whether an open may begin passthrough.
     pub(crate) fn passthrough(&self) -> bool {
         self.agreed.passthrough && !self.passthrough_refused.load(Ordering::Relaxed)
@@ -107,9 +134,28 @@ impl Front {
         }
     }
 
-    /// Whether opens may be answered with direct I/O.
-    pub(crate) fn direct(&self) -> bool {
-        self.agreed.direct
+    /// Whether an open that is not passed through bypasses the kernel's cache,
+    /// if the file system would answer it with direct I/O or not.
+    pub(crate) fn bypasses_cache(&self, direct: bool) -> bool {
+        // Where the kernel owns the modification time, direct I/O by the mode
+        // of the open does not set it. What the application asks for by
+        // `O_DIRECT` bypasses the cache all the same.
+        self.agreed.direct && !self.agreed.write_back && (direct || self.all_direct)
+    }
+
+    /// Whether the kernel keeps writes back, and owns size and times.
+    pub(crate) fn writes_back(&self) -> bool {
+        self.agreed.write_back
+    }
+
+    /// From now on, the kernel writes to the inode by itself.
+    pub(crate) fn written_by_kernel(&self, ino: InodeId) {
+        let Outdated::Attributes = self.cached.written_directly(ino) else { return };
+        if let Some(to) = self.notifying.get()
+            && let Err(error) = to.notifier.inval_inode(INodeNo(ino.0), -1, 0)
+        {
+            tracing::debug!("attributes of inode {} could not be dropped: {error}", ino.0);
+        }
     }
 
     /// Whether cached data is still valid when a file is opened again.
@@ -117,35 +163,12 @@ impl Front {
         self.wanted.sole_door
     }
 
-    /// Runs `work`, which calls the file system for the request `op`. Errors
-    /// are logged and become the number to answer; a panic becomes `EIO`, so
-    /// that the request is answered and the thread continues.
+    /// Runs `work`, which calls the file system for the request `op`.
     pub(crate) fn call<T>(
         &self,
         op: Op,
         work: impl FnOnce() -> Result<T>,
     ) -> std::result::Result<T, fuser::Errno> {
-        match self.caught(op, work) {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => {
-                self.reporter.failed(op, &error);
-                Err(convert::errno(error.errno()))
-            }
-            None => Err(fuser::Errno::EIO),
-        }
-    }
-
-    /// Runs `work`; `None` if it panicked, which is logged.
-    ///
-    /// The file system guards state that a panic leaves half-changed, as for
-    /// panics of its own threads.
-    pub(crate) fn caught<T>(&self, op: Op, work: impl FnOnce() -> T) -> Option<T> {
-        match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(value) => Some(value),
-            Err(payload) => {
-                self.reporter.panicked(op, payload.as_ref());
-                None
-            }
-        }
+        self.reporter.call(op, work)
     }
 }

@@ -28,6 +28,8 @@ const STACK_DEPTH: u32 = 1;
 pub(crate) struct Wanted {
     pub(crate) posix_acl: bool,
     pub(crate) passthrough: bool,
+    /// Writes may stay in the kernel's cache.
+    pub(crate) write_back: bool,
     /// Files change through this mount only.
     pub(crate) sole_door: bool,
 }
@@ -37,6 +39,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Agreed {
     /// Opens may be answered with a backing file.
     pub(crate) passthrough: bool,
+    /// Writes stay in the kernel's cache, and the kernel owns size and times.
+    pub(crate) write_back: bool,
     /// Opens may be answered with direct I/O. Without it they are cached, and
     /// only opens with `O_DIRECT` bypass the kernel's cache: a kernel that
     /// refuses shared mappings of files with direct I/O breaks programs that
@@ -47,8 +51,6 @@ pub(crate) struct Agreed {
 /// The capabilities to ask for, out of those on offer.
 ///
 /// Those left out, and why:
-/// - `WRITEBACK_CACHE`: excludes passthrough, and makes the kernel the owner of
-///   size and times.
 /// - `POSIX_LOCKS`, `FLOCK_LOCKS`: see the head of this crate.
 /// - `ATOMIC_O_TRUNC`: truncation then arrives as its own request, and opening
 ///   has one thing to do.
@@ -76,8 +78,11 @@ pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
     if wanted.posix_acl {
         flags |= InitFlags::FUSE_POSIX_ACL;
     }
+    // With both, the kernel ignores passthrough.
     if wanted.passthrough {
         flags |= InitFlags::FUSE_PASSTHROUGH;
+    } else if wanted.write_back {
+        flags |= InitFlags::FUSE_WRITEBACK_CACHE;
     }
     flags & offered
 }
@@ -100,7 +105,11 @@ pub(crate) fn negotiate(config: &mut KernelConfig, wanted: Wanted) -> Agreed {
         config.set_congestion_threshold(limit)
     });
     tracing::debug!("FUSE {}: {chosen:?}", config.kernel_abi());
-    Agreed { passthrough, direct: chosen.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) }
+    Agreed {
+        passthrough,
+        write_back: chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE),
+        direct: chosen.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP),
+    }
 }
 
 /// If a setting was refused, sets the nearest that is allowed.
@@ -116,7 +125,7 @@ fn limit<T: std::fmt::Debug>(set: Result<T, T>, set_nearest: impl FnOnce(T) -> R
 mod tests {
     use super::*;
 
-    const ALL: Wanted = Wanted { posix_acl: true, passthrough: true, sole_door: true };
+    const ALL: Wanted = Wanted { posix_acl: true, passthrough: true, write_back: false, sole_door: true };
 
     #[test]
     fn an_older_kernel_gets_what_it_offers_and_no_more() {
@@ -144,9 +153,12 @@ mod tests {
 
     #[test]
     fn wishes_decide() {
-        let chosen =
-            choose(InitFlags::all(), Wanted { posix_acl: false, passthrough: false, sole_door: false });
+        let none = Wanted { posix_acl: false, passthrough: false, write_back: false, sole_door: false };
+        let chosen = choose(InitFlags::all(), none);
         assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL));
+        assert!(!chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE));
+        let written_back = Wanted { write_back: true, ..none };
+        assert!(choose(InitFlags::all(), written_back).contains(InitFlags::FUSE_WRITEBACK_CACHE));
         assert!(chosen.contains(InitFlags::FUSE_AUTO_INVAL_DATA));
         assert!(!chosen.contains(InitFlags::FUSE_EXPLICIT_INVAL_DATA));
     }

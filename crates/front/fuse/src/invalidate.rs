@@ -49,6 +49,8 @@ type Answer = Box<dyn FnOnce() + Send>;
 struct Task {
     stretch: Stretch,
     answer: Option<Answer>,
+    /// It counts among the writes that wait here.
+    held: bool,
 }
 
 /// Threads that drop pages, started as needed.
@@ -87,7 +89,20 @@ impl Invalidator {
             return answer();
         }
         state.held += 1;
-        state.queue.push_back(Task { stretch, answer: Some(Box::new(answer)) });
+        self.add(state, Task { stretch, answer: Some(Box::new(answer)), held: true });
+    }
+
+    /// Makes the kernel write back what its cache has of the inode, then calls
+    /// `then`; waits for neither. The kernel waits for the answer to that in
+    /// the caller's name, so there is no limit.
+    pub(crate) fn write_back_then(&self, ino: INodeNo, then: impl FnOnce() + Send + 'static) {
+        let stretch = Stretch { ino, offset: 0, end: i64::MAX.cast_unsigned() };
+        let state = self.shared.lock();
+        self.add(state, Task { stretch, answer: Some(Box::new(then)), held: false });
+    }
+
+    fn add(&self, mut state: MutexGuard<'_, State>, task: Task) {
+        state.queue.push_back(task);
         let enough = state.queue.len() <= state.idle;
         drop(state);
         self.shared.work.notify_one();
@@ -120,7 +135,7 @@ impl State {
                 waiting.offset = waiting.offset.min(stretch.offset);
                 waiting.end = waiting.end.max(stretch.end);
             }
-            None => self.queue.push_back(Task { stretch, answer: None }),
+            None => self.queue.push_back(Task { stretch, answer: None, held: false }),
         }
     }
 }
@@ -150,11 +165,13 @@ impl Shared {
     /// Does the present work.
     fn work_off(&self) {
         loop {
-            let Some(Task { stretch, answer }) = self.lock().queue.pop_front() else { return };
+            let Some(Task { stretch, answer, held }) = self.lock().queue.pop_front() else { return };
             self.pages.drop_pages(stretch);
-            if let Some(answer) = answer {
+            if held {
                 // Before the answer, which allows the next write.
                 self.lock().held -= 1;
+            }
+            if let Some(answer) = answer {
                 answer();
             }
         }

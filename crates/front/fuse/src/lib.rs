@@ -35,4 +35,4 @@ mod report;
 mod session;
 
 pub use mount::{access_times, generic_options, remount};
-pub use session::{FuseConfig, KernelCache, Session, Unmounter, mount};
+pub use session::{CacheMode, FuseConfig, KernelCache, Session, Unmounter, mount};

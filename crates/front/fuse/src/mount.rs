@@ -225,9 +225,20 @@ impl Mounted {
 
     /// Raises the kernel's read-ahead, where privileges allow.
     pub(crate) fn set_read_ahead(&self) {
-        let file = format!("/sys/class/bdi/{}:{}/read_ahead_kb", self.device.0, self.device.1);
-        if let Err(error) = std::fs::write(&file, READ_AHEAD_KIB.to_string()) {
-            tracing::debug!("the kernel's default read-ahead stays, {file}: {error}");
+        self.set_bdi("read_ahead_kb", READ_AHEAD_KIB.into());
+    }
+
+    /// Sets the most bytes that the kernel's cache keeps without writing them
+    /// back, where privileges allow. The kernel's default is a hundredth of
+    /// what all file systems together may have.
+    pub(crate) fn set_dirty_max(&self, bytes: u64) {
+        self.set_bdi("max_bytes", bytes);
+    }
+
+    fn set_bdi(&self, key: &str, value: u64) {
+        let file = format!("/sys/class/bdi/{}:{}/{key}", self.device.0, self.device.1);
+        if let Err(error) = std::fs::write(&file, value.to_string()) {
+            tracing::debug!("the kernel's default stays, {file}: {error}");
         }
     }
 }

@@ -54,7 +54,12 @@ impl Front {
         let opening = Opening { front: self, caller, ino, flags, register };
         self.opens.with(ino, |opens| {
             let opened = opening.ask(opens, self.passthrough() && opens.is_closed())?;
-            opening.settle(opens, opened)
+            let granted = opening.settle(opens, opened)?;
+            if flags.write && matches!(granted.grant, Grant::Passthrough(_)) {
+                // A store to a mapping changes the time without notice.
+                self.written_by_kernel(ino);
+            }
+            Ok(granted)
         })
     }
 
@@ -68,12 +73,20 @@ impl Front {
         new: &Creation<'_>,
         register: Register<'_>,
     ) -> braid_contract::Result<(Entry, Granted)> {
+        let passthrough_allowed = self.passthrough();
+        let request = OpenRequest { flags: new.flags, passthrough_allowed, passthrough_required: false };
         let (entry, opened) =
-            self.fs.create(caller, new.parent, new.name, new.mode, new.umask, new.exclusive, new.flags)?;
+            self.fs.create(caller, new.parent, new.name, new.mode, new.umask, new.exclusive, request)?;
         let ino = entry.attr.ino;
         let opening = Opening { front: self, caller, ino, flags: new.flags, register };
         match self.opens.with(ino, |opens| opening.settle(opens, opened)) {
-            Ok(granted) => Ok((entry, granted)),
+            Ok(granted) => {
+                if matches!(granted.grant, Grant::Passthrough(_)) {
+                    // The kernel does not know the inode yet.
+                    self.cached.written_directly(ino);
+                }
+                Ok((entry, granted))
+            }
             Err(error) => {
                 self.fs.forget(ino, 1);
                 Err(error)
@@ -82,11 +95,16 @@ impl Front {
     }
 
     /// Closes a file that the kernel has released.
-    pub(crate) fn release_file(&self, ino: InodeId, handle: HandleId) -> braid_contract::Result<()> {
+    pub(crate) fn release_file(
+        &self,
+        ino: InodeId,
+        handle: HandleId,
+        flags: OpenFlags,
+    ) -> braid_contract::Result<()> {
         self.opens.with(ino, |opens| {
             // The count comes first, so that it is right even if the file
             // system panics; and both come before another open of the inode.
-            opens.close();
+            opens.close(flags.write);
             if opens.is_closed() {
                 self.cached.closed(ino);
             }
@@ -105,17 +123,15 @@ impl Front {
     }
 
     /// Flags of an answer to an open.
-    pub(crate) fn fopen_flags(&self, grant: &Grant<BackingId>, flags: OpenFlags) -> FopenFlags {
-        let mut answer = match grant {
-            Grant::Cached if self.keeps_cache() => FopenFlags::FOPEN_KEEP_CACHE,
-            Grant::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
-            Grant::Cached | Grant::Passthrough(_) => FopenFlags::empty(),
-        };
-        if !flags.write {
-            // Nothing was written: a close needs no flush.
-            answer |= FopenFlags::FOPEN_NOFLUSH;
-        }
-        answer
+    /// A close sends no flush: the file system has all writes, and does the rest
+    /// at the release, for which the program does not wait.
+    pub(crate) fn fopen_flags(&self, grant: &Grant<BackingId>) -> FopenFlags {
+        FopenFlags::FOPEN_NOFLUSH
+            | match grant {
+                Grant::Cached if self.keeps_cache() => FopenFlags::FOPEN_KEEP_CACHE,
+                Grant::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+                Grant::Cached | Grant::Passthrough(_) => FopenFlags::empty(),
+            }
     }
 }
 
@@ -150,7 +166,7 @@ impl Opening<'_> {
         match &opened.mode {
             IoMode::Passthrough(fd) if opens.is_closed() && self.front.passthrough() => {
                 match (self.register)(std::os::fd::AsFd::as_fd(fd)) {
-                    Ok(backing) => Some(opens.begin_passthrough(backing)),
+                    Ok(backing) => Some(opens.begin_passthrough(backing, self.flags.write)),
                     Err(error) => {
                         self.refused(&error);
                         None
@@ -163,17 +179,16 @@ impl Opening<'_> {
 
     /// Counts the open beside existing ones.
     fn join(&self, opens: &mut Opens<BackingId>, opened: &Opened) -> Option<Grant<BackingId>> {
-        match &opened.mode {
-            IoMode::Direct if opens.is_closed() && !self.may_be_direct(opened) => opens.join(&IoMode::Cached),
-            mode => opens.join(mode),
-        }
-    }
-
-    /// Whether direct I/O may begin. Not on a set-id file: a write with direct
-    /// I/O leaves the bits in the kernel's own inode, from which a program is
-    /// executed. Before other writes, the kernel has them cleared.
-    fn may_be_direct(&self, opened: &Opened) -> bool {
-        self.front.direct() && !opened.set_id
+        let mode = match &opened.mode {
+            IoMode::Passthrough(_) => &opened.mode,
+            // A write with direct I/O to a set-id file leaves the bits in the
+            // kernel's own inode, from which a program is executed. Before
+            // other writes, the kernel has them cleared.
+            _ if opened.set_id => &IoMode::Cached,
+            mode if self.front.bypasses_cache(matches!(mode, IoMode::Direct)) => &IoMode::Direct,
+            _ => &IoMode::Cached,
+        };
+        opens.join(mode, self.flags.write)
     }
 
     /// Handles the kernel's refusal of a backing file.

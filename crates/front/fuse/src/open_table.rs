@@ -35,6 +35,8 @@ pub(crate) struct OpenTable<B> {
 /// The opens of one inode.
 pub(crate) struct Opens<B> {
     count: u64,
+    /// Those that may write.
+    writers: u64,
     kind: Kind<B>,
 }
 
@@ -115,7 +117,7 @@ impl<B> Drop for Lease<'_, B> {
 
 impl<B> Default for Opens<B> {
     fn default() -> Self {
-        Self { count: 0, kind: Kind::Cached }
+        Self { count: 0, writers: 0, kind: Kind::Cached }
     }
 }
 
@@ -131,10 +133,16 @@ impl<B> Opens<B> {
         !self.is_closed() && matches!(self.kind, Kind::Passthrough(_))
     }
 
+    /// Whether there may be data that only the kernel's cache has, where it
+    /// keeps writes back.
+    pub(crate) fn may_be_dirty(&self) -> bool {
+        self.writers > 0
+    }
+
     /// Counts an open that the file system answered with `mode`, if the kernel
     /// allows it now. A first passthrough open is decided by
     /// [`begin_passthrough`](Self::begin_passthrough) instead.
-    pub(crate) fn join(&mut self, mode: &IoMode) -> Option<Grant<B>> {
+    pub(crate) fn join(&mut self, mode: &IoMode, writes: bool) -> Option<Grant<B>> {
         match (mode, self.is_passthrough()) {
             (IoMode::Passthrough(_), false) | (IoMode::Cached | IoMode::Direct, true) => return None,
             (IoMode::Cached, false) if self.is_closed() => self.kind = Kind::Cached,
@@ -142,6 +150,7 @@ impl<B> Opens<B> {
             _ => {}
         }
         self.count += 1;
+        self.writers += u64::from(writes);
         Some(match &self.kind {
             Kind::Cached => Grant::Cached,
             Kind::Direct => Grant::Direct,
@@ -151,18 +160,20 @@ impl<B> Opens<B> {
 
     /// Counts the first passthrough open. Only for an inode that
     /// [`is_closed`](Self::is_closed).
-    pub(crate) fn begin_passthrough(&mut self, backing: B) -> Grant<B> {
+    pub(crate) fn begin_passthrough(&mut self, backing: B, writes: bool) -> Grant<B> {
         debug_assert!(self.is_closed(), "passthrough began beside other opens");
         let backing = Arc::new(backing);
         self.count = 1;
+        self.writers = u64::from(writes);
         self.kind = Kind::Passthrough(Arc::clone(&backing));
         Grant::Passthrough(backing)
     }
 
     /// Counts the end of an open. The last one drops the backing file.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn close(&mut self, writes: bool) {
         debug_assert!(self.count > 0, "more ends than opens");
         self.count = self.count.saturating_sub(1);
+        self.writers = self.writers.saturating_sub(u64::from(writes));
         if self.count == 0 {
             self.kind = Kind::Cached;
         }
@@ -188,11 +199,13 @@ mod tests {
     fn nothing_is_kept_for_closed_inodes() {
         let table = OpenTable::<()>::new();
         for ino in 1..100 {
-            table.with(InodeId(ino), |opens| opens.join(&IoMode::Cached).map(|_| ())).expect("cached joins");
+            table
+                .with(InodeId(ino), |opens| opens.join(&IoMode::Cached, false).map(|_| ()))
+                .expect("cached joins");
         }
         assert_eq!(table.len(), 99);
         for ino in 1..100 {
-            table.with(InodeId(ino), Opens::close);
+            table.with(InodeId(ino), |opens| opens.close(false));
             table.with(InodeId(ino + 1000), |_| ());
         }
         assert_eq!(table.len(), 0);
@@ -206,48 +219,60 @@ mod tests {
         }));
         assert!(panicked.is_err());
         assert_eq!(table.len(), 0);
-        assert!(table.with(INO, |opens| opens.join(&IoMode::Direct)).is_some());
+        assert!(table.with(INO, |opens| opens.join(&IoMode::Direct, false)).is_some());
     }
 
     #[test]
     fn passthrough_excludes_all_else_until_its_last_open_ends() {
         let mut opens = Opens::<&str>::default();
-        assert!(opens.join(&passthrough()).is_none(), "not without a backing file");
-        opens.begin_passthrough("first");
-        assert!(opens.join(&IoMode::Cached).is_none());
-        assert!(opens.join(&IoMode::Direct).is_none());
+        assert!(opens.join(&passthrough(), false).is_none(), "not without a backing file");
+        opens.begin_passthrough("first", false);
+        assert!(opens.join(&IoMode::Cached, false).is_none());
+        assert!(opens.join(&IoMode::Direct, false).is_none());
         assert!(
-            matches!(opens.join(&passthrough()), Some(Grant::Passthrough(backing)) if *backing == "first")
+            matches!(opens.join(&passthrough(), false), Some(Grant::Passthrough(backing)) if *backing == "first")
         );
-        opens.close();
+        opens.close(false);
         assert!(opens.is_passthrough());
-        opens.close();
+        opens.close(false);
         assert!(opens.is_closed() && !opens.is_passthrough());
-        assert!(matches!(opens.join(&IoMode::Direct), Some(Grant::Direct)));
-        assert!(opens.join(&passthrough()).is_none());
+        assert!(matches!(opens.join(&IoMode::Direct, false), Some(Grant::Direct)));
+        assert!(opens.join(&passthrough(), false).is_none());
+    }
+
+    #[test]
+    fn writers_are_counted() {
+        let mut opens = Opens::<()>::default();
+        opens.join(&IoMode::Cached, false);
+        assert!(!opens.may_be_dirty());
+        opens.join(&IoMode::Cached, true);
+        opens.close(false);
+        assert!(opens.may_be_dirty());
+        opens.close(true);
+        assert!(!opens.may_be_dirty() && opens.is_closed());
     }
 
     #[test]
     fn the_backing_file_goes_with_the_last_open() {
         let mut opens = Opens::<Arc<()>>::default();
         let backing = Arc::new(());
-        opens.begin_passthrough(Arc::clone(&backing));
-        opens.join(&passthrough());
-        opens.close();
+        opens.begin_passthrough(Arc::clone(&backing), false);
+        opens.join(&passthrough(), false);
+        opens.close(false);
         assert_eq!(Arc::strong_count(&backing), 2);
-        opens.close();
+        opens.close(false);
         assert_eq!(Arc::strong_count(&backing), 1);
     }
 
     #[test]
     fn cached_and_direct_opens_do_not_mix() {
         let mut opens = Opens::<()>::default();
-        assert!(matches!(opens.join(&IoMode::Direct), Some(Grant::Direct)));
-        assert!(matches!(opens.join(&IoMode::Cached), Some(Grant::Direct)));
-        opens.close();
-        opens.close();
-        assert!(matches!(opens.join(&IoMode::Cached), Some(Grant::Cached)));
-        assert!(matches!(opens.join(&IoMode::Direct), Some(Grant::Cached)));
+        assert!(matches!(opens.join(&IoMode::Direct, false), Some(Grant::Direct)));
+        assert!(matches!(opens.join(&IoMode::Cached, false), Some(Grant::Direct)));
+        opens.close(false);
+        opens.close(false);
+        assert!(matches!(opens.join(&IoMode::Cached, false), Some(Grant::Cached)));
+        assert!(matches!(opens.join(&IoMode::Direct, false), Some(Grant::Cached)));
     }
 
     /// Threads open and close a few inodes in all modes; a model of the
@@ -274,8 +299,8 @@ mod tests {
             let index = random.below(counters.len() as u64) as usize;
             let mode = &modes[random.below(modes.len() as u64) as usize];
             let ino = InodeId(index as u64);
-            let granted = table.with(ino, |opens| match opens.join(mode) {
-                None if opens.is_closed() => Some(opens.begin_passthrough(())),
+            let granted = table.with(ino, |opens| match opens.join(mode, false) {
+                None if opens.is_closed() => Some(opens.begin_passthrough((), false)),
                 grant => grant,
             });
             let Some(grant) = granted else { continue };
@@ -288,7 +313,7 @@ mod tests {
             let before = counters[index].fetch_add(step, Ordering::Relaxed);
             assert!(before * step >= 0, "{before} with {step}");
             counters[index].fetch_sub(step, Ordering::Relaxed);
-            table.with(ino, Opens::close);
+            table.with(ino, |opens| opens.close(false));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::invalidate::Stretch;
 use crate::open::{Creation, Granted};
 use crate::open_table::Grant;
 use crate::report::Op;
-use braid_contract::{Entry, Errno, Error, Hint, Operation, SetAttr, StatFs, WriteFlags};
+use braid_contract::{Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, Generation, INodeNo,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
@@ -19,6 +19,7 @@ use fuser::{
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 const PERMISSION_BITS: u32 = 0o7777;
@@ -35,6 +36,32 @@ impl Front {
             }
             Err(errno) => reply.error(errno),
         }
+    }
+}
+
+impl Front {
+    /// Writes all of `data`, or fails: the kernel has no other copy, and does
+    /// not look at the count.
+    fn write_all(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> braid_contract::Result<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            let rest = &data[done..];
+            match checked_count(
+                self.fs.write(caller, handle, offset + done as u64, rest, flags)?,
+                rest.len(),
+            )? {
+                0 => return Err(Error::new(Errno::EIO, "the file system writes nothing".to_owned())),
+                count => done += count,
+            }
+        }
+        Ok(done)
     }
 }
 
@@ -91,7 +118,7 @@ impl Filesystem for Front {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
-        self.caught(op(Operation::Forget, ino), || self.fs.forget(inode(ino), nlookup));
+        self.reporter.caught(op(Operation::Forget, ino), || self.fs.forget(inode(ino), nlookup));
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
@@ -216,7 +243,7 @@ impl Filesystem for Front {
         match self.call(op(Operation::Open, ino), work) {
             Ok(Granted { handle, grant }) => {
                 let fh = FileHandle(handle.0);
-                let answer = self.fopen_flags(&grant, flags);
+                let answer = self.fopen_flags(&grant);
                 match grant {
                     Grant::Passthrough(backing) => reply.opened_passthrough(fh, answer, &backing),
                     Grant::Cached | Grant::Direct => reply.opened(fh, answer),
@@ -246,7 +273,7 @@ impl Filesystem for Front {
                 let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
                 let ttl = self.attr_ttl(&entry.attr);
                 let generation = Generation(entry.generation);
-                let answer = self.fopen_flags(&grant, flags);
+                let answer = self.fopen_flags(&grant);
                 match grant {
                     Grant::Passthrough(backing) => {
                         reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
@@ -305,10 +332,13 @@ impl Filesystem for Front {
             direct: open.direct,
             sync: open.sync,
             kill_set_id: write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+            write_back: write_flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE),
             hint: Hint::default(),
         };
-        let work =
-            || checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len());
+        let work = || match flags.write_back {
+            true => self.write_all(&caller(req), handle(fh), offset, data, flags),
+            false => checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len()),
+        };
         let result = self.call(op(Operation::Write, ino), work);
         let answer = move || match result {
             // The length of a request fits its 32-bit header field.
@@ -324,6 +354,11 @@ impl Filesystem for Front {
     }
 
     fn flush(&self, req: &Request, ino: INodeNo, fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        if self.writes_back() {
+            // A close has written everything back before, and the rest is done
+            // at the release: the kernel need not ask again.
+            return reply.error(Answer::ENOSYS);
+        }
         reply_empty(self.call(op(Operation::Flush, ino), || self.fs.flush(&caller(req), handle(fh))), reply);
     }
 
@@ -332,15 +367,14 @@ impl Filesystem for Front {
         _req: &Request,
         ino: INodeNo,
         fh: FileHandle,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        reply_empty(
-            self.call(op(Operation::Release, ino), || self.release_file(inode(ino), handle(fh))),
-            reply,
-        );
+        let flags = convert::open_flags(flags.0);
+        let work = || self.release_file(inode(ino), handle(fh), flags);
+        reply_empty(self.call(op(Operation::Release, ino), work), reply);
     }
 
     fn fsync(&self, req: &Request, ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
@@ -493,16 +527,20 @@ impl Filesystem for Front {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let work = || {
-            let target = convert::seek_target(whence).ok_or(Errno::EINVAL)?;
-            let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-            let found = self.fs.seek(&caller(req), handle(fh), offset, target)?;
-            i64::try_from(found).map_err(|_| Error::from(Errno::EOVERFLOW))
+        let (caller, fs, reporter) = (caller(req), Arc::clone(&self.fs), Arc::clone(&self.reporter));
+        let seek = move || {
+            let work = || {
+                let target = convert::seek_target(whence).ok_or(Errno::EINVAL)?;
+                let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+                let found = fs.seek(&caller, handle(fh), offset, target)?;
+                i64::try_from(found).map_err(|_| Error::from(Errno::EOVERFLOW))
+            };
+            match reporter.call(op(Operation::Seek, ino), work) {
+                Ok(found) => reply.offset(found),
+                Err(errno) => reply.error(errno),
+            }
         };
-        match self.call(op(Operation::Seek, ino), work) {
-            Ok(found) => reply.offset(found),
-            Err(errno) => reply.error(errno),
-        }
+        self.written_back(ino, seek);
     }
 
     fn copy_file_range(

@@ -1,9 +1,11 @@
 //! Logging of failed requests, once, where the error leaves Braid.
 
-use braid_contract::{Errno, Error, Operation};
+use crate::convert;
+use braid_contract::{Errno, Error, Operation, Result};
 use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -44,6 +46,38 @@ struct Window {
 }
 
 impl Reporter {
+    /// Runs `work`, which calls the file system for the request `op`. Errors
+    /// are logged and become the number to answer; a panic becomes `EIO`, so
+    /// that the request is answered and the thread continues.
+    pub(crate) fn call<T>(
+        &self,
+        op: Op,
+        work: impl FnOnce() -> Result<T>,
+    ) -> std::result::Result<T, fuser::Errno> {
+        match self.caught(op, work) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => {
+                self.failed(op, &error);
+                Err(convert::errno(error.errno()))
+            }
+            None => Err(fuser::Errno::EIO),
+        }
+    }
+
+    /// Runs `work`; `None` if it panicked, which is logged.
+    ///
+    /// The file system guards state that a panic leaves half-changed, as for
+    /// panics of its own threads.
+    pub(crate) fn caught<T>(&self, op: Op, work: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(value) => Some(value),
+            Err(payload) => {
+                self.panicked(op, payload.as_ref());
+                None
+            }
+        }
+    }
+
     /// Logs an error that is answered to an application.
     pub(crate) fn failed(&self, op: Op, error: &Error) {
         if !matches!(error.errno(), Errno::EIO | Errno::EUCLEAN) {

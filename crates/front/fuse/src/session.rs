@@ -3,7 +3,7 @@
 use crate::front::{Front, Notifying};
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
-use braid_contract::{EntryCache, FileSystem, InodeId};
+use braid_contract::{Context, Error, FileSystem, FrontCache, InodeId};
 use fuser::{Config, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
 use rustix::io::Errno as Os;
@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How to mount.
@@ -22,10 +23,10 @@ pub struct FuseConfig {
     /// Whether to let other users than the mounting one in, as far as
     /// permissions go.
     pub allow_other: bool,
-    /// Whether to let the kernel do the I/O of files on their backing files,
-    /// where the file system offers it, the kernel supports it and privileges
-    /// allow it.
-    pub passthrough: bool,
+    /// How the kernel treats the data of open files.
+    pub cache: CacheMode,
+    /// The most bytes that the kernel keeps before it writes back.
+    pub dirty_max: u64,
     /// Source in the mount table.
     pub fs_name: String,
     /// Options that mean the same for every mount: some of
@@ -33,11 +34,29 @@ pub struct FuseConfig {
     pub options: Vec<String>,
 }
 
+/// How the kernel treats the data of open files. It is one for a whole mount:
+/// write-back caching and passthrough exclude each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheMode {
+    /// Writes stay in the kernel's page cache and reach the file system later,
+    /// many at once. The kernel owns size and times of a file while it knows
+    /// it.
+    WriteBack,
+    /// The kernel does the I/O of files on their backing files, where the file
+    /// system offers one; this needs a privileged daemon and Linux 6.9. Writes
+    /// to others reach the file system at once.
+    Passthrough,
+    /// Each read and write reaches the file system.
+    Direct,
+}
+
 /// A mounted file system that is ready to be served.
 pub struct Session {
     /// `None` once it runs.
     library: Option<fuser::Session<Front>>,
     unmounter: Unmounter,
+    /// The kernel keeps writes back; set by the negotiation.
+    writes_back: Arc<AtomicBool>,
 }
 
 /// Unmounts a session from another thread. Does nothing once it is unmounted.
@@ -54,13 +73,13 @@ pub struct Unmounter {
 /// The problem of the mount point, the device, privileges or the helper, with
 /// advice.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
-    let front = Front::new(fs, config.passthrough && rustix::process::geteuid().is_root());
+    let front = Front::new(fs, config.cache);
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
     // From here on, a failure removes the mount again.
-    let mut session = Session { library: None, unmounter };
+    let mut session = Session { library: None, unmounter, writes_back: front.shown_to_session() };
     // The kernel decides about access, by the mount's options: the library
     // would refuse processes that the kernel lets in.
     let notifying = front.notifying();
@@ -71,6 +90,9 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let _ = notifying.set(Notifying { notifier, invalidator });
     session.library = Some(library);
     session.unmounter.mounted.set_read_ahead();
+    if session.writes_back.load(Ordering::Acquire) {
+        session.unmounter.mounted.set_dirty_max(config.dirty_max);
+    }
     Ok(session)
 }
 
@@ -111,16 +133,18 @@ impl Session {
     /// The kernel's cache of this mount; `None` once it is served.
     #[must_use]
     pub fn cache(&self) -> Option<KernelCache> {
-        self.library.as_ref().map(|library| KernelCache { notifier: library.notifier() })
+        let writes_back = self.writes_back.load(Ordering::Acquire);
+        self.library.as_ref().map(|library| KernelCache { notifier: library.notifier(), writes_back })
     }
 }
 
-/// The kernel's names and attributes of a mount.
+/// The kernel's cache of a mount.
 pub struct KernelCache {
     notifier: Notifier,
+    writes_back: bool,
 }
 
-impl EntryCache for KernelCache {
+impl FrontCache for KernelCache {
     fn names_came(&self, dir: InodeId, names: &[OsString]) {
         let ino = INodeNo(dir.0);
         // A missing entry needs no drop.
@@ -133,6 +157,17 @@ impl EntryCache for KernelCache {
 
     fn attributes_changed(&self, ino: InodeId) {
         let _ = self.notifier.inval_inode(INodeNo(ino.0), -1, 0);
+    }
+
+    fn write_back(&self, ino: InodeId) -> braid_contract::Result<()> {
+        if !self.writes_back {
+            return Ok(());
+        }
+        match self.notifier.inval_inode(INodeNo(ino.0), 0, 0) {
+            // The kernel has forgotten it, and its data with it.
+            Err(error) if error.raw_os_error() == Some(Os::NOENT.raw_os_error()) => Ok(()),
+            result => result.map_err(Error::from).context("writing back the kernel's cache"),
+        }
     }
 }
 

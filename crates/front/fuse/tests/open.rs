@@ -4,6 +4,7 @@
 
 mod common;
 
+use braid_fuse::CacheMode;
 use braid_testkit::SplitMix;
 use common::{Choice, Mount, config, has_passthrough};
 use rustix::fs::{Mode, OFlags};
@@ -153,7 +154,7 @@ fn data_survives_changes_of_mode() {
 
 #[test]
 fn creating_takes_part() {
-    for choice in [Choice::Passthrough, Choice::Rotate, Choice::CreatePassthrough] {
+    for choice in [Choice::Passthrough, Choice::Rotate] {
         let mount = Mount::new(choice);
         for round in 0..100 {
             let path = mount.path(&format!("file-{round}"));
@@ -198,7 +199,7 @@ fn files_are_served_where_passthrough_fails() {
     drop(mount);
 
     let mut off = config();
-    off.passthrough = false;
+    off.cache = CacheMode::WriteBack;
     let mount = Mount::with(Choice::Passthrough, &off);
     prepare(&mount, 2);
     storm(&mount, 2, 50);

@@ -121,7 +121,7 @@ fn every_operation_that_changes_something_is_refused_where_it_is_denied() {
         (Operation::Unlink, fs.unlink(c, root, name).err()),
         (Operation::Rmdir, fs.rmdir(c, root, name).err()),
         (Operation::Rename, fs.rename(c, root, name, root, name, RenameMode::Replace).err()),
-        (Operation::Create, fs.create(c, root, name, 0, 0, false, OpenFlags::default()).err()),
+        (Operation::Create, fs.create(c, root, name, 0, 0, false, OpenRequest::default()).err()),
         (Operation::Setxattr, fs.setxattr(c, InodeId(30), name, b"", Default::default()).err()),
         (Operation::Removexattr, fs.removexattr(c, InodeId(30), name).err()),
     ];

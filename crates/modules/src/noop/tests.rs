@@ -96,7 +96,8 @@ fn call_everything(fs: &dyn FileSystem) -> Vec<String> {
     let (i, j, h, k) = (InodeId(21), InodeId(22), HandleId(31), HandleId(32));
     let flags = OpenFlags { read: true, write: false, direct: true, sync: false };
     let request = OpenRequest { flags, passthrough_allowed: true, passthrough_required: false };
-    let write_flags = WriteFlags { direct: true, sync: false, kill_set_id: true, hint: Hint::default() };
+    let write_flags =
+        WriteFlags { direct: true, sync: false, kill_set_id: true, write_back: true, hint: Hint::default() };
     let changes = SetAttr { size: Some(41), ..SetAttr::default() };
     let (mut buf, mut names) = ([0; 3], Names::default());
     fs.forget(i, 42);
@@ -114,7 +115,7 @@ fn call_everything(fs: &dyn FileSystem) -> Vec<String> {
         format!("{:?}", fs.rmdir(caller, i, a)),
         format!("{:?}", fs.rename(caller, i, a, j, b, RenameMode::Exchange)),
         format!("{:?}", fs.open(caller, i, request)),
-        format!("{:?}", fs.create(caller, i, a, 56, 57, true, flags)),
+        format!("{:?}", fs.create(caller, i, a, 56, 57, true, request)),
         format!("{:?}", fs.read(caller, h, 61, &mut buf, true)),
         format!("{buf:?}"),
         format!("{:?}", fs.write(caller, h, 62, b"data", write_flags)),

@@ -246,11 +246,11 @@ impl Layer for Trace {
         mode: u32,
         umask: u32,
         exclusive: bool,
-        flags: OpenFlags,
+        request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
         let begun = self.now_if_on();
-        let made = self.child.create(caller, parent, name, mode, umask, exclusive, flags)?;
-        self.opened(begun, caller, &made.1, flags, Some(&made.0.attr));
+        let made = self.child.create(caller, parent, name, mode, umask, exclusive, request)?;
+        self.opened(begun, caller, &made.1, request.flags, Some(&made.0.attr));
         Ok(made)
     }
 

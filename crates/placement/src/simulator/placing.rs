@@ -252,6 +252,7 @@ fn origin(op: &TraceOp) -> Origin {
         thread: op.thread,
         sync: op.sync,
         direct: op.direct,
+        written_back: false,
         reserves: op.kind == TraceOpKind::Allocate,
         hint: Hint { stream: op.stream.map(StreamId), group: None },
     }

@@ -353,7 +353,7 @@ impl<'a> Run<'a> {
         let born_ns = self.machine.clock().wall_ns();
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
         let leaf = OsStr::new(name.leaf());
-        let made = self.fs().create(&Caller::root(), parent, leaf, 0o644, 0, true, flags);
+        let made = self.fs().create(&Caller::root(), parent, leaf, 0o644, 0, true, flags.into());
         let Some((entry, opened)) = room_or_none(made)? else { return Ok(()) };
         let file = self.history.born(step, entry.attr.ino, born_ns);
         self.history.renamed(step, vec![(name, Some(file))], true);

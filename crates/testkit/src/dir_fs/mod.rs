@@ -31,8 +31,6 @@ pub enum Choice {
     Rotate,
     /// Passthrough on a descriptor that the kernel refuses.
     BadPassthrough,
-    /// Passthrough even for files that are created, which was not offered.
-    CreatePassthrough,
 }
 
 /// A promise of the trait that is broken.
@@ -242,9 +240,7 @@ impl DirFs {
         }
         let may = request.passthrough_allowed;
         match (self.choice, turn % 3) {
-            (Choice::Passthrough | Choice::CreatePassthrough, _) | (Choice::Rotate, 0) if may => {
-                Self::backing(path)
-            }
+            (Choice::Passthrough, _) | (Choice::Rotate, 0) if may => Self::backing(path),
             (Choice::BadPassthrough, _) if may => {
                 let file = std::fs::File::open("/proc/self/mem")?;
                 Ok(IoMode::Passthrough(Arc::new(file.into())))

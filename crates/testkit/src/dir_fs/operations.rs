@@ -1,10 +1,10 @@
 //! The operations of [`DirFs`].
 
-use super::{Choice, DirFs, Handle, Violation, attr, kind, os};
+use super::{DirFs, Handle, Violation, attr, kind, os};
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileSystem, FileSystemCapabilities,
-    HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr,
-    StatFs, WriteFlags, XattrMode,
+    HandleId, InodeId, IoMode, OpenRequest, Opened, RenameMode, Result, SeekTarget, SetAttr, StatFs,
+    WriteFlags, XattrMode,
 };
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags,
@@ -189,7 +189,7 @@ impl FileSystem for DirFs {
         mode: u32,
         umask: u32,
         exclusive: bool,
-        flags: OpenFlags,
+        request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
         let _alone = self.alone();
         let path = self.child(parent, name)?;
@@ -206,9 +206,7 @@ impl FileSystem for DirFs {
             Err(error) => return Err(error),
         }
         let entry = self.entry(&path)?;
-        let handle = self.open_path(&path, flags)?;
-        let passthrough_allowed = self.choice == Choice::CreatePassthrough;
-        let request = OpenRequest { flags, passthrough_allowed, passthrough_required: false };
+        let handle = self.open_path(&path, request.flags)?;
         Ok((
             entry,
             Opened { handle, mode: self.mode(&path, request, handle.0)?, set_id: entry.attr.is_set_id() },

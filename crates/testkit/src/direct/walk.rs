@@ -104,7 +104,8 @@ impl Direct {
             None if !spec.create => return Err(Errno::NOENT),
             None => {
                 let mode = 0o100_000 | u32::from(mode) & 0o7777;
-                let made = self.fs.create(&self.caller, found.parent, &found.name, mode, UMASK, true, open);
+                let made =
+                    self.fs.create(&self.caller, found.parent, &found.name, mode, UMASK, true, open.into());
                 let (entry, opened) = os(made)?;
                 self.looked_up.push(entry.attr.ino);
                 Slot { ino: entry.attr.ino, handle: opened.handle, kind: Kind::File, flags, position: 0 }

@@ -151,7 +151,7 @@ mod tests {
         let volume = Volume::open(config(home)).unwrap();
         let (caller, flags) = (Caller::root(), OpenFlags { read: true, write: true, ..OpenFlags::default() });
         let name = OsStr::new("f");
-        let made = volume.create(&caller, InodeId::ROOT, name, 0o100_644, 0, true, flags).unwrap();
+        let made = volume.create(&caller, InodeId::ROOT, name, 0o100_644, 0, true, flags.into()).unwrap();
         let write = |byte: u8| {
             for piece in 0..PIECES {
                 let at = piece << 20;

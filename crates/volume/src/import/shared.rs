@@ -1,31 +1,23 @@
-//! The importer: the core, and the front end's cache of names.
+//! The importer, and what it tells the front end's cache.
 
 use super::walk::open_dir;
 use braid_contract::NativeFd;
-use braid_contract::{EntryCache, Errno, Error, Fd, RefusalKind, Result, Store};
+use braid_contract::{Errno, Error, Fd, RefusalKind, Result, Store};
 use braid_core::Core;
 use braid_tiers::Tier;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Brings files of tiers' directories into the namespace.
 pub(crate) struct Importer {
     pub(super) core: Arc<Core>,
-    /// The cache of names, which must hear of names that appear without an
-    /// operation of its own.
-    entry_cache: OnceLock<Arc<dyn EntryCache>>,
 }
 
 impl Importer {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self { core: Arc::clone(core), entry_cache: OnceLock::new() }
-    }
-
-    /// Sets the cache of names. Only the first call counts.
-    pub(crate) fn set_entry_cache(&self, cache: Arc<dyn EntryCache>) {
-        let _ = self.entry_cache.set(cache);
+        Self { core: Arc::clone(core) }
     }
 
     /// The tier of this name, if it has a directory whose files can come in.
@@ -55,7 +47,7 @@ impl Importer {
 
     /// Notifies the front end of new names.
     pub(super) fn names_came<'p>(&self, home: &Fd, paths: impl IntoIterator<Item = &'p Path>) {
-        let Some(cache) = self.entry_cache.get() else { return };
+        let Some(cache) = self.core.front_cache.get() else { return };
         let mut dirs: BTreeMap<&Path, Vec<OsString>> = BTreeMap::new();
         for path in paths {
             let dir = path.parent().unwrap_or(Path::new(""));
@@ -72,7 +64,7 @@ impl Importer {
 
     /// Notes that a file got one more name.
     pub(super) fn name_was_added(&self, file: &dyn NativeFd) -> Result<()> {
-        if let Some(cache) = self.entry_cache.get() {
+        if let Some(cache) = self.core.front_cache.get() {
             cache.attributes_changed(self.core.home.public_ino(self.core.home.identify(file)?.ino()));
         }
         Ok(())

@@ -212,7 +212,7 @@ pub(crate) fn write(volume: &Volume, path: &str, pieces: &[(u64, Vec<u8>)]) {
     let (caller, path) = (Caller::root(), Path::new(path));
     let parent = lookup(volume, path.parent().unwrap()).unwrap();
     let name = path.file_name().unwrap();
-    let (_, opened) = volume.create(&caller, parent, name, 0o100_644, 0o022, true, flags()).unwrap();
+    let (_, opened) = volume.create(&caller, parent, name, 0o100_644, 0o022, true, flags().into()).unwrap();
     for (offset, data) in pieces {
         volume.write(&caller, opened.handle, *offset, data, WriteFlags::default()).unwrap();
     }

@@ -100,8 +100,15 @@ pub(crate) fn caller() -> Caller {
 impl Open {
     pub(crate) fn create(&self, name: &str) -> (InodeId, HandleId) {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-        let made =
-            self.volume.create(&caller(), InodeId::ROOT, OsStr::new(name), 0o100_644, 0o022, true, flags);
+        let made = self.volume.create(
+            &caller(),
+            InodeId::ROOT,
+            OsStr::new(name),
+            0o100_644,
+            0o022,
+            true,
+            flags.into(),
+        );
         let (entry, opened) = made.unwrap();
         (entry.attr.ino, opened.handle)
     }

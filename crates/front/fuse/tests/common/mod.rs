@@ -4,7 +4,7 @@
 pub(crate) use braid_testkit::dir_fs::{Choice, DirFs};
 
 use braid_contract::FileSystem;
-use braid_fuse::{FuseConfig, Unmounter};
+use braid_fuse::{CacheMode, FuseConfig, Unmounter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -84,7 +84,8 @@ pub(crate) fn config() -> FuseConfig {
     FuseConfig {
         threads: 4,
         allow_other: true,
-        passthrough: true,
+        cache: CacheMode::Passthrough,
+        dirty_max: 64 << 20,
         fs_name: "a,b\\c test".into(),
         options: Vec::new(),
     }

@@ -116,7 +116,7 @@ impl<'a> Bed<'a> {
     }
 
     pub(super) fn try_create(&self, parent: InodeId, name: &str, exclusive: bool) -> Result<(Entry, Opened)> {
-        self.fs.create(&self.caller, parent, OsStr::new(name), 0o644, 0o022, exclusive, READ_WRITE)
+        self.fs.create(&self.caller, parent, OsStr::new(name), 0o644, 0o022, exclusive, READ_WRITE.into())
     }
 
     /// A new file, open for reading and writing.

@@ -135,7 +135,7 @@ fn handles_of_one_file_see_one_another(bed: &Bed<'_>) {
 
 fn direct_access_comes_to_the_same(bed: &Bed<'_>) {
     let flags = OpenFlags { direct: true, sync: true, ..READ_WRITE };
-    let made = bed.fs.create(&bed.caller, ROOT, OsStr::new("file"), 0o100_600, 0, true, flags);
+    let made = bed.fs.create(&bed.caller, ROOT, OsStr::new("file"), 0o100_600, 0, true, flags.into());
     let handle = match made {
         Ok((_, opened)) => opened.handle,
         // As open(2) answers where the file system below has no direct I/O.

@@ -78,7 +78,7 @@ fn modes_are_masked(bed: &Bed<'_>) {
     let dir = bed.fs.mkdir(caller, ROOT, name("dir"), 0o1777, 0o027).unwrap().attr;
     assert_eq!(mode(dir), 0o1750);
     let (file, opened) =
-        bed.fs.create(caller, ROOT, name("file"), 0o100_666, 0o022, true, READ_WRITE).unwrap();
+        bed.fs.create(caller, ROOT, name("file"), 0o100_666, 0o022, true, READ_WRITE.into()).unwrap();
     bed.close(opened.handle);
     assert_eq!(mode(file.attr), 0o644);
     // The mask is the caller's: also one that takes the owner's rights.
