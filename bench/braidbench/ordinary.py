@@ -22,6 +22,8 @@ LOADS: list[Load] = [*WRITES, *DATABASES, *TOOLS, *SMALL]
 MKFS_OPTIONS = ("-i", "4096")
 # What programs, servers and the kernel take beside the devices.
 MEMORY_SPARE = 4 * GIB
+# Of disks, where nothing else is said. mergerfs sets its own for its branches too, and leaves it there.
+READAHEAD_KIB = 128
 POLICIES = {"plain": "home-first", "spread": "weighted"}
 DEFAULT_CACHE = "default"
 # mergerfs asks its first branch first, and with these asks it seldom.
@@ -58,8 +60,11 @@ def _tiers(bench: Bench, loads: list[str]) -> list[Device]:
     if needed > free:
         raise BenchError(f"{free / GIB:.1f} GiB of memory are free, {needed / GIB:.1f} needed: fewer --files, or other --cells")
     bench.report.settings.update(devices=list(rooms))
-    return [devices.make(bench.host, name, "ext4", room, None, mkfs_options=MKFS_OPTIONS)
-            for name, room in zip(("first", "second"), rooms)]
+    tiers = [devices.make(bench.host, name, "ext4", room, None, mkfs_options=MKFS_OPTIONS)
+             for name, room in zip(("first", "second"), rooms)]
+    for tier in tiers:
+        tier.set_readahead(READAHEAD_KIB)
+    return tiers
 
 
 def _lineup(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
@@ -69,7 +74,7 @@ def _lineup(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
 
 def _mergerfs(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
     """mergerfs in each mode that it has."""
-    modes = {mode: options for mode, options in MERGERFS_MODES.items() if bench.wants(f"mergerfs-{mode}")}
+    modes = {mode: own for mode, own in MERGERFS_MODES.items() if bench.wants(f"mergerfs-{mode}")}
     version = bench.mergerfs_version()
     if modes and "mergerfs" not in bench.report.machine["versions"]:
         bench.report.remarks.append(f"mergerfs was left out: {bench.args.mergerfs} was not found (Debian: mergerfs)")
@@ -120,6 +125,8 @@ def _one(bench: Bench, side: sides.Side, load: Load) -> None:
     # Below the side, so that what it left behind goes as well, and each load finds it new.
     for store in side.stores:
         run("rm", "-rf", store, timeout=TIMEOUT_S)
+    for device in side.devices:
+        device.set_readahead(READAHEAD_KIB)
     bench.settle(side)
 
 
