@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
 from braidbench import (applications, bandwidth, capacity, change, evaluation, hot, memory, metadata,  # noqa: E402
-                        monitor, native, overhead, plots, recovery, render, shared, stream, sync)
+                        monitor, native, ordinary, overhead, plots, recovery, render, shared, stream, sync)
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
@@ -23,7 +23,10 @@ from braidbench.report import Report  # noqa: E402
 EVALUATION = {"bandwidth": bandwidth, "shared": shared, "change": change, "hot": hot, "capacity": capacity,
               "native": native, "monitor": monitor, "metadata": metadata,
               "applications": applications}
-SCENARIOS = {"stream": stream, "overhead": overhead, "memory": memory, "sync": sync, "recovery": recovery, **EVALUATION}
+SCENARIOS = {"stream": stream, "overhead": overhead, "ordinary": ordinary, "memory": memory, "sync": sync,
+             "recovery": recovery, **EVALUATION}
+# Where the devices' backing files go, unless the scenario says.
+WORK_DIR = Path("/var/tmp")
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]
 
 
@@ -42,13 +45,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where results go (default bench/raw/DATE-SCENARIO)")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
     parser.add_argument("--braid", type=Path, default=ROOT.parent / "target/release/braid", help="the braid to measure")
-    parser.add_argument("--work-dir", type=Path, default=Path("/var/tmp"),
-                        help="where the devices' backing files go (default /var/tmp)")
+    parser.add_argument("--work-dir", type=Path,
+                        help=f"where the devices' backing files go (default {WORK_DIR}; ordinary: {ordinary.WORK_DIR})")
     parser.add_argument("--sides", type=_names, help="only these sides, comma-separated")
-    parser.add_argument("--cells", type=_names, help="only these parts: of overhead like a,c; of the evaluation's scenarios by name")
+    parser.add_argument("--cells", type=_names, help="only these parts: of overhead like a,c; of ordinary and the "
+                        "evaluation's scenarios by name")
     parser.add_argument("--variants", type=_names, help="stream: only these of direct,extending,buffered; sync: of bytes,iops")
-    parser.add_argument("--size", type=_size, help="bytes of the work, like 1G: of stream and of the evaluation's scenarios")
-    parser.add_argument("--files", type=int, help="memory: files in the tree (default 1,000,000)")
+    parser.add_argument("--size", type=_size, help="bytes of the work, like 1G: of stream, of ordinary's writes and of the "
+                        "evaluation's scenarios")
+    parser.add_argument("--files", type=int, help="memory, ordinary: files in the tree (default 1,000,000)")
+    parser.add_argument("--flat", type=int, help="ordinary: files in the one directory (default 200,000)")
+    parser.add_argument("--caches", type=_names, help="ordinary: Braid's sides, once with each of these as `braid mount "
+                        f"--cache`; {ordinary.DEFAULT_CACHE}: without that flag, which is the default")
     parser.add_argument("--volumes", type=_counts, help="recovery: files in the volumes (default 1000,100000,1000000)")
     parser.add_argument("--fast", type=_limit, default="200/400", help="fast tier, MB/s written/read (default 200/400)")
     parser.add_argument("--slow", type=_limit, default="60/120", help="slow tier, MB/s written/read (default 60/120)")
@@ -64,6 +72,8 @@ def parse() -> argparse.Namespace:
         parser.error("--reps: at least 1")
     args.reps = args.reps or (1 if args.quick else 3)
     args.braid = args.braid.resolve()
+    args.work_dirs = [args.work_dir] if args.work_dir else [WORK_DIR, ordinary.WORK_DIR]
+    args.work_dir = args.work_dir or getattr(SCENARIOS.get(args.scenario), "WORK_DIR", WORK_DIR)
     return args
 
 
@@ -114,13 +124,18 @@ def main() -> int:
         return 0
     refuse_unless_possible(args.work_dir)
     if args.sweep:
-        for path in stale_runs(args.work_dir):
+        for path in stale(args.work_dirs):
             print(f"removing {path}")
             sweep(path)
         return 0
-    if stale_runs(args.work_dir):
+    if stale(args.work_dirs):
         print("note: a killed run left devices or mounts behind; `bench/run.py --sweep` removes them", file=sys.stderr)
     return measure(args)
+
+
+def stale(work_dirs: list[Path]) -> list[Path]:
+    """What killed runs left in any of the directories."""
+    return [path for directory in work_dirs for path in stale_runs(directory)]
 
 
 def show(args: argparse.Namespace) -> None:

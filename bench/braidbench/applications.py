@@ -3,26 +3,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
-from braidbench import checks, sides
+from braidbench import checks, programs, sides
 from braidbench.devices import GIB
 from braidbench.evaluation import Bench, explain_suspects, median_text, stop_all
-from braidbench.host import BenchError, Host, run
+from braidbench.host import Host, run
 from braidbench.report import Report, number
 
 SUMMARY = "RocksDB (db_bench), Redis (append-only file, BGSAVE) and both together"
 CELLS = ["rocksdb", "redis", "both"]
 PROGRAMS = {"rocksdb": ["db_bench"], "redis": ["redis-server", "redis-cli", "redis-benchmark"]}
 VALUE_LEN = 512
-REDIS_VALUE_LEN = 1024
-TIMEOUT_S = 1200
 # Name, db_bench's own name, threads, share of the keys that are read or written in all, and more options.
 STEPS = [
     ("fillrandom", "fillrandom", 4, 1.0, []),
@@ -36,7 +30,6 @@ STEPS = [
     ("YCSB-like F: read-modify-write", "updaterandom", 16, 0.25, []),
 ]
 REDIS = ["AOF, synced each second", "AOF, always synced", "set during BGSAVE", "BGSAVE"]
-RESULT = re.compile(r":\s+[\d.]+ micros/op (\d+) ops/sec")
 
 
 def measure(host: Host, report: Report, args, keep: Path) -> None:
@@ -44,7 +37,7 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
     bench = Bench(host, report, args, keep)
     cells = [cell for cell in bench.chosen(CELLS) if _has_programs(bench, cell)]
     keys = 20_000 if args.quick else 200_000
-    report.settings.update(keys=keys, value=VALUE_LEN, redis_value=REDIS_VALUE_LEN)
+    report.settings.update(keys=keys, value=VALUE_LEN, redis_value=programs.REDIS_VALUE_LEN)
     room = 8 * GIB
     tiers = bench.tiers(2, [room] * 2)
     lineup = [*bench.natives(tiers), *bench.mergerfs(tiers), *bench.btrfs(2, room), *bench.braids(tiers)]
@@ -89,138 +82,51 @@ def _db_bench(side: sides.Side, name: str, threads: int, count: int, keys: int, 
     return argv + more
 
 
-def _finish(process: subprocess.Popen) -> str:
-    try:
-        said, _ = process.communicate(timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"{process.args[0]}: no end after {TIMEOUT_S} s") from None
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if process.returncode != 0:
-        raise BenchError(f"{process.args[0]}: exit status {process.returncode}: "
-                         + " / ".join(said.replace("\r", "\n").strip().splitlines()[-2:]))
-    return said
-
-
-def _start(bench: Bench, argv: list[str]) -> subprocess.Popen:
-    return bench.host.spawn(argv, cwd=bench.host.work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, errors="replace")
-
-
-def _operations(said: str) -> float:
-    found = RESULT.search(said)
-    if not found:
-        raise BenchError("db_bench gave no result")
-    return float(found[1])
-
-
 def _rocksdb(bench: Bench, side: sides.Side, keys: int) -> None:
     for text, name, threads, share, more in STEPS:
         side.evict()
         before, began = side.transferred(), time.monotonic()
-        said = _finish(_start(bench, _db_bench(side, name, threads, int(share * keys), keys, more)))
+        said = programs.output(bench.host, _db_bench(side, name, threads, int(share * keys), keys, more))
         cell = bench.report.cell(side.name, text, "/s")
-        cell.samples.append(_operations(said))
+        cell.samples.append(programs.operations(said))
         for rw in ("write", "read"):
             checks.examine(cell, side, rw, 0, before, time.monotonic() - began)
 
 
-@contextlib.contextmanager
-def _server(bench: Bench, side: sides.Side, *options: str):
-    """A Redis server whose files are on the side; yields its socket."""
-    socket = bench.host.work / "redis.sock"
-    run("mkdir", "-p", side.root / "redis")
-    log = bench.host.work / f"redis-{side.place}.out"
-    argv = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", str(side.root / "redis"),
-            "--logfile", str(log), "--save", "", *options]
-    process = bench.host.spawn(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _until_answers(process, socket, log)
-        yield socket
-    finally:
-        with contextlib.suppress(BenchError):
-            run("redis-cli", "-s", socket, "shutdown", "nosave")
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _until_answers(process: subprocess.Popen, socket: Path, log: Path) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(BenchError):
-            if run("redis-cli", "-s", socket, "ping").strip() == "PONG":
-                return
-        time.sleep(0.05)
-    words = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    raise BenchError(f"redis-server does not answer: {' / '.join(words[-2:])}")
-
-
-def _sets(socket: Path, count: int, keys: int) -> list[str]:
-    return ["redis-benchmark", "-s", str(socket), "-t", "set", "-n", str(count), "-r", str(keys), "-d", str(REDIS_VALUE_LEN),
-            "-c", "16", "-P", "4", "--csv"]
-
-
-def _rate(said: str) -> tuple[float, float]:
-    """Requests in a second and their p99 in milliseconds."""
-    for row in csv.DictReader(said[said.index('"test"'):].splitlines() if '"test"' in said else []):
-        return float(row["rps"]), float(row["p99_latency_ms"])
-    raise BenchError("redis-benchmark gave no result")
-
-
 def _record_redis(bench: Bench, side: sides.Side, what: str, said: str) -> None:
-    rate, p99 = _rate(said)
+    rate, p99 = programs.requests(said)
     bench.report.cell(side.name, what, "/s").samples.append(rate)
     bench.report.cell(side.name, f"{what} p99", "ms").samples.append(p99)
 
 
 def _redis(bench: Bench, side: sides.Side, keys: int) -> None:
     for what, sync, count in ((REDIS[0], "everysec", keys), (REDIS[1], "always", keys // 10)):
-        with _server(bench, side, "--appendonly", "yes", "--appendfsync", sync) as socket:
-            _record_redis(bench, side, what, _finish(_start(bench, _sets(socket, count, keys))))
+        with programs.redis(bench.host, side, "--appendonly", "yes", "--appendfsync", sync) as socket:
+            _record_redis(bench, side, what, programs.output(bench.host, programs.sets(socket, count, keys)))
         run("rm", "-rf", side.root / "redis")
-    with _server(bench, side, "--appendonly", "no") as socket:
-        _finish(_start(bench, _sets(socket, keys, keys)))
+    with programs.redis(bench.host, side, "--appendonly", "no") as socket:
+        programs.output(bench.host, programs.sets(socket, keys, keys))
         began = time.monotonic()
         run("redis-cli", "-s", socket, "bgsave")
-        beside = _start(bench, _sets(socket, keys // 2, keys))
+        beside = programs.start(bench.host, programs.sets(socket, keys // 2, keys))
         try:
-            seconds = _until_saved(socket) - began
+            seconds = programs.until_saved(socket) - began
         finally:
-            said = _finish(beside)
+            said = programs.finish(beside)
         _record_redis(bench, side, REDIS[2], said)
     size = (side.root / "redis/dump.rdb").stat().st_size
     bench.report.cell(side.name, REDIS[3], "MB/s").samples.append(size / 1e6 / seconds)
 
 
-def _until_saved(socket: Path) -> float:
-    """The moment when BGSAVE was done."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        state = dict(line.split(":", 1) for line in run("redis-cli", "-s", socket, "info", "persistence").split() if ":" in line)
-        if state.get("rdb_bgsave_in_progress") == "0":
-            if state.get("rdb_last_bgsave_status") != "ok":
-                raise BenchError("redis: BGSAVE failed")
-            return time.monotonic()
-        time.sleep(0.02)
-    raise BenchError("redis: BGSAVE did not end")
-
-
 def _both(bench: Bench, side: sides.Side, keys: int) -> None:
-    with _server(bench, side, "--appendonly", "yes", "--appendfsync", "everysec") as socket:
+    with programs.redis(bench.host, side, "--appendonly", "yes", "--appendfsync", "everysec") as socket:
         began = time.monotonic()
-        database = _start(bench, _db_bench(side, "fillrandom", 4, keys, keys, []))
+        database = programs.start(bench.host, _db_bench(side, "fillrandom", 4, keys, keys, []))
         try:
-            _record_redis(bench, side, "both: Redis, AOF", _finish(_start(bench, _sets(socket, keys, keys))))
-            bench.report.cell(side.name, "both: fillrandom", "/s").samples.append(_operations(_finish(database)))
+            _record_redis(bench, side, "both: Redis, AOF", programs.output(bench.host, programs.sets(socket, keys, keys)))
+            bench.report.cell(side.name, "both: fillrandom", "/s").samples.append(programs.operations(programs.finish(database)))
         finally:
-            if database.poll() is None:
-                database.kill()
-                database.wait()
+            programs.end(database)
         bench.report.cell(side.name, "both: until both were done", "s").samples.append(time.monotonic() - began)
 
 

@@ -69,6 +69,11 @@ class Device:
             written += int(fields[6]) * 512
         return read, written
 
+    def set_readahead(self, kib: int) -> None:
+        """Sets how far the kernel reads ahead in files on the device."""
+        for node in self.nodes:
+            Path(f"/sys/block/{os.path.basename(node)}/queue/read_ahead_kb").write_text(str(kib))
+
 
 def make(host: Host, name: str, kind: str, size: int, limit: Limit | None, *, pair: bool = False,
          mkfs_options: tuple[str, ...] = ()) -> Device:

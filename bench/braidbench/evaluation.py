@@ -45,13 +45,14 @@ def _policies(text: str) -> list[str]:
 class Bench:
     """One run of a scenario: its machine, report and options, and fio."""
 
-    def __init__(self, host: Host, report: Report, args, keep: Path):
-        if not host.throttled:
+    def __init__(self, host: Host, report: Report, args, keep: Path, *, throttled: bool = True):
+        if throttled and not host.throttled:
             raise BenchError(f"{report.scenario} needs throttled devices: {host.group.reason}")
         self.host, self.report, self.args, self.keep = host, report, args, keep
         self.fio, self.repetition = Fio(host, keep), 1
-        report.settings.update(fast=str(args.fast), slow=str(args.slow), third=str(args.third), reps=args.reps,
-                               policies=args.policies, volume_keys=args.volume_key, work_dir=str(args.work_dir))
+        if throttled:
+            report.settings.update(fast=str(args.fast), slow=str(args.slow), third=str(args.third), policies=args.policies)
+        report.settings.update(reps=args.reps, volume_keys=args.volume_key, work_dir=str(args.work_dir))
         report.machine["versions"].pop("mergerfs", None)
         if version := first_line(args.mergerfs, "--version"):
             report.machine["versions"]["mergerfs"] = version
@@ -67,8 +68,8 @@ class Bench:
                 for name, kind, size, limit in zip(TIER_NAMES, kinds, sizes, self.limits(count))]
 
     def wants(self, name: str) -> bool:
-        """Whether a side was asked for: by its name, or by the part before its first `-`."""
-        return not self.args.sides or name in self.args.sides or name.split("-")[0] in self.args.sides
+        """Whether a side was asked for: by its name, or by what stands before a `-` in it."""
+        return not self.args.sides or any(f"{name}-".startswith(f"{asked}-") for asked in self.args.sides)
 
     def natives(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
         """Each tier's native file system alone."""
@@ -80,11 +81,15 @@ class Bench:
             sides.Braid(f"braid-{policy.partition(':')[0]}", self.host, tiers, self.args.braid, policy,
                         keys=tuple(self.args.volume_key), tag=tag) for policy in self.args.policies])
 
+    def mergerfs_version(self) -> tuple[int, int]:
+        """The first two numbers of its version; zeros where it says none."""
+        found = re.search(r"(\d+)\.(\d+)", self.report.machine["versions"].get("mergerfs", ""))
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
     def mergerfs(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
         """mergerfs, which places each new file on a tier taken at random."""
         options: tuple[str, ...] = ()
-        found = re.search(r"(\d+)\.(\d+)", self.report.machine["versions"].get("mergerfs", ""))
-        if found and (int(found[1]), int(found[2])) >= MERGERFS_PASSTHROUGH:
+        if self.mergerfs_version() >= MERGERFS_PASSTHROUGH:
             options = ("cache.files=auto-full", "passthrough.io=rw")
         return self.wanted([sides.Mergerfs("mergerfs", self.host, tiers, "rand", (*options, "moveonenospc=true"), self.args.mergerfs, tag)])
 

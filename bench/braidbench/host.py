@@ -69,7 +69,7 @@ def describe(braid: Path | None) -> dict:
     return {
         "cpu": cpu,
         "cpus": os.cpu_count(),
-        "memory_gib": round(_memory("MemTotal") / 2**30, 1),
+        "memory_gib": round(memory_bytes("MemTotal") / 2**30, 1),
         "hypervisor": "hypervisor" in next((l for l in _lines("/proc/cpuinfo") if l.startswith("flags")), ""),
         "kernel": platform.release(),
         "system": system.get("PRETTY_NAME", "?").strip('"'),
@@ -90,7 +90,7 @@ def source_version() -> str | None:
     return commit + ("+changes" if changed else "")
 
 
-def _memory(name: str) -> int:
+def memory_bytes(name: str) -> int:
     """Bytes, by a field of /proc/meminfo; 0 where there is none."""
     fields = (line.split() for line in _lines("/proc/meminfo"))
     return next((int(field[1]) * 1024 for field in fields if field[0] == f"{name}:"), 0)
@@ -150,7 +150,7 @@ class Host:
     def _fill(self, file, size: int) -> None:
         """A virtual machine may have to ask its host for each page that it touches first, which takes longer than to
         write it, and hits some operations and not others."""
-        memory = min(_memory("MemTotal"), shutil.disk_usage(self.work).total)
+        memory = min(memory_bytes("MemTotal"), shutil.disk_usage(self.work).total)
         if self._filled + size > FILL_SHARE_MAX * memory:
             self.warn("too little memory to touch all of the devices' before the measurements: "
                       "first writes to some are slower than others")

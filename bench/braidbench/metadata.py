@@ -63,7 +63,7 @@ def _one(bench: Bench, side: sides.Side, cell: str, files: int, loops: int) -> N
     used, load = side.used(), cell.removesuffix("-iops")
     before = side.transferred()
     try:
-        told = _run(bench, load, side, files, loops)
+        told = run_load(bench.host, load, side, files, loops)
         target = bench.report.cell(side.name, cell, "/s")
         target.samples.append(told["operations"] / told["seconds"])
         for name in ("p50", "p99"):
@@ -76,9 +76,10 @@ def _one(bench: Bench, side: sides.Side, cell: str, files: int, loops: int) -> N
         bench.clear(side, bench.report.cell(side.name, cell, "/s"), used, 2**28)
 
 
-def _run(bench: Bench, load: str, side: sides.Side, files: int, loops: int) -> dict:
+def run_load(host: Host, load: str, side: sides.Side, files: int, loops: int) -> dict:
+    """Runs `metaload.py` on a side; what it says."""
     argv = [sys.executable, str(LOAD), load, str(side.root / "load"), str(PROCESSES), str(files), str(loops), str(SEED)]
-    process = bench.host.spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    process = host.spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     try:
         said, complaint = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -90,6 +90,10 @@ class Side:
         """Bytes read and written by each device so far."""
         return [device.transferred() for device in self.devices]
 
+    def processor_seconds(self) -> float | None:
+        """Processor time that the side's server has used since it started; None without one."""
+        return None
+
 
 class Mounted(Side):
     """A side that is a FUSE file system served by a process."""
@@ -139,7 +143,10 @@ class Mounted(Side):
                 self._end()
                 break
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self.pids() and time.monotonic() < deadline:
+        while pids := self.pids():
+            if time.monotonic() > deadline:
+                self.host.warn(f"{self.name}: process {pids[0]} was still there {START_TIMEOUT_S} s after the unmount")
+                break
             time.sleep(0.05)
 
     def _end(self) -> None:
@@ -150,6 +157,15 @@ class Mounted(Side):
         if _is_mount_point(self.root):
             with contextlib.suppress(BenchError):
                 run("umount", "-l", self.root)
+
+    def processor_seconds(self) -> float:
+        ticks = 0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                # From the state on, which follows the command's name in brackets; all threads together.
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def pids(self) -> list[int]:
         """The processes that serve the mount: those with the mount point in their command line."""
