@@ -1,12 +1,12 @@
 //! The front end's state, and how every request gets to the file system.
 
+use crate::cache_mode::CacheMode;
 use crate::coherence::{CacheTable, Outdated};
 use crate::init;
 use crate::init::{Agreed, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
-use crate::session::CacheMode;
 use braid_contract::{Attr, FileSystem, InodeId, Result};
 use fuser::{BackingId, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};

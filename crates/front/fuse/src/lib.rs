@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod cache_mode;
 mod coherence;
 mod convert;
 mod dir;
@@ -34,5 +35,6 @@ mod ops;
 mod report;
 mod session;
 
+pub use cache_mode::CacheMode;
 pub use mount::{access_times, generic_options, remount};
-pub use session::{CacheMode, FuseConfig, KernelCache, Session, Unmounter, mount};
+pub use session::{FuseConfig, KernelCache, Session, Unmounter, mount};
