@@ -143,9 +143,10 @@ class Mounted(Side):
                 self._end()
                 break
         deadline = time.monotonic() + START_TIMEOUT_S
-        while pids := self.pids():
+        while self.pids():
             if time.monotonic() > deadline:
-                self.host.warn(f"{self.name}: process {pids[0]} was still there {START_TIMEOUT_S} s after the unmount")
+                self.host.warn(f"{self.name}: its server was killed {START_TIMEOUT_S} s after the unmount, which did not end it")
+                self._end()
                 break
             time.sleep(0.05)
 
