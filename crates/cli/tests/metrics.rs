@@ -339,7 +339,7 @@ fn a_tier_that_is_being_emptied_and_one_that_answers_errors_are_told_of() {
     // The first of them may or may not be reported.
     let file = fs::File::create(bench.path("m/g")).unwrap();
     for chunk in pattern(1, 16 * RANGE).chunks(RANGE) {
-        let _ = (&file).write_all(chunk);
+        let _ = (&file).write_all(chunk).and_then(|()| file.sync_data());
     }
     drop(file);
     assert!(sample("braid_errors_total{", "tier=\"slow\",kind=\"io\"") >= 1.0);

@@ -157,7 +157,8 @@ fn what_is_removed_is_not_counted_any_more() {
 fn write_and_fail(path: &Path) {
     let file = std::fs::File::create(path).unwrap();
     for at in 0..16 {
-        let _ = file.write_all_at(&pattern(at, RANGE), at * RANGE as u64);
+        let written = file.write_all_at(&pattern(at, RANGE), at * RANGE as u64);
+        let _ = written.and_then(|()| file.sync_data());
     }
 }
 

@@ -5,7 +5,7 @@
 mod common;
 mod rules;
 
-use common::{Bench, RANGE, is_empty, pattern, write_ranges};
+use common::{Bench, RANGE, is_empty, pattern, write_back, write_ranges};
 use rustix::fs::OFlags;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -57,7 +57,7 @@ impl Bench {
         let path = self.path("m").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let file = fs::OpenOptions::new().write(true).create(true).custom_flags(flags).open(&path).unwrap();
-        (0..ranges).for_each(|at| file.write_all_at(&[7; RANGE], (at * RANGE) as u64).unwrap());
+        (0..ranges).for_each(|at| write_back(&file, &[7; RANGE], (at * RANGE) as u64));
     }
 
     /// The tier and the reason of each range of a file.
@@ -439,7 +439,7 @@ impl Bench {
         self.write("direct/yes", 1, OFlags::DIRECT.bits().cast_signed());
         let file = fs::File::create(path("append/of")).unwrap();
         for at in [3, 1] {
-            file.write_all_at(&[7; RANGE], at * RANGE as u64).unwrap();
+            write_back(&file, &[7; RANGE], at * RANGE as u64);
         }
     }
 

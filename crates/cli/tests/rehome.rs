@@ -22,7 +22,7 @@ impl Bench {
     /// Writes a stack file with home in this directory.
     fn home_in(&self, home: &str) {
         let stack = format!(
-            "stack:\n  volume:\n    home: fast\n    policy: {{ weighted: {{ }} }}\n    range: 64KiB\n    \
+            "mount: {{ cache: passthrough }}\nstack:\n  volume:\n    home: fast\n    policy: {{ weighted: {{ }} }}\n    range: 64KiB\n    \
              tiers:\n      fast: {{ dir: {home}, weight: 1 }}\n      slow: {{ dir: b, weight: 1 }}\n"
         );
         self.write_stack(&stack);

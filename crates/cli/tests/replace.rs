@@ -29,7 +29,7 @@ fn mounted() -> Option<Bench> {
 fn mounted_plainly() -> Option<Bench> {
     let bench = Bench::new()?;
     fs::create_dir(bench.path("new")).unwrap();
-    let stack = "stack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    tiers:\n      \
+    let stack = "mount: { cache: passthrough }\nstack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    tiers:\n      \
                  fast: { dir: a, weight: 1 }\n      slow: { dir: b, weight: 1 }\n";
     fs::write(bench.path("s.yaml"), stack).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);

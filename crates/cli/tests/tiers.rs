@@ -59,7 +59,7 @@ fn write_and_compare(path: &Path, number: u64) {
     let data = pattern(number, 12 * RANGE as usize + 77);
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
     for (at, part) in data.chunks(RANGE as usize / 2).enumerate() {
-        file.write_all_at(part, at as u64 * RANGE / 2).unwrap();
+        common::write_back(&file, part, at as u64 * RANGE / 2);
     }
     if number.is_multiple_of(2) {
         file.sync_all().unwrap();
@@ -77,7 +77,7 @@ fn tiers_are_added_set_and_removed_under_load_and_the_stack_file_follows() {
     let first = stack(&bench).replace("stack:\n", "# By hand.\nstack:\n");
     fs::write(bench.path("s.yaml"), &first).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
-    fs::write(bench.path("m/kept"), pattern(1, 30 * RANGE as usize)).unwrap();
+    common::write_ranges(&bench.path("m/kept"), &pattern(1, 30 * RANGE as usize));
     let load = Load::start(bench.path("m"));
     load.goes_on();
 

@@ -314,8 +314,14 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
 pub(crate) fn write_ranges(path: &Path, data: &[u8]) {
     let file = File::create(path).unwrap();
     for (at, chunk) in data.chunks(RANGE).enumerate() {
-        file.write_all_at(chunk, (at * RANGE) as u64).unwrap();
+        write_back(&file, chunk, (at * RANGE) as u64);
     }
+}
+
+/// Writes, and has the kernel write back.
+pub(crate) fn write_back(file: &File, data: &[u8], offset: u64) {
+    file.write_all_at(data, offset).unwrap();
+    file.sync_data().unwrap();
 }
 
 /// Reads all of a file from its tiers, bypassing the kernel's cache.

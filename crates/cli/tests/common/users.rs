@@ -117,7 +117,7 @@ stack:
     pub(crate) fn big_file(&self, uid: u32, name: &str, byte: u8) {
         let line = format!(
             "fd = os.open('m/{name}', os.O_WRONLY | os.O_CREAT, 0o600)\n\
-             for at in range({BIG} // {RANGE}): os.write(fd, bytes([{byte}]) * {RANGE})\nos.fsync(fd)"
+             for at in range({BIG} // {RANGE}): os.write(fd, bytes([{byte}]) * {RANGE}); os.fsync(fd)"
         );
         self.python_ok(uid, &line);
     }

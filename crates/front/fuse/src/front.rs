@@ -5,10 +5,11 @@ use crate::coherence::{CacheTable, Outdated};
 use crate::init;
 use crate::init::{Agreed, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
+use crate::no_room::NoRoom;
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
 use braid_contract::{Attr, FileSystem, InodeId, Result};
-use fuser::{BackingId, INodeNo, KernelConfig, Notifier};
+use fuser::{BackingId, Errno as Answer, FileHandle, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub(crate) struct Front {
     pub(crate) opens: OpenTable<BackingId>,
     /// Possible cached state of open inodes in the kernel.
     pub(crate) cached: CacheTable,
+    pub(crate) no_room: NoRoom,
     /// Set once the session has begun.
     notifying: Arc<OnceLock<Notifying>>,
     wanted: Wanted,
@@ -62,6 +64,7 @@ impl Front {
             all_direct: cache == CacheMode::Direct,
             opens: OpenTable::new(),
             cached: CacheTable::new(),
+            no_room: NoRoom::default(),
             notifying: Arc::default(),
             wanted,
             agreed: Agreed::default(),
@@ -109,6 +112,16 @@ impl Front {
                 answer();
             }
             (Outdated::Pages, Some(to)) => to.invalidator.drop_then(stretch, answer),
+        }
+    }
+
+    /// Data that the kernel wrote back was refused.
+    pub(crate) fn refused(&self, ino: INodeNo, handle: FileHandle, error: Answer) {
+        if self.no_room.note(handle, error)
+            && let Some(to) = self.notifying.get()
+            && let Err(error) = to.notifier.inval_inode(ino, -1, 0)
+        {
+            tracing::debug!("attributes of inode {} could not be dropped: {error}", ino.0);
         }
     }
 

@@ -29,6 +29,7 @@ mod front;
 mod init;
 mod invalidate;
 mod mount;
+mod no_room;
 mod open;
 mod open_table;
 mod ops;

@@ -122,6 +122,9 @@ impl Filesystem for Front {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        if let Some(error) = fh.and_then(|fh| self.no_room.take(fh)) {
+            return reply.error(error);
+        }
         match self
             .call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
         {
@@ -340,6 +343,11 @@ impl Filesystem for Front {
             false => checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len()),
         };
         let result = self.call(op(Operation::Write, ino), work);
+        if let Err(error) = result
+            && flags.write_back
+        {
+            self.refused(ino, fh, error);
+        }
         let answer = move || match result {
             // The length of a request fits its 32-bit header field.
             Ok(count) => reply.written(count as u32),
@@ -373,6 +381,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let flags = convert::open_flags(flags.0);
+        self.no_room.take(fh);
         let work = || self.release_file(inode(ino), handle(fh), flags);
         reply_empty(self.call(op(Operation::Release, ino), work), reply);
     }
