@@ -8,12 +8,23 @@ use common::{Bench, RANGE, pattern, until};
 use rustix::fs::{OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 
 const MODES: [&str; 3] = ["writeback", "passthrough", "direct"];
+
+/// Two tiers that may be filled to the last block.
+const TWO_SMALL: &str = "stack:
+  volume:
+    home: fast
+    policy: { weighted: { } }
+    range: 64KiB
+    tiers:
+      fast: { dir: a, weight: 1, reserve: 0 }
+      slow: { dir: b, weight: 1, reserve: 0 }
+";
 
 impl Bench {
     fn mount_with(&self, cache: &str) {
@@ -100,10 +111,15 @@ fn a_mode_is_what_was_asked_for() {
     let Some(bench) = Bench::new() else { return };
     for mode in ["writeback", "passthrough", "direct", "auto"] {
         bench.mount_with(mode);
-        assert_eq!(bench.writes_back(), mode == "writeback", "{mode}");
-        assert!(!bench.passes_through() || mode == "passthrough" || mode == "auto", "{mode}");
+        assert_eq!(bench.writes_back(), mode == "writeback" || mode == "auto", "{mode}");
+        assert!(!bench.passes_through() || mode == "passthrough", "{mode}");
         bench.ok(&["umount", "m"]);
     }
+    // Nothing can go to another tier.
+    bench.make_dir("only");
+    bench.ok(&["mount", "--create", "--tier", "only=only", "m", "--log-level", "debug"]);
+    assert!(!bench.writes_back());
+    bench.ok(&["umount", "m"]);
     let stack = common::stack(&bench);
     let said = bench.refused(&["mount", "s.yaml", "m", "--cache", "warm"]);
     assert!(
@@ -307,10 +323,7 @@ fn a_program_hears_of_data_that_no_tier_has_room_for() {
         let Some(mut bench) = Bench::bare(&["m"]) else { return };
         bench.make_tmpfs("a", c"size=8m");
         bench.make_tmpfs("b", c"size=8m");
-        bench.write_stack(
-            "stack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    tiers:\n      \
-             fast: { dir: a, weight: 1, reserve: 0 }\n      slow: { dir: b, weight: 1, reserve: 0 }\n",
-        );
+        bench.write_stack(TWO_SMALL);
         bench.mount_with(mode);
         for sync in [true, false] {
             let path = bench.path("m/large");
@@ -321,6 +334,35 @@ fn a_program_hears_of_data_that_no_tier_has_room_for() {
                 fs::write(bench.path("m/small"), pattern(5, 4 << 20)).is_ok()
             });
         }
+        bench.unmount_clean();
+    }
+}
+
+#[test]
+fn a_program_that_writes_until_it_is_refused_ends() {
+    for mode in MODES {
+        let Some(mut bench) = Bench::bare(&["m"]) else { return };
+        bench.make_tmpfs("a", c"size=8m");
+        bench.make_tmpfs("b", c"size=8m");
+        bench.write_stack(TWO_SMALL);
+        bench.mount_with(mode);
+        let path = bench.path("m/endless");
+        let mut file = open(&path);
+        let piece = pattern(6, 10_000);
+        let refused = loop {
+            if let Err(error) = file.write_all(&piece) {
+                break error;
+            }
+            assert!(file.stream_position().unwrap() < 1 << 30, "{mode}: a full volume takes data");
+        };
+        assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull, "{mode}");
+        // It is told once. A reader is not concerned.
+        let mut reader = File::open(&path).unwrap();
+        reader.seek(std::io::SeekFrom::End(0)).unwrap();
+        assert_eq!(reader.read(&mut [0; 1000]).unwrap(), 0, "{mode}");
+        drop((file, reader));
+        fs::remove_file(&path).unwrap();
+        until("the space is free again", || fs::write(bench.path("m/small"), pattern(5, 4 << 20)).is_ok());
         bench.unmount_clean();
     }
 }

@@ -334,7 +334,8 @@ fn read_while_recorded(bench: &Bench, output: &str, option: &[&str]) -> (bool, b
 #[test]
 fn reads_by_passthrough_are_not_seen_and_that_is_told() {
     let Some(bench) = Bench::new() else { return };
-    let (passed, seen, told) = read_while_recorded(&bench, "t", &["--cache", "passthrough", "--log-level", "debug"]);
+    let (passed, seen, told) =
+        read_while_recorded(&bench, "t", &["--cache", "passthrough", "--log-level", "debug"]);
     let log = fs::read_to_string(bench.path("log")).unwrap();
     let has = log.contains("FUSE_PASSTHROUGH") && !log.contains("the kernel refuses passthrough");
     assert_eq!((passed, seen), (has, !has), "{log}");

@@ -127,8 +127,8 @@ pub(crate) fn grows_on_home(core: &Core, file: &File, origin: Origin) -> bool {
     let home = core.tiers.home();
     core.tiers.iter().all(|tier| tier.is_home())
         || core.placer.keeps_on_home()
-        && home.room() >= home.capacity() / PASSTHROUGH_ROOM
-        && matches!(begins_elsewhere(core, file, 0, 1, origin), Ok(None))
+            && home.room() >= home.capacity() / PASSTHROUGH_ROOM
+            && matches!(begins_elsewhere(core, file, 0, 1, origin), Ok(None))
 }
 
 /// Whether small files may begin on other tiers, to spare home. Tiers that

@@ -42,7 +42,7 @@ pub fn write_file(
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
     let io = match flags.write_back {
         // The kernel had set-id bits cleared before it took the data.
-        true => Origin { written_back: true, hint: flags.hint, ..open.opener },
+        true => Origin { written_back: true, sync: open.flags.sync, hint: flags.hint, ..open.opener },
         false => {
             clear_set_id(core, file, caller, !flags.kill_set_id)?;
             Origin::of_write(caller, flags)
