@@ -117,7 +117,7 @@ fn a_mode_is_what_was_asked_for() {
     }
     // Nothing can go to another tier.
     bench.make_dir("only");
-    bench.ok(&["mount", "--create", "--tier", "only=only", "m", "--log-level", "debug"]);
+    bench.ok(&["mount", "--tier", "only=only", "m", "--log-level", "debug"]);
     assert!(!bench.writes_back());
     bench.ok(&["umount", "m"]);
     let stack = common::stack(&bench);

@@ -43,7 +43,7 @@ fails as 4711 chown 0:0 m/program
 grep -q secret a/roots
 
 # Her volume has its attributes in `user.`, and nobody else is in her mount.
-as 4711 dd if=/dev/urandom of=m/big bs=64k count=12 status=none
+as 4711 dd if=/dev/urandom of=m/big bs=64k count=12 oflag=dsync status=none
 as 4711 python3 -c 'import os; assert "user.braid.id" in os.listxattr("a/big"), os.listxattr("a/big")'
 fails as 4802 ls m
 fails as 4802 "$BRAID" status m
