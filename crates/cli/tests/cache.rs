@@ -367,6 +367,30 @@ fn a_program_that_writes_until_it_is_refused_ends() {
     }
 }
 
+/// Makes files of 100 kB until one is refused, without a look at `close`.
+#[test]
+fn small_files_are_not_lost_where_close_is_not_looked_at() {
+    let Some(mut bench) = Bench::bare(&["m"]) else { return };
+    bench.make_tmpfs("a", c"size=8m");
+    bench.make_tmpfs("b", c"size=8m");
+    bench.write_stack(TWO_SMALL);
+    bench.mount_with("writeback");
+    let data = pattern(8, 100_000);
+    let path = |number: usize| bench.path("m").join(format!("small{number}"));
+    let made = (0..1000).find(|number| {
+        let mut file = File::create(path(*number)).unwrap();
+        file.write_all(&data).is_err()
+    });
+    let made = made.unwrap();
+    assert!(made * data.len() > 12 << 20, "{made} files fit");
+    bench.ok(&["umount", "m"]);
+    bench.mount_with("writeback");
+    for number in 0..made {
+        assert!(fs::read(path(number)).unwrap() == data, "file {number} of {made} is lost");
+    }
+    bench.unmount_clean();
+}
+
 #[test]
 fn a_program_hears_of_a_tier_that_fails_when_data_is_written_back() {
     let Some(bench) = Bench::new() else { return };

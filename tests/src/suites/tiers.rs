@@ -80,7 +80,7 @@ fn all_that_was_promised((home, other): (Kind, Kind), policy: &str, range: &str)
         let mut file = File::create(&path).at(&path)?;
         // Of no whole number of ranges.
         for _ in 0..27 {
-            match file.write(&piece[..1_000_000]) {
+            match file.write(&piece[..1_000_000]).and_then(|count| file.sync_data().map(|()| count)) {
                 Ok(count) => written += count as u64,
                 Err(error) if error.kind() == ErrorKind::StorageFull => break 'files,
                 Err(error) => return Err(error).at(&path),

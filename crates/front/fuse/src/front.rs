@@ -5,10 +5,10 @@ use crate::coherence::{CacheTable, Outdated};
 use crate::init;
 use crate::init::{Agreed, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
-use crate::no_room::NoRoom;
+use crate::no_room::{self, NoRoom};
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
-use braid_contract::{Attr, FileSystem, InodeId, Result};
+use braid_contract::{Attr, Caller, FileSystem, InodeId, Result};
 use fuser::{BackingId, Errno as Answer, FileHandle, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,6 +33,8 @@ pub(crate) struct Front {
     /// Possible cached state of open inodes in the kernel.
     pub(crate) cached: CacheTable,
     pub(crate) no_room: NoRoom,
+    /// The most bytes that the kernel keeps back.
+    dirty_max: u64,
     /// Set once the session has begun.
     notifying: Arc<OnceLock<Notifying>>,
     wanted: Wanted,
@@ -45,7 +47,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, cache: CacheMode) -> Self {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, cache: CacheMode, dirty_max: u64) -> Self {
         let capabilities = fs.capabilities();
         let ttl = capabilities.cache_ttl;
         let sole_door = !ttl.is_zero();
@@ -65,6 +67,7 @@ impl Front {
             opens: OpenTable::new(),
             cached: CacheTable::new(),
             no_room: NoRoom::default(),
+            dirty_max,
             notifying: Arc::default(),
             wanted,
             agreed: Agreed::default(),
@@ -154,6 +157,17 @@ impl Front {
         // of the open does not set it. What the application asks for by
         // `O_DIRECT` bypasses the cache all the same.
         self.agreed.direct && !self.agreed.write_back && (direct || self.all_direct)
+    }
+
+    /// Whether a new file bypasses the kernel's cache, since the file system
+    /// may have no room for what that keeps back. The kernel does not set the
+    /// modification time then, but that of a new file is that of its creation.
+    pub(crate) fn writes_through(&self, caller: &Caller) -> bool {
+        let is_full = || {
+            let room = self.fs.statfs(caller);
+            room.is_ok_and(|room| no_room::is_nearly_full(room.available, self.dirty_max))
+        };
+        self.agreed.write_back && self.agreed.direct && is_full()
     }
 
     /// Whether the kernel keeps writes back, and owns size and times.

@@ -3,12 +3,30 @@
 //! data went nowhere. A program that writes until it is refused would never
 //! end. So the next `write` through a handle whose data was refused fails too:
 //! the kernel asks for the attributes before it takes one, once it has none,
-//! and gets the error instead. Used by `ops`.
+//! and gets the error instead. And new files of a volume that is nearly full
+//! bypass the cache, so that not even a small one is lost by a program that
+//! does not look at what `close` returns. Used by `ops`, `open` and `session`.
 
 use fuser::{Errno, FileHandle};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The kernel keeps at most this part of a volume's size without writing it
+/// back.
+const DIRTY_PART: u64 = 64;
+
+/// The most bytes that the kernel may keep back on a volume of `total` bytes,
+/// of those that the administrator allows.
+pub(crate) fn dirty_max(total: u64, allowed: u64) -> u64 {
+    allowed.min(total / DIRTY_PART)
+}
+
+/// Whether a volume with so many bytes available may be too full for what the
+/// kernel keeps back. The other half of it is for data that comes meanwhile.
+pub(crate) fn is_nearly_full(available: u64, dirty_max: u64) -> bool {
+    available < 2 * dirty_max
+}
 
 /// Handles whose data was refused since, and why.
 #[derive(Default)]
@@ -48,6 +66,14 @@ impl NoRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_volume_is_nearly_full_before_what_is_kept_back_does_not_fit() {
+        assert_eq!(dirty_max(u64::MAX, 256 << 20), 256 << 20);
+        let small = dirty_max(64 << 20, 256 << 20);
+        assert_eq!(small, 1 << 20);
+        assert!(is_nearly_full((2 << 20) - 1, small) && !is_nearly_full(2 << 20, small));
+    }
 
     #[test]
     fn only_a_lack_of_room_is_told_and_once() {

@@ -39,6 +39,8 @@ struct Opening<'a> {
     caller: &'a Caller,
     ino: InodeId,
     flags: OpenFlags,
+    /// The kernel's cache is not to be used.
+    writes_through: bool,
     register: Register<'a>,
 }
 
@@ -51,7 +53,7 @@ impl Front {
         flags: OpenFlags,
         register: Register<'_>,
     ) -> braid_contract::Result<Granted> {
-        let opening = Opening { front: self, caller, ino, flags, register };
+        let opening = Opening { front: self, caller, ino, flags, writes_through: false, register };
         self.opens.with(ino, |opens| {
             let opened = opening.ask(opens, self.passthrough() && opens.is_closed())?;
             let granted = opening.settle(opens, opened)?;
@@ -78,7 +80,8 @@ impl Front {
         let (entry, opened) =
             self.fs.create(caller, new.parent, new.name, new.mode, new.umask, new.exclusive, request)?;
         let ino = entry.attr.ino;
-        let opening = Opening { front: self, caller, ino, flags: new.flags, register };
+        let writes_through = entry.attr.size == 0 && new.flags.write && self.writes_through(caller);
+        let opening = Opening { front: self, caller, ino, flags: new.flags, writes_through, register };
         match self.opens.with(ino, |opens| opening.settle(opens, opened)) {
             Ok(granted) => {
                 if matches!(granted.grant, Grant::Passthrough(_)) {
@@ -185,6 +188,7 @@ impl Opening<'_> {
             // kernel's own inode, from which a program is executed. Before
             // other writes, the kernel has them cleared.
             _ if opened.set_id => &IoMode::Cached,
+            _ if self.writes_through => &IoMode::Direct,
             mode if self.front.bypasses_cache(matches!(mode, IoMode::Direct)) => &IoMode::Direct,
             _ => &IoMode::Cached,
         };

@@ -4,7 +4,8 @@ use crate::cache_mode::CacheMode;
 use crate::front::{Front, Notifying};
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
-use braid_contract::{Context, Error, FileSystem, FrontCache, InodeId};
+use crate::no_room;
+use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
 use fuser::{Config, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
 use rustix::io::Errno as Os;
@@ -58,7 +59,9 @@ pub struct Unmounter {
 /// The problem of the mount point, the device, privileges or the helper, with
 /// advice.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
-    let front = Front::new(fs, config.cache);
+    let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
+    let dirty_max = no_room::dirty_max(total, config.dirty_max);
+    let front = Front::new(fs, config.cache, dirty_max);
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
@@ -76,7 +79,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     session.library = Some(library);
     session.unmounter.mounted.set_read_ahead();
     if session.writes_back.load(Ordering::Acquire) {
-        session.unmounter.mounted.set_dirty_max(config.dirty_max);
+        session.unmounter.mounted.set_dirty_max(dirty_max);
     }
     Ok(session)
 }
