@@ -17,15 +17,20 @@ pub(crate) struct Need<'a> {
     batches: u64,
     /// How often it may be tried again.
     tries: u32,
+    /// How often it may be tried again for a commit alone.
+    commits: u32,
 }
 
 /// How often an operation is tried again at most: it may itself free space, and
 /// not the space that it needs, each time.
 const TRIES_MAX: u32 = 8;
 
+/// How often home is committed for an operation at most.
+const COMMITS_MAX: u32 = 3;
+
 impl<'a> Need<'a> {
     pub(crate) fn new(core: &'a Core) -> Self {
-        Self { core, batches: core.removals.batches(), tries: TRIES_MAX }
+        Self { core, batches: core.removals.batches(), tries: TRIES_MAX, commits: COMMITS_MAX }
     }
 
     /// Waits for removals after there was no room. Answers whether it is worth
@@ -41,7 +46,7 @@ impl<'a> Need<'a> {
             return true;
         }
         if !std::mem::take(&mut self.core.freed.state.lock().recently) {
-            return false;
+            return self.commit();
         }
         self.wait_for_closes();
         reap_now(self.core);
@@ -50,6 +55,20 @@ impl<'a> Need<'a> {
         // now.
         if let Err(error) = self.core.sync_all_tiers() {
             tracing::debug!(%error, "syncing tiers to have their free space back");
+        }
+        self.core.tiers.measure_again();
+        true
+    }
+
+    /// Where home copies on write, has it write what it keeps in memory, for
+    /// which it reserves more than that takes. Answers whether it did.
+    fn commit(&mut self) -> bool {
+        if self.commits == 0 || self.core.home.keeps_removals() {
+            return false;
+        }
+        self.commits -= 1;
+        if let Err(error) = self.core.home.root().sync_fs() {
+            tracing::debug!(%error, "committing home to have its space back");
         }
         self.core.tiers.measure_again();
         true

@@ -11,9 +11,6 @@ pub trait Placer: Send + Sync {
     /// The policy of files for which no rule names one.
     fn policy(&self) -> Arc<dyn Policy>;
 
-    /// Whether files stay on home, as they grow, while it has room.
-    fn keeps_on_home(&self) -> bool;
-
     /// Whether a file that fits in one range may begin on another tier than
     /// home, of whose space the share `used` is in use, 0 to 1.
     fn spares_home(&self, used: f64) -> bool;

@@ -101,8 +101,7 @@ pub(crate) fn prepare_to_write_back(config: &Config) {
 }
 
 fn cache_mode(config: &Config) -> CacheMode {
-    let cache = config.mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
-    cache.mode(config.stack.volume().tiers.len())
+    config.mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value).mode()
 }
 
 /// The volume's configuration; with faults in front of its stores if it is to

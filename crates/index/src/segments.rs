@@ -102,7 +102,7 @@ impl Segments {
             self.ballast.or_spend(|| self.file.allocate(keep, at / PAGE * PAGE, PAGE))?;
             segment.note_block(place);
         }
-        segment.map.store(place, word)
+        self.ballast.or_spend(|| segment.map.store(place, word))
     }
 
     /// Zeroes all words from byte `at` on.

@@ -36,11 +36,6 @@ pub trait Policy: Send + Sync {
         used >= low
     }
 
-    /// Whether files stay on home, however large they grow, while it has room.
-    fn keeps_on_home(&self) -> bool {
-        false
-    }
-
     /// Notes that the ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 

@@ -112,10 +112,6 @@ impl Placer for Placement {
         Arc::clone(&self.0.read().policy)
     }
 
-    fn keeps_on_home(&self) -> bool {
-        self.rules().is_empty() && self.policy().keeps_on_home()
-    }
-
     fn spares_home(&self, used: f64) -> bool {
         let low = self.0.read().watermark_low;
         self.policy().spares_home(used, low)

@@ -116,19 +116,10 @@ fn begins_elsewhere(
     }
 }
 
-/// Part of home's capacity that must be free for the kernel to write a plain
-/// file by itself, beside other tiers: it asks for no room, and a file that it
-/// writes can't go to another tier.
-const PASSTHROUGH_ROOM: u64 = 16;
-
-/// Whether a plain file may grow on home unwatched: there is no other tier, or
-/// it would stay there anyway, and home has plenty of room.
-pub(crate) fn grows_on_home(core: &Core, file: &File, origin: Origin) -> bool {
-    let home = core.tiers.home();
+/// Whether a file may grow on home unwatched: there is no other tier that it
+/// could go to when home is full.
+pub(crate) fn grows_on_home(core: &Core) -> bool {
     core.tiers.iter().all(|tier| tier.is_home())
-        || core.placer.keeps_on_home()
-            && home.room() >= home.capacity() / PASSTHROUGH_ROOM
-            && matches!(begins_elsewhere(core, file, 0, 1, origin), Ok(None))
 }
 
 /// Whether small files may begin on other tiers, to spare home. Tiers that

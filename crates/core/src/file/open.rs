@@ -75,7 +75,7 @@ pub fn open_inode(core: &Core, caller: &Caller, ino: InodeId, request: OpenReque
         file.make_writable(fd.or_else(|_| core.inodes.open(&core.home, &inode, Access::Write))?);
     }
     let opener = Origin::of_caller(caller);
-    let mode = begin_use(core, &file, request, opener)?;
+    let mode = begin_use(core, &file, request)?;
     // It matters for direct I/O only. Where the mode is unknown, a set-id bit
     // is assumed.
     let set_id =
@@ -87,12 +87,12 @@ pub fn open_inode(core: &Core, caller: &Caller, ino: InodeId, request: OpenReque
 
 /// Counts one more use of the file, by passthrough if the request allows it and
 /// the file may be used so; answers the mode of its I/O.
-pub(crate) fn begin_use(core: &Core, file: &File, request: OpenRequest, opener: Origin) -> Result<IoMode> {
+pub(crate) fn begin_use(core: &Core, file: &File, request: OpenRequest) -> Result<IoMode> {
     // Spreading the file holds the layout alone while it looks for uses by
     // passthrough.
     let layout = file.layout.read();
     let passes = request.passthrough_required
-        || request.passthrough_allowed && may_pass_through(core, file, &layout, request, opener);
+        || request.passthrough_allowed && may_pass_through(core, &layout, request);
     let fd = if passes { file.data().kernel_fd() } else { None };
     file.opened(fd.is_some())?;
     match fd {
@@ -232,9 +232,9 @@ fn io_mode(flags: OpenFlags) -> IoMode {
 /// Whether the kernel may do the I/O of an open by itself: of a plain file, and
 /// if it is to be written, one that stays on home as it grows. None begins
 /// while home is copied.
-fn may_pass_through(core: &Core, file: &File, layout: &Layout, request: OpenRequest, opener: Origin) -> bool {
+fn may_pass_through(core: &Core, layout: &Layout, request: OpenRequest) -> bool {
     let plain = matches!(layout, Layout::Plain) && !core.observer.follows_changes();
-    plain && (!request.flags.write || grows_on_home(core, file, opener))
+    plain && (!request.flags.write || grows_on_home(core))
 }
 
 fn may_lack_write(error: &Error) -> bool {

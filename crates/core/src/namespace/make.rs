@@ -124,7 +124,7 @@ fn open_made(
     let file = adopted.inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
     let entry = entry_of(core, &inode, &identity)?;
     let opener = Origin::of_caller(caller);
-    let mode = begin_use(core, &file, request, opener).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let mode = begin_use(core, &file, request).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
     let passthrough = matches!(mode, IoMode::Passthrough(_));
     let handle = core.handles.add_file(OpenFile::new(file, request.flags, passthrough, opener));
     Ok((entry, Opened { handle, mode, set_id: entry.attr.is_set_id() }))

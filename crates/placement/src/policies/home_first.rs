@@ -41,10 +41,6 @@ impl Policy for HomeFirst {
         used >= self.watermark
     }
 
-    fn keeps_on_home(&self) -> bool {
-        true
-    }
-
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let home = context.home().filter(|home| home.has_room);
         if let Some(home) = home.filter(|home| home.used < self.watermark) {

@@ -15,12 +15,16 @@ use rustix::fs::{
 };
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The type of btrfs, as `statfs(2)` has it.
+const BTRFS_SUPER_MAGIC: i64 = 0x9123_683e;
 
 /// Bytes of directory entries fetched at a time.
 const DIR_BATCH: usize = 32 << 10;
@@ -310,7 +314,15 @@ impl NativeFd for KernelFd {
 
     fn map(&self, offset: u64, len: usize) -> Result<Box<dyn NativeWords>> {
         let writable = rustix::fs::fcntl_getfl(self)? & OFlags::RWMODE == OFlags::RDWR;
-        Ok(Box::new(KernelWords(WordMap::new(self, offset, len, writable)?)))
+        let map = WordMap::new(self, offset, len, writable)?;
+        // btrfs wants free space for each store to a mapping, also where data
+        // stays in place; for a write it looks whether that needs any.
+        let copies = rustix::fs::fstatfs(self)?.f_type as i64 == BTRFS_SUPER_MAGIC;
+        let written = match writable && copies {
+            true => Some((File::from(self.as_fd().try_clone_to_owned()?), offset)),
+            false => None,
+        };
+        Ok(Box::new(KernelWords { map, written }))
     }
 
     fn write_in_place(&self) {
