@@ -234,7 +234,7 @@ impl FileSystem for Volume {
         if len == 0 {
             return Err(Errno::EINVAL.into());
         }
-        clear_set_id(&self.core, &open.file, caller, caller.keeps_set_id_bits())?;
+        clear_set_id(&open.file, caller, caller.keeps_set_id_bits())?;
         let result = with_room(&self.core, || {
             allocate_file(&self.core, &open.file, offset, len, mode, Origin::of_reserving(caller))
         });
@@ -258,7 +258,7 @@ impl FileSystem for Volume {
     ) -> Result<u64> {
         let _entered = self.core.barrier.enter();
         let (from, to) = (self.core.handles.file(from)?, self.core.handles.file(to)?);
-        clear_set_id(&self.core, &to.file, caller, caller.keeps_set_id_bits())?;
+        clear_set_id(&to.file, caller, caller.keeps_set_id_bits())?;
         let result = copy_between(
             &self.core,
             (&from.file, from_offset),

@@ -10,7 +10,7 @@ use braid_tiers::Tier;
 pub fn update_home_inode(file: &File) -> Result<()> {
     match &*file.layout.read() {
         Layout::Spread(spread) if file.can_write() => grow_home_file(file, spread),
-        Layout::Spread(spread) => file.update_times(spread, None),
+        Layout::Spread(spread) => file.update_times(spread),
         Layout::Plain => Ok(()),
     }
 }
@@ -20,28 +20,28 @@ pub fn update_home_inode(file: &File) -> Result<()> {
 pub(super) fn restore_cached_time(core: &Core, file: &File) -> Result<()> {
     let Some(mtime) = file.cached_time.take_due() else { return Ok(()) };
     file.inode_will_change()?;
-    let _times = file.setting_times.lock();
-    file.data().set_times(None, Some(SetTime::At(mtime)))?;
-    file.inode_is_set(true, core.tiers.home().id)
+    file.set_times(None, Some(SetTime::At(mtime)), core.tiers.home().id)?;
+    file.inode_is_set()
 }
 
 /// Makes the home file as long as the file is. The size of a file that became
 /// shorter was set when it did.
 pub(super) fn grow_home_file(file: &File, spread: &Spread) -> Result<()> {
     if file.home_size()? >= spread.size() {
-        return file.update_times(spread, None);
+        return file.update_times(spread);
     }
+    let times = file.hold_times();
     // A write to a range on home makes the home file longer by itself, and
     // setting its size at the same time could cut the bytes just written.
     let _alone = file.home_len.write();
     let native = file.data().stat()?.attr;
     let size = spread.size();
     if native.size >= size {
-        return file.update_times(spread, None);
+        return times.update(spread, None);
     }
     file.writable()?.truncate(size)?;
     // That touched the modification time; if home owns it, it stays.
-    file.update_times(spread, Some(native.mtime))
+    times.update(spread, Some(native.mtime))
 }
 
 /// Changes the home file in a way that is none of its user's: its modification
@@ -55,9 +55,9 @@ pub(super) fn unnoticed<T>(
     if !tier.is_home() {
         return change();
     }
-    let _times = file.setting_times.lock();
-    let before = file.data().stat()?.attr.mtime;
+    let times = file.hold_times();
+    let before = times.of_home()?;
     let changed = change();
-    file.update_times(spread, Some(before))?;
+    times.update(spread, Some(before))?;
     changed
 }

@@ -40,6 +40,7 @@ pub(super) fn switch_attr(core: &Core, file: &File, now: &IdAttr, before: &IdAtt
 /// Stores in the attribute that the object of a whole file is durable, if
 /// it does not say so yet.
 pub(super) fn store_durable(core: &Core, file: &File, spread: &Spread) -> Result<()> {
+    let times = file.hold_times();
     // Held meanwhile, so that the file gets no index.
     let stored = spread.index.with_whole(|whole| {
         if !whole.durable || whole.durable_stored {
@@ -47,7 +48,7 @@ pub(super) fn store_durable(core: &Core, file: &File, spread: &Spread) -> Result
         }
         // After a crash, a change of the home inode says that it knows the
         // time of the last write.
-        file.update_times(spread, None)?;
+        times.update(spread, None)?;
         let identity = core.home.identify(&**file.data())?;
         core.home.set_id_attr(&**file.data(), &whole_attr(spread.id(), &identity, spread, whole))?;
         spread.inode_dirty.store(true, Ordering::Release);

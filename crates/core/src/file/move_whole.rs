@@ -118,7 +118,7 @@ fn whole_to_whole(
     let identity = core.home.identify(&**file.data())?;
     let attr = WholeAttr { tier: to.id, range_size: spread.range_size(), reason, durable: true };
     // The new object's time is that of the copy.
-    file.update_times(spread, None)?;
+    file.update_times(spread)?;
     let before = whole_attr(id, &identity, spread, whole);
     switch_attr(core, file, &id_attr(id, &identity, attr), &before).inspect_err(|_| {
         spread.has_leftovers.store(true, Ordering::Release);

@@ -108,7 +108,7 @@ fn take_mtime_home(core: &Core, file: &File, moving: &[TierId]) -> Result<()> {
     if !concerned(owners.mtime) && !concerned(owners.synced_mtime) {
         return Ok(());
     }
-    file.update_times(spread, None)?;
+    file.update_times(spread)?;
     file.data().sync(false)?;
     spread.change_owners(|owners| match spread.times.mtime() {
         None => Owners { mtime: home, synced_mtime: home, ..owners },

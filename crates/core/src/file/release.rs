@@ -68,7 +68,7 @@ pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<(
     }
     let attr = file.data().stat()?.attr;
     file.writable()?.truncate(attr.size)?;
-    file.update_times(spread, Some(attr.mtime))
+    file.hold_times().update(spread, Some(attr.mtime))
 }
 
 /// Gives back space that was allocated beyond the end of the file, after its
@@ -106,7 +106,7 @@ pub(super) fn release_holes(file: &File, spread: &Spread, tier: &Tier, bytes: Ra
         }
         at = data_end.max(at + 1);
     }
-    if tier.is_home() { file.update_times(spread, Some(mtime)) } else { Ok(()) }
+    if tier.is_home() { file.hold_times().update(spread, Some(mtime)) } else { Ok(()) }
 }
 
 /// Gives back space that the home file system allocated beyond the end of a

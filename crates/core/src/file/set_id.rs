@@ -1,7 +1,6 @@
 //! Set-id bits and file capabilities. A change of the contents takes them away,
 //! unless the caller may keep them.
 
-use crate::core::Core;
 use crate::live::File;
 use braid_contract::{Attr, Caller, Errno, NativeFd, Result};
 use std::ffi::OsStr;
@@ -17,12 +16,12 @@ const CAPABILITY: &str = "security.capability";
 /// Takes away the bits and capabilities that may not outlast a change of the
 /// contents by this caller, as the kernel does natively. With `keeps_set_id`,
 /// the caller has `CAP_FSETID`.
-pub fn clear_set_id(core: &Core, file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
+pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
     let Some(as_of) = file.set_id.due() else { return Ok(()) };
     file.inode_will_change()?;
     let cleared = clear(&**file.data(), caller, keeps_set_id)?;
     if cleared.changed {
-        file.inode_is_set(false, core.tiers.home().id)?;
+        file.inode_is_set()?;
     }
     if cleared.nothing_left {
         file.set_id.nothing(as_of);

@@ -30,7 +30,7 @@ pub fn prepare_leave(core: &Core, file: &File, tier: &Tier) -> Result<u64> {
         core.tiers.iter().try_for_each(|tier| release_end(file, spread, &tier))?;
         make_releases_durable(core, file, spread)?;
     }
-    file.update_times(spread, None)?;
+    file.update_times(spread)?;
     Ok(ranges)
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller
     if !file.can_write() {
         file.make_writable(core.inodes.open(&core.home, &file.inode, Access::ReadWrite)?);
     }
-    clear_set_id(core, file, caller, caller.keeps_set_id_bits())?;
+    clear_set_id(file, caller, caller.keeps_set_id_bits())?;
     let home_size = file.home_size()?;
     if size > home_size {
         spread_ahead(core, file, home_size, size, Origin::of_reserving(caller))?;
@@ -49,7 +49,7 @@ pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller
                 spread.set_size(size, owner)?;
                 count_whole(core, spread);
             }
-            file.update_times(spread, None)
+            file.update_times(spread)
         }
     }
 }
@@ -121,7 +121,7 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
             release_end(file, spread, &tier)?;
         }
     }
-    file.update_times(spread, None)
+    file.update_times(spread)
 }
 
 /// The tier that holds the byte before `end`, home if it is in a hole.

@@ -44,7 +44,7 @@ pub fn write_file(
         // The kernel had set-id bits cleared before it took the data.
         true => Origin { written_back: true, sync: open.flags.sync, hint: flags.hint, ..open.opener },
         false => {
-            clear_set_id(core, file, caller, !flags.kill_set_id)?;
+            clear_set_id(file, caller, !flags.kill_set_id)?;
             Origin::of_write(caller, flags)
         }
     };

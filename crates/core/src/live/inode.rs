@@ -9,7 +9,7 @@ use braid_contract::{
 };
 use braid_format::PinAttr;
 use braid_home::{Home, Node};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -132,9 +132,8 @@ pub struct File {
     /// longer, and held alone while its size is set.
     pub(crate) home_len: RwLock<()>,
     pub(crate) opens: Mutex<Opens>,
-    /// Held while the times of the home inode are set: by a user, or back after
-    /// a range moved.
-    pub(crate) setting_times: Mutex<()>,
+    /// Held while the times of the home inode are set ([`HeldTimes`]).
+    setting_times: Mutex<()>,
     /// Held while a spread file is synced: a second sync must not succeed while
     /// the first is still under way.
     pub(crate) syncing: Mutex<()>,
@@ -353,30 +352,71 @@ impl File {
     /// home inode has the time of that write.
     pub(crate) fn inode_will_change(&self) -> Result<()> {
         match &*self.layout.read() {
-            Layout::Spread(spread) if spread.index.whole().is_some() => self.update_times(spread, None),
+            Layout::Spread(spread) if spread.index.whole().is_some() => self.update_times(spread),
             _ => Ok(()),
         }
     }
 
-    /// Attributes of the home inode were set; with `mtime`, the modification
-    /// time among them.
-    pub(crate) fn inode_is_set(&self, mtime: bool, home: TierId) -> Result<()> {
+    /// Attributes of the home inode were set, other than its modification time.
+    pub(crate) fn inode_is_set(&self) -> Result<()> {
         let Layout::Spread(spread) = &*self.layout.read() else { return Ok(()) };
         spread.inode_dirty.store(true, Ordering::Release);
-        match mtime {
-            true => spread.mtime_was_set(home),
-            // A write may have come meanwhile.
-            false if spread.index.whole().is_some() => self.update_times(spread, None),
-            false => Ok(()),
+        // A write to a whole file may have come meanwhile.
+        if spread.index.whole().is_some() { self.update_times(spread) } else { Ok(()) }
+    }
+
+    /// Sets times of the home inode for a user.
+    pub(crate) fn set_times(
+        &self,
+        atime: Option<SetTime>,
+        mtime: Option<SetTime>,
+        home: TierId,
+    ) -> Result<()> {
+        // Held alone, it may be changed back to an earlier time.
+        let layout = self.layout.read();
+        let _alone = self.hold_times();
+        self.data().set_times(atime, mtime)?;
+        match &*layout {
+            Layout::Spread(spread) if mtime.is_some() => spread.mtime_was_set(home),
+            _ => Ok(()),
         }
     }
 
-    /// Sets the modification time, if it is ahead of the home inode; to `mtime` if
-    /// it is not.
-    pub(crate) fn update_times(&self, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
+    /// Brings the modification time to the home inode, if it is ahead of it.
+    /// Sets times: see [`hold_times`](Self::hold_times).
+    pub(crate) fn update_times(&self, spread: &Spread) -> Result<()> {
+        match spread.times.mtime() {
+            Some(_) => self.hold_times().update(spread, None),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets no other thread set times of the home inode. The caller holds the
+    /// layout, and neither `home_len` nor a lock of the index.
+    pub(crate) fn hold_times(&self) -> HeldTimes<'_> {
+        HeldTimes { file: self, _alone: self.setting_times.lock() }
+    }
+}
+
+/// The times of a home inode, which only the holder sets: a time that the
+/// daemon read before must not replace one that a user set meanwhile.
+pub(crate) struct HeldTimes<'a> {
+    file: &'a File,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl HeldTimes<'_> {
+    /// The home inode's modification time.
+    pub(crate) fn of_home(&self) -> Result<Timestamp> {
+        Ok(self.file.data().stat()?.attr.mtime)
+    }
+
+    /// Sets the modification time, if it is ahead of the home inode; to `mtime`
+    /// if it is not.
+    pub(crate) fn update(&self, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
         let ahead = spread.times.mtime();
         let Some(time) = ahead.or(mtime) else { return Ok(()) };
-        self.data().set_times(None, Some(SetTime::At(time)))?;
+        self.file.data().set_times(None, Some(SetTime::At(time)))?;
         if let Some(ahead) = ahead {
             spread.times.mtime_was_stored(ahead);
         }

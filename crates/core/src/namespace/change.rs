@@ -5,9 +5,10 @@ use crate::failpoint::Failpoint;
 use crate::file::open::{end_use, file_of};
 use crate::file::set_id::take_set_id;
 use crate::file::truncate::truncate_file;
-use crate::live::Inode;
+use crate::live::{File, Inode};
 use crate::namespace::attr::attr_now;
-use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, Result, SetAttr};
+use braid_contract::{Attr, Caller, Errno, Fd, FileKind, HandleId, InodeId, NativeFd, Result, SetAttr};
+use std::sync::Arc;
 
 /// Prepares a change of something that only the home inode has, such as a name
 /// or an extended attribute.
@@ -20,7 +21,7 @@ pub(super) fn inode_will_change(inode: &Inode) -> Result<()> {
 pub(super) fn inode_changed(core: &Core, inode: &Inode) -> Result<()> {
     let live = inode.file.lock().upgrade();
     let live = live.filter(|_| !core.fails_at(Failpoint::AttributesAreNotSynced));
-    live.map_or(Ok(()), |file| file.inode_is_set(false, core.tiers.home().id))
+    live.map_or(Ok(()), |file| file.inode_is_set())
 }
 
 /// Changes attributes of an inode; answers all of them.
@@ -49,11 +50,6 @@ pub fn set_attr(
         let ended = end_use(core, &file, false);
         truncated.and(ended)?;
     }
-    // A spread file has to record the owner of its modification time.
-    let live = match live {
-        None if changes.mtime.is_some() && inode.may_be_spread() => Some(file_of(core, &inode)?),
-        live => live,
-    };
     let fd = match &live {
         Some(file) => Fd::clone(file.data()),
         None => core.inodes.path(&core.home, &inode)?,
@@ -76,18 +72,39 @@ pub fn set_attr(
             file.set_id.changed();
         }
     }
-    let times = live.as_ref().map(|file| file.setting_times.lock());
     if changes.atime.is_some() || changes.mtime.is_some() {
-        fd.set_times(changes.atime, changes.mtime)?;
-    }
-    if let (Some(file), Some(mtime)) = (&live, changes.mtime) {
-        file.cached_time.was_set(mtime);
+        set_times(core, &inode, live.as_deref(), &*fd, changes)?;
     }
     if let Some(file) = &live
         && !core.fails_at(Failpoint::AttributesAreNotSynced)
     {
-        file.inode_is_set(changes.mtime.is_some(), core.tiers.home().id)?;
+        file.inode_is_set()?;
     }
-    drop(times);
     attr_now(core, &inode)
+}
+
+/// Sets times of an inode, by `fd` if it is not a file in use.
+fn set_times(
+    core: &Core,
+    inode: &Arc<Inode>,
+    live: Option<&File>,
+    fd: &dyn NativeFd,
+    SetAttr { atime, mtime, .. }: &SetAttr,
+) -> Result<()> {
+    let of_file = |file: &File| {
+        file.set_times(*atime, *mtime, core.tiers.home().id)?;
+        mtime.inspect(|mtime| file.cached_time.was_set(*mtime));
+        Ok(())
+    };
+    if let Some(file) = live {
+        return of_file(file);
+    }
+    // Held, so that no mover takes the file into use meanwhile.
+    let slot = inode.file.lock();
+    // A spread file has to record the owner of its modification time.
+    if mtime.is_some() && (inode.may_be_spread() || slot.strong_count() > 0) {
+        drop(slot);
+        return of_file(&*file_of(core, inode)?);
+    }
+    fd.set_times(*atime, *mtime)
 }

@@ -4,7 +4,7 @@
 pub(crate) mod machine;
 
 use braid_contract::{
-    Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
+    Caller, Errno, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
 };
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
@@ -15,6 +15,7 @@ use braid_volume::{HomeConfig, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(crate) const RANGE: u64 = 64 << 10;
 
@@ -41,7 +42,7 @@ impl Bed {
         std::fs::create_dir_all(&dir).unwrap();
         TierConfig {
             name: name.into(),
-            store: Some(Arc::new(DirStore::open(&dir).unwrap())),
+            store: Some(Arc::new(once_free(|| DirStore::open(&dir)))),
             location: dir.display().to_string(),
             weight: Some(1.0),
             profile: None,
@@ -58,11 +59,25 @@ impl Bed {
     }
 }
 
+/// Opens a directory, which a thread of a volume that was killed may hold for a
+/// moment.
+fn once_free<T>(open: impl Fn() -> Result<T>) -> T {
+    let since = Instant::now();
+    loop {
+        match open() {
+            Err(error) if error.errno() == Errno::EBUSY && since.elapsed().as_secs() < 10 => {
+                std::thread::yield_now();
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
     VolumeConfig {
         home: HomeConfig {
             name: "fast".into(),
-            root: open_tier_dir(home).unwrap(),
+            root: once_free(|| open_tier_dir(home)),
             location: home.display().to_string(),
             weight: Some(1.0),
             profile: None,
@@ -70,7 +85,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         },
         tiers: vec![TierConfig {
             name: "slow".into(),
-            store: Some(Arc::new(DirStore::open(slow).unwrap())),
+            store: Some(Arc::new(once_free(|| DirStore::open(slow)))),
             location: slow.display().to_string(),
             weight: Some(1.0),
             profile: None,
