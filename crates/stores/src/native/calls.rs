@@ -1,5 +1,6 @@
 //! Calls that need more than one system call, or a choice between two.
 
+use super::btrfs::{BTRFS_SUPER_MAGIC, delayed};
 use braid_contract::{
     Access, Attr, Errno, FallocateMode, FileKind, InodeId, NativeStat, NativeUsage, Result, SetTime,
     Timestamp, Usage,
@@ -97,11 +98,12 @@ pub(super) fn allocate(fd: impl AsFd, mode: FallocateMode, offset: u64, len: u64
 pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
     let space = rustix::fs::fstatvfs(&fd)?;
     let magic = rustix::fs::fstatfs(&fd)?.f_type as i64;
+    let delayed = if magic == BTRFS_SUPER_MAGIC { delayed(&fd) } else { 0 };
     Ok(NativeUsage {
         space: Usage {
             total: space.f_blocks * space.f_frsize,
-            free: space.f_bfree * space.f_frsize,
-            available: space.f_bavail * space.f_frsize,
+            free: (space.f_bfree * space.f_frsize).saturating_sub(delayed),
+            available: (space.f_bavail * space.f_frsize).saturating_sub(delayed),
             device: rustix::fs::fstat(&fd)?.st_dev,
         },
         files: space.f_files,

@@ -1,6 +1,7 @@
 //! [`KernelFd`] itself.
 
 use super::below::{open_below, parent_of};
+use super::btrfs::BTRFS_SUPER_MAGIC;
 use super::calls::{allocate, decode_device, flags_of, proc_path, stat_of, timestamps, usage};
 use super::own_mount::OwnMount;
 use super::words::KernelWords;
@@ -22,9 +23,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The type of btrfs, as `statfs(2)` has it.
-const BTRFS_SUPER_MAGIC: i64 = 0x9123_683e;
 
 /// Bytes of directory entries fetched at a time.
 const DIR_BATCH: usize = 32 << 10;

@@ -4,6 +4,7 @@
 //! [`open_tier_dir`]; everything else is opened from that.
 
 mod below;
+mod btrfs;
 mod calls;
 mod dir;
 mod fd;
