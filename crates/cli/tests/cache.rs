@@ -111,10 +111,15 @@ fn a_mode_is_what_was_asked_for() {
     let Some(bench) = Bench::new() else { return };
     for mode in ["writeback", "passthrough", "direct", "auto"] {
         bench.mount_with(mode);
-        assert_eq!(bench.writes_back(), mode == "writeback", "{mode}");
-        assert!(!bench.passes_through() || mode == "passthrough" || mode == "auto", "{mode}");
+        assert_eq!(bench.writes_back(), mode == "writeback" || mode == "auto", "{mode}");
+        assert!(!bench.passes_through() || mode == "passthrough", "{mode}");
         bench.ok(&["umount", "m"]);
     }
+    // Nothing can go to another tier.
+    bench.make_dir("only");
+    bench.ok(&["mount", "--tier", "only=only", "m", "--log-level", "debug"]);
+    assert!(!bench.writes_back());
+    bench.ok(&["umount", "m"]);
     let stack = common::stack(&bench);
     let said = bench.refused(&["mount", "s.yaml", "m", "--cache", "warm"]);
     assert!(

@@ -295,11 +295,13 @@ impl Cache {
         known.map(|(_, mode)| *mode).ok_or_else(|| "write auto, writeback, passthrough or direct".to_owned())
     }
 
-    /// The mode of the mount: by default the one in which no write that
-    /// returned is lost with the daemon.
-    pub(crate) fn mode(self) -> CacheMode {
+    /// The mode of a mount of a volume with so many tiers. By default, the
+    /// kernel does all I/O of files that can only be on one tier, and gathers
+    /// the writes of those that may be spread.
+    pub(crate) fn mode(self, tiers: usize) -> CacheMode {
         match self {
             Self::Mode(mode) => mode,
+            Self::Auto if tiers > 1 => CacheMode::WriteBack,
             Self::Auto => CacheMode::Passthrough,
         }
     }

@@ -101,7 +101,8 @@ pub(crate) fn prepare_to_write_back(config: &Config) {
 }
 
 fn cache_mode(config: &Config) -> CacheMode {
-    config.mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value).mode()
+    let cache = config.mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
+    cache.mode(config.stack.volume().tiers.len())
 }
 
 /// The volume's configuration; with faults in front of its stores if it is to

@@ -211,7 +211,8 @@ impl Lab {
     /// The same with more flags.
     pub fn mount_with(&mut self, mount: &Mount, flags: &[&str]) -> Result<()> {
         self.undo.push(Undo::Braid(mount.clone()));
-        let mount_command = self.braid().arg("mount").args(flags).arg("--log-file").arg(self.daemon_log());
+        let mount_command = self.braid().arg("mount").args(flags).args(cache_mode());
+        let mount_command = mount_command.arg("--log-file").arg(self.daemon_log());
         mount_command.arg(&mount.stack).arg(&mount.point).quiet()?;
         ensure(is_mounted(&mount.point)?, || format!("{} is not mounted", mount.point.display()))
     }
@@ -226,7 +227,8 @@ impl Lab {
     pub fn mount_by_child(&mut self, mount: &Mount) -> Result<()> {
         let log = self.logs.join("daemon-in-foreground.log");
         let args = ["mount", "--create", "--foreground"];
-        let mut child = self.braid().args(args).arg(&mount.stack).arg(&mount.point).start(&log)?;
+        let mut child =
+            self.braid().args(args).args(cache_mode()).arg(&mount.stack).arg(&mount.point).start(&log)?;
         let mounted = wait_until_mounted(&mount.point, &mut child);
         // Of one that has ended by itself nothing is left to undo.
         if !matches!(child.try_wait(), Ok(Some(_))) {
@@ -289,6 +291,11 @@ impl Lab {
     pub fn braid(&self) -> crate::sh::Cmd {
         cmd(paths::braid())
     }
+}
+
+/// The flag for the mode of the kernel's cache that `BRAID_CACHE` asks for.
+fn cache_mode() -> Option<String> {
+    std::env::var("BRAID_CACHE").ok().map(|mode| format!("--cache={mode}"))
 }
 
 impl Drop for Lab {
