@@ -1,5 +1,6 @@
 //! A file whose ranges are all known: their contents, and their tiers.
 
+use braid_sys::write_back;
 use braid_testkit::SplitMix;
 use braid_tests_support::error::{Context, Failure, Result, ensure, fail};
 use rustix::fs::OFlags;
@@ -29,12 +30,14 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Writes a file of so many ranges and syncs it.
+    /// Writes a file of so many ranges, each of which is placed by itself, and
+    /// syncs it.
     pub(super) fn write(path: PathBuf, seed: u64, ranges: usize) -> Result<Self> {
         let seeds: Vec<u64> = (0..ranges as u64).map(|range| seed << 16 | range).collect();
         let file = File::create(&path).at(&path)?;
         for (seed, offset) in seeds.iter().zip((0..).step_by(RANGE as usize)) {
             file.write_all_at(&content(*seed, RANGE as usize), offset).at(&path)?;
+            write_back(&file).at(&path)?;
         }
         file.sync_all().at(&path)?;
         Ok(Self { path, seeds, tiers: Vec::new() })
@@ -96,6 +99,8 @@ impl Sample {
         let seed = self.seeds[range] + (1 << 40);
         let file = OpenOptions::new().write(true).open(&self.path)?;
         file.write_all_at(&content(seed, RANGE as usize), range as u64 * RANGE)?;
+        // The kernel may have kept it back.
+        write_back(&file)?;
         self.seeds[range] = seed;
         Ok(())
     }
