@@ -53,7 +53,18 @@ impl Channel {
     pub(crate) fn sender(&self) -> ChannelSender {
         // Since write/writev syscalls are threadsafe, we can simply create
         // a sender by using the same file and use it in other threads.
-        ChannelSender(self.0.clone())
+        ChannelSender {
+            device: self.0.clone(),
+            answer: None,
+        }
+    }
+
+    /// Creates a sender whose replies go to `answer`.
+    pub(crate) fn sender_to(&self, answer: Arc<dyn Answer>) -> ChannelSender {
+        ChannelSender {
+            device: self.0.clone(),
+            answer: Some(answer),
+        }
     }
 
     /// Clone the FUSE device fd using FUSE_DEV_IOC_CLONE ioctl.
@@ -79,12 +90,25 @@ impl Channel {
     }
 }
 
+/// Where the reply to a request goes that did not come from the device.
+pub trait Answer: std::fmt::Debug + Send + Sync {
+    /// Takes the reply, header and all. Called once, by any thread.
+    fn answer(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<()>;
+}
+
 #[derive(Clone, Debug)]
-pub(crate) struct ChannelSender(Arc<DevFuse>);
+pub(crate) struct ChannelSender {
+    device: Arc<DevFuse>,
+    /// Replies go to the device without it.
+    answer: Option<Arc<dyn Answer>>,
+}
 
 impl ChannelSender {
     pub(crate) fn send(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<()> {
-        let rc = nix::sys::uio::writev(&self.0, bufs)?;
+        if let Some(answer) = &self.answer {
+            return answer.answer(bufs);
+        }
+        let rc = nix::sys::uio::writev(&self.device, bufs)?;
         // writev is atomic, so do not need to check how many bytes are written.
         // libfuse does not do it either
         // https://github.com/libfuse/libfuse/blob/6278995cca991978abd25ebb2c20ebd3fc9e8a13/lib/fuse_lowlevel.c#L267
@@ -93,10 +117,10 @@ impl ChannelSender {
     }
 
     pub(crate) fn open_backing(&self, fd: BorrowedFd<'_>) -> std::io::Result<BackingId> {
-        BackingId::create(&self.0, fd)
+        BackingId::create(&self.device, fd)
     }
 
     pub(crate) unsafe fn wrap_backing(&self, id: u32) -> BackingId {
-        unsafe { BackingId::wrap_raw(&self.0, id) }
+        unsafe { BackingId::wrap_raw(&self.device, id) }
     }
 }

@@ -31,6 +31,8 @@ use serde::Serialize;
 
 pub use crate::access_flags::AccessFlags;
 pub use crate::bsd_file_flags::BsdFileFlags;
+pub use crate::channel::Answer;
+pub use crate::dispatcher::Dispatcher;
 use crate::forget_one::ForgetOne;
 pub use crate::ll::Errno;
 pub use crate::ll::Generation;
@@ -84,6 +86,7 @@ mod access_flags;
 mod bsd_file_flags;
 mod channel;
 mod dev_fuse;
+mod dispatcher;
 /// Experimental APIs
 #[cfg(feature = "experimental")]
 pub mod experimental;

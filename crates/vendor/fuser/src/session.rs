@@ -33,6 +33,7 @@ use crate::Request;
 use crate::channel::Channel;
 use crate::channel::ChannelSender;
 use crate::dev_fuse::DevFuse;
+use crate::dispatcher::Dispatcher;
 use crate::ll;
 use crate::ll::Operation;
 use crate::ll::ResponseErrno;
@@ -332,6 +333,18 @@ impl<FS: Filesystem> Session<FS> {
         reply
     }
 
+    /// What serves the requests of the session, in place of [`run`](Self::run).
+    /// A session that mounted by itself is unmounted now.
+    pub fn into_dispatcher(self) -> Dispatcher<FS> {
+        Dispatcher(SessionEventLoop {
+            thread_name: String::new(),
+            filesystem: Arc::new(self.filesystem),
+            ch: self.ch,
+            allowed: self.allowed,
+            session_owner: self.session_owner,
+        })
+    }
+
     fn handshake(&mut self) -> io::Result<()> {
         let mut buf = FuseReadBuf::new();
         let buf = buf.as_mut();
@@ -521,7 +534,7 @@ pub(crate) struct SessionEventLoop<FS: Filesystem> {
 }
 
 impl<FS: Filesystem> SessionEventLoop<FS> {
-    fn event_loop(&self) -> io::Result<()> {
+    pub(crate) fn event_loop(&self) -> io::Result<()> {
         // Buffer for receiving requests from the kernel. Only one is allocated and
         // it is reused immediately after dispatching to conserve memory and allocations.
         let mut buf = FuseReadBuf::new();

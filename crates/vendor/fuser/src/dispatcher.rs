@@ -1,0 +1,81 @@
+//! Serving requests by threads, and from sources, of the user's choice.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::Filesystem;
+use crate::ReplyEmpty;
+use crate::channel::Answer;
+use crate::ll::Operation;
+use crate::request::RequestWithSender;
+use crate::session::SessionEventLoop;
+
+/// Hands requests of a session to its filesystem. One is for one thread at a
+/// time; clones share the filesystem, which is destroyed with the last.
+pub struct Dispatcher<FS: Filesystem>(pub(crate) SessionEventLoop<FS>);
+
+impl<FS: Filesystem> Clone for Dispatcher<FS> {
+    fn clone(&self) -> Self {
+        self.with_channel(self.0.ch.clone())
+    }
+}
+
+impl<FS: Filesystem> AsFd for Dispatcher<FS> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.ch.as_fd()
+    }
+}
+
+impl<FS: Filesystem> Dispatcher<FS> {
+    fn with_channel(&self, ch: crate::channel::Channel) -> Self {
+        Self(SessionEventLoop {
+            thread_name: self.0.thread_name.clone(),
+            filesystem: self.0.filesystem.clone(),
+            ch,
+            allowed: self.0.allowed,
+            session_owner: self.0.session_owner,
+        })
+    }
+
+    /// A dispatcher with a queue of its own for requests in progress
+    /// (`FUSE_DEV_IOC_CLONE`).
+    ///
+    /// # Errors
+    /// The device can't be opened again.
+    #[cfg(target_os = "linux")]
+    pub fn with_own_queue(&self) -> io::Result<Self> {
+        Ok(self.with_channel(self.0.ch.clone_fd()?))
+    }
+
+    /// Serves requests that come by the device, until the session ends.
+    ///
+    /// # Errors
+    /// Those of the device, and of a request that can't be read.
+    pub fn serve_device(&self) -> io::Result<()> {
+        self.0.event_loop()
+    }
+
+    /// Serves one request, with its header at the beginning of `request`, which
+    /// is aligned to 8 bytes. The reply goes to `answer`, perhaps later. Answers
+    /// whether the session goes on.
+    ///
+    /// # Errors
+    /// The request can't be read.
+    pub fn serve(&self, request: &[u8], answer: Arc<dyn Answer>) -> io::Result<bool> {
+        let sender = self.0.ch.sender_to(answer);
+        let Some(request) = RequestWithSender::new(sender, request) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "Invalid request",
+            ));
+        };
+        if let Ok(Operation::Destroy(_)) = request.request.operation() {
+            request.reply::<ReplyEmpty>().ok();
+            return Ok(false);
+        }
+        request.dispatch(&self.0);
+        Ok(true)
+    }
+}
