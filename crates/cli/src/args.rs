@@ -168,6 +168,10 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) dirty: Option<String>,
 
+    /// How requests of the kernel come: auto (through io_uring where the kernel can) or device
+    #[arg(long, value_name = "TRANSPORT")]
+    pub(crate) transport: Option<String>,
+
     /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<String>,

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::{background, limits, table, umount};
 use braid_contract::Shown;
 use braid_contract::units::parse_size;
-use braid_daemon::config::{Cache, Config, MountSettings, THREADS};
+use braid_daemon::config::{Cache, Config, MountSettings, THREADS, Transport};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
@@ -116,27 +116,6 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         Some(count) => Some(Located::new(count, Place::flag(format!("--threads {count}")))),
         None => None,
     };
-    let metrics = args.metrics.as_ref().map(|text| {
-        let place = Place::flag(format!("--metrics {text}"));
-        match Address::parse(text) {
-            Ok(address) => Ok(Located::new(address, place)),
-            Err(advice) => Err(place.refuse("not an address of this machine", advice)),
-        }
-    });
-    let cache = args.cache.as_ref().map(|text| {
-        let place = Place::flag(format!("--cache {text}"));
-        match Cache::parse(text) {
-            Ok(cache) => Ok(Located::new(cache, place)),
-            Err(advice) => Err(place.refuse("not a cache mode", advice)),
-        }
-    });
-    let dirty = args.dirty.as_ref().map(|text| {
-        let place = Place::flag(format!("--dirty {text}"));
-        match parse_size(text) {
-            Ok(bytes) => Ok(Located::new(bytes, place)),
-            Err(advice) => Err(place.refuse("not a size", advice)),
-        }
-    });
     let flag = |set: bool, name: &str, value: bool| set.then(|| Located::new(value, Place::flag(name)));
     Ok(MountSettings {
         point: None,
@@ -147,10 +126,31 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
             "--no-allow-other",
             false,
         )),
-        cache: cache.transpose()?,
-        dirty: dirty.transpose()?,
-        metrics: metrics.transpose()?,
+        cache: parsed("--cache", args.cache.as_ref(), "not a cache mode", Cache::parse)?,
+        dirty: parsed("--dirty", args.dirty.as_ref(), "not a size", parse_size)?,
+        transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
+        metrics: parsed(
+            "--metrics",
+            args.metrics.as_ref(),
+            "not an address of this machine",
+            Address::parse,
+        )?,
     })
+}
+
+/// The value of a flag, if it is given; `problem` is said of one that is none.
+fn parsed<T>(
+    flag: &str,
+    text: Option<&String>,
+    problem: &str,
+    parse: impl FnOnce(&str) -> std::result::Result<T, String>,
+) -> Result<Option<Located<T>>> {
+    let Some(text) = text else { return Ok(None) };
+    let place = Place::flag(format!("{flag} {text}"));
+    match parse(text) {
+        Ok(value) => Ok(Some(Located::new(value, place))),
+        Err(advice) => Err(place.refuse(problem, advice).into()),
+    }
 }
 
 /// Mounts and serves; this is the daemon.

@@ -253,6 +253,8 @@ pub struct MountSettings {
     pub cache: Option<Located<Cache>>,
     /// The most bytes that the kernel keeps before it writes back.
     pub dirty: Option<Located<u64>>,
+    /// How requests of the kernel come.
+    pub transport: Option<Located<Transport>>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
 }
@@ -307,6 +309,30 @@ impl Cache {
     }
 }
 
+/// How requests of the kernel come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Through io_uring, where the kernel has that for FUSE.
+    #[default]
+    Auto,
+    /// By `/dev/fuse`.
+    Device,
+}
+
+impl Transport {
+    /// The name of each.
+    pub const NAMES: [(&str, Self); 2] = [("auto", Self::Auto), ("device", Self::Device)];
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// Advice, if there is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, transport)| *transport).ok_or_else(|| "write auto or device".to_owned())
+    }
+}
+
 /// The options that mean the same for every mount.
 pub fn mount_options() -> impl Iterator<Item = &'static str> {
     braid_fuse::generic_options()
@@ -348,6 +374,7 @@ impl MountSettings {
             allow_other: self.allow_other.or(file.allow_other),
             cache: self.cache.or(file.cache),
             dirty: self.dirty.or(file.dirty),
+            transport: self.transport.or(file.transport),
             metrics: self.metrics.or(file.metrics),
         }
     }

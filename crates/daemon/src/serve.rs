@@ -99,9 +99,7 @@ fn serve(
     let session = wire::mount(volume.file_system(), &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
-    if let Some(cache) = session.cache() {
-        volume.volume.set_front_cache(Arc::new(cache));
-    }
+    volume.volume.set_front_cache(Arc::new(session.cache()));
     let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(unmounter.clone())));
     let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
     let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {
@@ -121,7 +119,8 @@ fn serve(
     // A working directory would keep some other file system from being
     // unmounted.
     let _ = std::env::set_current_dir("/");
-    tracing::info!(mountpoint = %point.path.shown(), "mounted");
+    let io_uring = session.has_rings();
+    tracing::info!(mountpoint = %point.path.shown(), io_uring, "mounted");
     let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
     if let Err(error) = volume.volume.start_jobs(parallel) {
         tracing::error!(%error, "no job runs: there is no thread for them");

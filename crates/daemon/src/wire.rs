@@ -1,6 +1,6 @@
 //! From settings to stores, volume and front end.
 
-use crate::config::{Cache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, VolumeSettings};
+use crate::config::{Cache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings};
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
@@ -76,6 +76,7 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
     let root = rustix::process::geteuid().is_root();
     let front = FuseConfig {
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
+        rings: settings.transport.as_ref().is_none_or(|transport| transport.value == Transport::Auto),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
         cache: cache_mode(config),
         dirty_max: settings.dirty.as_ref().map_or(DIRTY_DEFAULT, |dirty| dirty.value),

@@ -39,15 +39,15 @@ pub(crate) struct Front {
     notifying: Arc<OnceLock<Notifying>>,
     wanted: Wanted,
     agreed: Agreed,
-    /// As agreed, for the session.
-    writes_back: Arc<AtomicBool>,
+    /// For the session.
+    shown: Arc<OnceLock<Agreed>>,
     /// The kernel refused to register a backing file, and will again.
     passthrough_refused: AtomicBool,
     pub(crate) reporter: Arc<Reporter>,
 }
 
 impl Front {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, cache: CacheMode, dirty_max: u64) -> Self {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, cache: CacheMode, rings: bool, dirty_max: u64) -> Self {
         let capabilities = fs.capabilities();
         let ttl = capabilities.cache_ttl;
         let sole_door = !ttl.is_zero();
@@ -58,6 +58,7 @@ impl Front {
             // A file that others change has no size that the kernel could own.
             write_back: cache == CacheMode::WriteBack && sole_door,
             sole_door,
+            rings,
         };
         Self {
             fs,
@@ -71,7 +72,7 @@ impl Front {
             notifying: Arc::default(),
             wanted,
             agreed: Agreed::default(),
-            writes_back: Arc::default(),
+            shown: Arc::default(),
             passthrough_refused: AtomicBool::new(false),
             reporter: Arc::default(),
         }
@@ -79,12 +80,12 @@ impl Front {
 
     pub(crate) fn negotiate(&mut self, config: &mut KernelConfig) {
         self.agreed = init::negotiate(config, self.wanted);
-        self.writes_back.store(self.agreed.write_back, Ordering::Release);
+        let _ = self.shown.set(self.agreed);
     }
 
-    /// Whether the kernel keeps writes back, once that was negotiated.
-    pub(crate) fn shown_to_session(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.writes_back)
+    /// The place of what is negotiated.
+    pub(crate) fn agreed(&self) -> Arc<OnceLock<Agreed>> {
+        Arc::clone(&self.shown)
     }
 
     /// The place for the session's ways to notify the kernel.

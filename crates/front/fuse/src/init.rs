@@ -5,7 +5,7 @@ use fuser::{InitFlags, KernelConfig};
 
 /// Largest read or write in one request: the most that an unprivileged kernel
 /// setting allows (`fs.fuse.max_pages_limit`, 256 pages).
-const REQUEST_MAX_BYTES: u32 = 1 << 20;
+pub(crate) const REQUEST_MAX_BYTES: u32 = 1 << 20;
 
 /// Requests that the kernel sends without waiting (read-ahead, asynchronous
 /// direct I/O) before it holds further ones back: the queue depth that tiers
@@ -32,6 +32,8 @@ pub(crate) struct Wanted {
     pub(crate) write_back: bool,
     /// Files change through this mount only.
     pub(crate) sole_door: bool,
+    /// Requests may come through io_uring.
+    pub(crate) rings: bool,
 }
 
 /// Negotiated features.
@@ -46,6 +48,8 @@ pub(crate) struct Agreed {
     /// refuses shared mappings of files with direct I/O breaks programs that
     /// make them, and an older one does not keep its cache in step either.
     pub(crate) direct: bool,
+    /// Requests come through io_uring.
+    pub(crate) rings: bool,
 }
 
 /// The capabilities to ask for, out of those on offer.
@@ -78,6 +82,9 @@ pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
     if wanted.posix_acl {
         flags |= InitFlags::FUSE_POSIX_ACL;
     }
+    if wanted.rings {
+        flags |= InitFlags::FUSE_OVER_IO_URING;
+    }
     // With both, the kernel ignores passthrough.
     if wanted.passthrough {
         flags |= InitFlags::FUSE_PASSTHROUGH;
@@ -109,6 +116,7 @@ pub(crate) fn negotiate(config: &mut KernelConfig, wanted: Wanted) -> Agreed {
         passthrough,
         write_back: chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE),
         direct: chosen.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP),
+        rings: chosen.contains(InitFlags::FUSE_OVER_IO_URING),
     }
 }
 
@@ -125,7 +133,7 @@ fn limit<T: std::fmt::Debug>(set: Result<T, T>, set_nearest: impl FnOnce(T) -> R
 mod tests {
     use super::*;
 
-    const ALL: Wanted = Wanted { posix_acl: true, passthrough: true, write_back: false, sole_door: true };
+    const ALL: Wanted = Wanted { posix_acl: true, passthrough: true, write_back: false, sole_door: true, rings: true };
 
     #[test]
     fn an_older_kernel_gets_what_it_offers_and_no_more() {
@@ -153,7 +161,7 @@ mod tests {
 
     #[test]
     fn wishes_decide() {
-        let none = Wanted { posix_acl: false, passthrough: false, write_back: false, sole_door: false };
+        let none = Wanted { posix_acl: false, passthrough: false, write_back: false, sole_door: false, rings: false };
         let chosen = choose(InitFlags::all(), none);
         assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL));
         assert!(!chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE));

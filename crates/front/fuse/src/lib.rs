@@ -2,7 +2,7 @@
 //! [`FileSystem`](braid_contract::FileSystem) trait, and holds no storage
 //! logic.
 //!
-//! Reading order: `session` (life of a mount), `init` (negotiation with the
+//! Reading order: `session` (life of a mount), `serve` (its threads), `init` (negotiation with the
 //! kernel), `front` (how one request is handled), `ops` (the requests), `open`
 //! and `open_table` (how an open file's data travels), `coherence` and
 //! `invalidate` (the kernel's cache beside direct writes).
@@ -34,6 +34,7 @@ mod open;
 mod open_table;
 mod ops;
 mod report;
+mod serve;
 mod session;
 
 pub use cache_mode::CacheMode;

@@ -279,11 +279,6 @@ fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
-/// Whether this process may open the device itself.
-pub(crate) fn device_opens() -> bool {
-    open_device().is_ok()
-}
-
 /// Mounts by system call. As root, device files and set-id programs work as on
 /// a native file system; in a user namespace the kernel prevents that.
 fn mount_by_call(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {

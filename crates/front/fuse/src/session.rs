@@ -2,11 +2,13 @@
 
 use crate::cache_mode::CacheMode;
 use crate::front::{Front, Notifying};
+use crate::init::Agreed;
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
+use crate::serve::{prepare_rings, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
-use fuser::{Config, INodeNo, Notifier, SessionACL};
+use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
 use rustix::io::Errno as Os;
 use std::ffi::OsString;
@@ -14,14 +16,16 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct FuseConfig {
-    /// Threads that serve requests; at least one is used.
+    /// Most threads that serve requests: of each processor, where they come
+    /// through io_uring. At least one is used.
     pub threads: usize,
+    /// Whether requests may come through io_uring.
+    pub rings: bool,
     /// Whether to let other users than the mounting one in, as far as
     /// permissions go.
     pub allow_other: bool,
@@ -39,10 +43,11 @@ pub struct FuseConfig {
 /// A mounted file system that is ready to be served.
 pub struct Session {
     /// `None` once it runs.
-    library: Option<fuser::Session<Front>>,
+    dispatcher: Option<Dispatcher<Front>>,
+    threads: usize,
+    notifier: Notifier,
     unmounter: Unmounter,
-    /// The kernel keeps writes back; set by the negotiation.
-    writes_back: Arc<AtomicBool>,
+    agreed: Agreed,
 }
 
 /// Unmounts a session from another thread. Does nothing once it is unmounted.
@@ -61,38 +66,27 @@ pub struct Unmounter {
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
     let dirty_max = no_room::dirty_max(total, config.dirty_max);
-    let front = Front::new(fs, config.cache, dirty_max);
+    let front = Front::new(fs, config.cache, config.rings && prepare_rings(), dirty_max);
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
-    // From here on, a failure removes the mount again.
-    let mut session = Session { library: None, unmounter, writes_back: front.shown_to_session() };
+    let (notifying, agreed) = (front.notifying(), front.agreed());
     // The kernel decides about access, by the mount's options: the library
     // would refuse processes that the kernel lets in.
-    let notifying = front.notifying();
-    let library = fuser::Session::from_fd(front, device, SessionACL::All, library_config(config))?;
+    let library = fuser::Session::from_fd(front, device, SessionACL::All, Config::default());
+    let library = library.inspect_err(|_| unmounter.end())?;
     let notifier = library.notifier();
     let invalidator = Invalidator::new(notifier.clone());
     // Requests are only taken once the session runs.
-    let _ = notifying.set(Notifying { notifier, invalidator });
-    session.library = Some(library);
-    session.unmounter.mounted.set_read_ahead();
-    if session.writes_back.load(Ordering::Acquire) {
-        session.unmounter.mounted.set_dirty_max(dirty_max);
+    let _ = notifying.set(Notifying { notifier: notifier.clone(), invalidator });
+    let agreed = agreed.get().copied().unwrap_or_default();
+    unmounter.mounted.set_read_ahead();
+    if agreed.write_back {
+        unmounter.mounted.set_dirty_max(dirty_max);
     }
-    Ok(session)
-}
-
-fn library_config(config: &FuseConfig) -> Config {
-    let mut library = Config::default();
-    library.n_threads = Some(config.threads.max(1));
-    // A queue of its own for each thread's requests in progress. In
-    // measurements, it makes no difference on few processors; it shares least
-    // on many. It needs to open the device again, which a helper may have
-    // opened for this process.
-    library.clone_fd = mount::device_opens();
-    library
+    let dispatcher = Some(library.into_dispatcher());
+    Ok(Session { dispatcher, threads: config.threads.max(1), notifier, unmounter, agreed })
 }
 
 impl Session {
@@ -104,12 +98,8 @@ impl Session {
     /// # Errors
     /// The error that ended it before that. The mount is then removed too.
     pub fn run(mut self) -> io::Result<()> {
-        match self.library.take().map_or(Ok(()), fuser::Session::run) {
-            // A thread was about to take a request when the mount went away.
-            // This is the normal end, and the other threads saw it too.
-            Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => Ok(()),
-            result => result,
-        }
+        let dispatcher = self.dispatcher.take();
+        dispatcher.map_or(Ok(()), |dispatcher| serve(dispatcher, self.threads, self.agreed.rings))
     }
 
     /// A handle to unmount with.
@@ -118,11 +108,16 @@ impl Session {
         self.unmounter.clone()
     }
 
-    /// The kernel's cache of this mount; `None` once it is served.
+    /// The kernel's cache of this mount.
     #[must_use]
-    pub fn cache(&self) -> Option<KernelCache> {
-        let writes_back = self.writes_back.load(Ordering::Acquire);
-        self.library.as_ref().map(|library| KernelCache { notifier: library.notifier(), writes_back })
+    pub fn cache(&self) -> KernelCache {
+        KernelCache { notifier: self.notifier.clone(), writes_back: self.agreed.write_back }
+    }
+
+    /// Whether requests come through io_uring.
+    #[must_use]
+    pub fn has_rings(&self) -> bool {
+        self.agreed.rings
     }
 }
 
@@ -161,10 +156,7 @@ impl FrontCache for KernelCache {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Err(error) = self.unmounter.detach() {
-            tracing::warn!("{error}");
-        }
-        self.unmounter.mounted.session_ended();
+        self.unmounter.end();
     }
 }
 
@@ -190,6 +182,14 @@ impl Unmounter {
     /// The obstacle.
     pub fn detach(&self) -> io::Result<()> {
         self.mounted.detach()
+    }
+
+    /// Detaches the mount of a session that serves no more.
+    fn end(&self) {
+        if let Err(error) = self.detach() {
+            tracing::warn!("{error}");
+        }
+        self.mounted.session_ended();
     }
 
     /// Whether the kernel has dropped the file system: it is not mounted, and

@@ -49,22 +49,29 @@ impl<FS: Filesystem> Dispatcher<FS> {
         Ok(self.with_channel(self.0.ch.clone_fd()?))
     }
 
-    /// Serves requests that come by the device, until the session ends.
+    /// Reads the next request from the device; `None` once the session is over.
     ///
     /// # Errors
-    /// Those of the device, and of a request that can't be read.
-    pub fn serve_device(&self) -> io::Result<()> {
-        self.0.event_loop()
+    /// Those of the device.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.0.ch.receive_retrying(buffer) {
+            Ok(size) => Ok(Some(size)),
+            Err(nix::errno::Errno::ENODEV) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Serves one request, with its header at the beginning of `request`, which
-    /// is aligned to 8 bytes. The reply goes to `answer`, perhaps later. Answers
-    /// whether the session goes on.
+    /// is aligned to 8 bytes. The reply goes to `answer`, or to the device,
+    /// perhaps later. Answers whether the session goes on.
     ///
     /// # Errors
     /// The request can't be read.
-    pub fn serve(&self, request: &[u8], answer: Arc<dyn Answer>) -> io::Result<bool> {
-        let sender = self.0.ch.sender_to(answer);
+    pub fn serve(&self, request: &[u8], answer: Option<Arc<dyn Answer>>) -> io::Result<bool> {
+        let sender = match answer {
+            Some(answer) => self.0.ch.sender_to(answer),
+            None => self.0.ch.sender(),
+        };
         let Some(request) = RequestWithSender::new(sender, request) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
