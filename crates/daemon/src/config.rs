@@ -320,8 +320,13 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The name of each.
-    pub const NAMES: [(&str, Self); 2] = [("auto", Self::Auto), ("device", Self::Device)];
+    const NAMES: [(&str, Self); 2] = [("auto", Self::Auto), ("device", Self::Device)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, transport)| *transport == self).map_or("auto", |(name, _)| name)
+    }
 
     /// The one of this name.
     ///

@@ -2,7 +2,7 @@
 //! change of the tiers is written to the stack file of the mount; the whole can
 //! be printed as a stack file (`control`).
 
-use crate::config::{Cache, Config, MountSettings, THREADS_DEFAULT};
+use crate::config::{Cache, Config, MountSettings, THREADS_DEFAULT, Transport};
 use crate::drill::Drills;
 use crate::memory;
 use crate::refusal::Place;
@@ -153,10 +153,12 @@ impl Running {
         let threads = mount.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value);
         let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
         let cache = mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
+        let transport = mount.transport.as_ref().map_or(Transport::Auto, |transport| transport.value);
         for (key, value) in [
             ("threads", threads.to_string()),
             ("allow-other", allow_other.to_string()),
             ("cache", cache.name().to_owned()),
+            ("transport", transport.name().to_owned()),
         ] {
             set(&mut settings, key, Value::Scalar(value));
         }
@@ -297,7 +299,14 @@ mod tests {
         let (file, running) = running(dir.path());
         running.change(&[add(), Edit::Set("a".into(), "weight", "2.5".into())]);
         let dump = running.dump(1 << 16, &Drills::default());
-        for part in ["range: 64KiB", "c:\n        dir: /z", "weight: 2.5", "threads: 48", "cache: auto"] {
+        for part in [
+            "range: 64KiB",
+            "c:\n        dir: /z",
+            "weight: 2.5",
+            "threads: 48",
+            "cache: auto",
+            "transport: auto",
+        ] {
             assert!(dump.contains(part), "{part}: {dump}");
         }
         assert!(dump.contains(&format!("dir: {}", dir.path().join("x").display())), "{dump}");

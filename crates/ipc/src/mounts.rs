@@ -3,6 +3,7 @@
 //! leaves octal escapes in paths.
 
 use rustix::fs::makedev;
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -47,8 +48,9 @@ impl Mount {
     /// attributes from its cache for a dead one.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        // The request is aborted if the daemon dies meanwhile.
-        let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+        // The request is aborted if the daemon dies meanwhile, and canceled
+        // until the kernel has dropped its rings.
+        let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
         rustix::fs::statfs(&self.point).is_err_and(|error| dead.contains(&error))
     }
 

@@ -206,7 +206,7 @@ impl FuseRing {
     ///
     /// # Errors
     /// There is no next request.
-    pub fn next(&mut self) -> Result<&[u8], RingEnd> {
+    pub fn next_request(&mut self) -> Result<&[u8], RingEnd> {
         if self.registered {
             self.take_reply();
             self.exchange(COMMIT_AND_FETCH).map_err(|_| RingEnd::Over)?;
@@ -266,7 +266,8 @@ impl FuseRing {
         }
         // SAFETY: device, vectors and memory outlive the ring, which is dropped
         // first: the kernel then gives the entry up.
-        unsafe { self.ring.submission().push(&entry) }.map_err(|error| io::Error::other(error.to_string()))?;
+        unsafe { self.ring.submission().push(&entry) }
+            .map_err(|error| io::Error::other(error.to_string()))?;
         loop {
             match self.ring.submit_and_wait(1) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -289,7 +290,11 @@ impl FuseRing {
             let len = (&raw const (*headers).in_out).cast::<u32>().read();
             let size = ((&raw const (*headers).payload_size).read() as usize).min(self.memory.payload);
             let op_in = (len as usize).saturating_sub(IN_HEADER + size).min(HEADER_ROOM);
-            ((&raw const (*headers).in_out).cast::<u8>(), (op_in, (&raw const (*headers).op_in).cast::<u8>()), size)
+            (
+                (&raw const (*headers).in_out).cast::<u8>(),
+                (op_in, (&raw const (*headers).op_in).cast::<u8>()),
+                size,
+            )
         };
         let (op_size, op_in) = op_in;
         let len = IN_HEADER + op_size + size;

@@ -211,7 +211,7 @@ impl Lab {
     /// The same with more flags.
     pub fn mount_with(&mut self, mount: &Mount, flags: &[&str]) -> Result<()> {
         self.undo.push(Undo::Braid(mount.clone()));
-        let mount_command = self.braid().arg("mount").args(flags).args(cache_mode());
+        let mount_command = self.braid().arg("mount").args(flags).args(asked_flags());
         let mount_command = mount_command.arg("--log-file").arg(self.daemon_log());
         mount_command.arg(&mount.stack).arg(&mount.point).quiet()?;
         ensure(is_mounted(&mount.point)?, || format!("{} is not mounted", mount.point.display()))
@@ -228,7 +228,7 @@ impl Lab {
         let log = self.logs.join("daemon-in-foreground.log");
         let args = ["mount", "--create", "--foreground"];
         let mut child =
-            self.braid().args(args).args(cache_mode()).arg(&mount.stack).arg(&mount.point).start(&log)?;
+            self.braid().args(args).args(asked_flags()).arg(&mount.stack).arg(&mount.point).start(&log)?;
         let mounted = wait_until_mounted(&mount.point, &mut child);
         // Of one that has ended by itself nothing is left to undo.
         if !matches!(child.try_wait(), Ok(Some(_))) {
@@ -293,9 +293,10 @@ impl Lab {
     }
 }
 
-/// The flag for the mode of the kernel's cache that `BRAID_CACHE` asks for.
-fn cache_mode() -> Option<String> {
-    std::env::var("BRAID_CACHE").ok().map(|mode| format!("--cache={mode}"))
+/// The flags that `BRAID_CACHE` and `BRAID_TRANSPORT` ask for.
+fn asked_flags() -> impl Iterator<Item = String> {
+    let asked = [("BRAID_CACHE", "cache"), ("BRAID_TRANSPORT", "transport")];
+    asked.into_iter().filter_map(|(name, flag)| Some(format!("--{flag}={}", std::env::var(name).ok()?)))
 }
 
 impl Drop for Lab {

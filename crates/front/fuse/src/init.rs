@@ -133,7 +133,8 @@ fn limit<T: std::fmt::Debug>(set: Result<T, T>, set_nearest: impl FnOnce(T) -> R
 mod tests {
     use super::*;
 
-    const ALL: Wanted = Wanted { posix_acl: true, passthrough: true, write_back: false, sole_door: true, rings: true };
+    const ALL: Wanted =
+        Wanted { posix_acl: true, passthrough: true, write_back: false, sole_door: true, rings: true };
 
     #[test]
     fn an_older_kernel_gets_what_it_offers_and_no_more() {
@@ -161,7 +162,13 @@ mod tests {
 
     #[test]
     fn wishes_decide() {
-        let none = Wanted { posix_acl: false, passthrough: false, write_back: false, sole_door: false, rings: false };
+        let none = Wanted {
+            posix_acl: false,
+            passthrough: false,
+            write_back: false,
+            sole_door: false,
+            rings: false,
+        };
         let chosen = choose(InitFlags::all(), none);
         assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL));
         assert!(!chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE));

@@ -1,12 +1,9 @@
 //! The threads that serve a session.
 //!
 //! Requests come through io_uring, where the kernel has it for FUSE: by a queue
-//! for each processor, to a thread that stays on the caller's, so that neither
-//! the request nor the reply wakes another processor. Else, and for the few
-//! kinds that never come so, they come by the device.
-//!
-//! Few threads wait for requests, so that those at work stay in the
-//! processor's caches; as the last one gets something to do, one more begins.
+//! for each processor, to a thread that stays on the caller's, so that a request
+//! wakes no other processor. Else, and for the few kinds that never come so, they
+//! come by the device.
 
 use crate::front::Front;
 use crate::init::REQUEST_MAX_BYTES;
@@ -16,12 +13,19 @@ use rustix::io::Errno as Os;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Threads that wait at each source at first.
-const WAITING: usize = 2;
+/// Threads that read the device at first. Few, so that those at work stay in the
+/// processor's caches; as the last one gets something to do, one more begins.
+const READERS: usize = 2;
+
+/// Rings of a session on a machine of many processors, of which each has at
+/// least [`RINGS_MIN`]. The kernel does not hand what waits for a ring to one
+/// that is made later, so that all are made at first.
+const RINGS: usize = 768;
+const RINGS_MIN: usize = 8;
 
 /// Bytes before the data of a write that comes by the device: two headers.
 const BEFORE_DATA: usize = 80;
@@ -29,31 +33,26 @@ const BEFORE_DATA: usize = 80;
 /// What a request by the device takes at most, beside its data.
 const HEADERS_MAX: usize = 2 * DIRECT_ALIGNMENT;
 
-/// Where requests come from.
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    Device,
-    /// The queue of a processor.
-    Ring(u16),
-}
-
-/// One source, and the threads that take requests from it.
-struct Queue {
-    source: Source,
-    threads: AtomicUsize,
-    idle: AtomicUsize,
-}
-
 /// All threads of a session.
 struct Pool {
     dispatcher: Dispatcher<Front>,
-    queues: Vec<Queue>,
-    /// Most threads of one queue.
-    threads_max: usize,
     handles: Mutex<Vec<JoinHandle<io::Result<()>>>>,
-    /// The first rings are made, or can't be.
-    begun: Barrier,
-    ring_failed: AtomicBool,
+    /// Threads that read the device, at most, now, and those that wait.
+    readers_max: usize,
+    readers: AtomicUsize,
+    idle: AtomicUsize,
+    rings: Mutex<Rings>,
+    rings_changed: Condvar,
+}
+
+/// The rings, as they are made: the kernel holds requests back until each queue
+/// has one, so that they are used only once all are there.
+#[derive(Default)]
+struct Rings {
+    tried: usize,
+    made: usize,
+    /// Whether they are used.
+    decided: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -89,28 +88,27 @@ fn processors() -> Option<u16> {
     list.trim().split(',').map(count).sum()
 }
 
-/// Serves until the session is over; by rings if the kernel agreed to that.
+/// Serves until the session is over, with so many threads at most; by rings,
+/// of each processor's queue so many, if the kernel agreed to that.
 ///
 /// # Errors
 /// The first error that ended a thread before that.
-pub(crate) fn serve(dispatcher: Dispatcher<Front>, threads_max: usize, by_ring: bool) -> io::Result<()> {
-    let rings = by_ring.then(processors).flatten().unwrap_or(0);
-    let sources = std::iter::once(Source::Device).chain((0..rings).map(Source::Ring));
-    let queue = |source| Queue { source, threads: AtomicUsize::new(0), idle: AtomicUsize::new(0) };
-    let begin = if threads_max > 1 { WAITING } else { 1 };
+pub(crate) fn serve(dispatcher: Dispatcher<Front>, threads: usize, by_ring: bool) -> io::Result<()> {
+    let queues = by_ring.then(processors).flatten().unwrap_or(0);
+    let rings = threads.min(RINGS_MIN.max(RINGS / usize::from(queues).max(1)));
     let pool = Arc::new(Pool {
         dispatcher,
-        queues: sources.map(queue).collect(),
-        threads_max,
         handles: Mutex::default(),
-        begun: Barrier::new(usize::from(rings) * begin),
-        ring_failed: AtomicBool::new(false),
+        readers_max: threads,
+        readers: AtomicUsize::new(0),
+        idle: AtomicUsize::new(0),
+        rings: Mutex::default(),
+        rings_changed: Condvar::new(),
     });
-    for queue in 0..pool.queues.len() {
-        (0..begin).try_for_each(|_| pool.begin(queue, true))?;
-    }
+    pool.begin_rings(queues, rings);
+    (0..READERS.min(threads)).try_for_each(|_| pool.begin_reader())?;
     let mut result = Ok(());
-    let next = || pool.handles.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let next = || lock(&pool.handles).pop();
     while let Some(thread) = next() {
         let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
         result = result.and(ended);
@@ -118,41 +116,60 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, threads_max: usize, by_ring: 
     result
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Pool {
-    /// Begins one more thread of a queue.
-    fn begin(self: &Arc<Self>, queue: usize, is_first: bool) -> io::Result<()> {
-        let count = self.queues[queue].threads.fetch_add(1, Ordering::Relaxed);
-        self.queues[queue].idle.fetch_add(1, Ordering::Relaxed);
-        let name = match self.queues[queue].source {
-            Source::Device => format!("fuse-{count}"),
-            Source::Ring(processor) => format!("fuse-{processor}-{count}"),
-        };
-        let pool = Arc::clone(self);
-        let run = move || match pool.queues[queue].source {
-            Source::Device => pool.read_device(queue),
-            Source::Ring(processor) => pool.take_from_ring(queue, processor, is_first),
-        };
+    /// Begins the threads of all rings, and decides whether these are used.
+    fn begin_rings(self: &Arc<Self>, queues: u16, each: usize) {
+        let mut begun = 0;
+        for (queue, number) in (0..queues).flat_map(|queue| (0..each).map(move |number| (queue, number))) {
+            let pool = Arc::clone(self);
+            match self.begin(format!("fuse-{queue}-{number}"), move || pool.take_from_ring(queue)) {
+                Ok(()) => begun += 1,
+                Err(error) => tracing::warn!(%error, "could not begin a thread to serve requests"),
+            }
+        }
+        let mut rings = lock(&self.rings);
+        while rings.tried < begun {
+            rings = self.rings_changed.wait(rings).unwrap_or_else(PoisonError::into_inner);
+        }
+        let all = rings.made == usize::from(queues) * each;
+        rings.decided = Some(all);
+        if !all {
+            tracing::warn!("could not make all rings of io_uring, requests come by the device");
+        }
+        self.rings_changed.notify_all();
+    }
+
+    /// Notes that a ring was made or not; answers whether it is used.
+    fn ring_is_used(&self, made: bool) -> bool {
+        let mut rings = lock(&self.rings);
+        rings.tried += 1;
+        rings.made += usize::from(made);
+        self.rings_changed.notify_all();
+        loop {
+            match rings.decided {
+                Some(used) => return used,
+                None => rings = self.rings_changed.wait(rings).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn begin(&self, name: String, run: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
         let handle = std::thread::Builder::new().name(name).spawn(run)?;
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+        lock(&self.handles).push(handle);
         Ok(())
     }
 
-    /// Does the work for a request that was taken from the queue.
-    fn at_work<T>(self: &Arc<Self>, queue: usize, work: impl FnOnce() -> T) -> T {
-        let of = &self.queues[queue];
-        let was_last = of.idle.fetch_sub(1, Ordering::Relaxed) == 1;
-        if was_last
-            && of.threads.load(Ordering::Relaxed) < self.threads_max
-            && let Err(error) = self.begin(queue, false)
-        {
-            tracing::warn!(%error, "could not begin one more thread to serve requests");
-        }
-        let done = work();
-        of.idle.fetch_add(1, Ordering::Relaxed);
-        done
+    fn begin_reader(self: &Arc<Self>) -> io::Result<()> {
+        let number = self.readers.fetch_add(1, Ordering::Relaxed);
+        let pool = Arc::clone(self);
+        self.begin(format!("fuse-{number}"), move || pool.read_device())
     }
 
-    fn read_device(self: &Arc<Self>, queue: usize) -> io::Result<()> {
+    fn read_device(self: &Arc<Self>) -> io::Result<()> {
         // A queue of its own for each thread's requests in progress. It needs
         // to open the device again, which a helper may have opened for this
         // process.
@@ -162,47 +179,50 @@ impl Pool {
         // The data of writes is aligned for direct I/O.
         let buffer = &mut buffer[DIRECT_ALIGNMENT - BEFORE_DATA..];
         loop {
-            let size = match dispatcher.receive(buffer) {
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            let received = dispatcher.receive(buffer);
+            if self.idle.fetch_sub(1, Ordering::Relaxed) == 1
+                && self.readers.load(Ordering::Relaxed) < self.readers_max
+                && let Err(error) = self.begin_reader()
+            {
+                tracing::warn!(%error, "could not begin one more thread to serve requests");
+            }
+            let size = match received {
                 Ok(Some(size)) => size,
                 Ok(None) => return Ok(()),
                 // The mount went away as it was about to take a request.
                 Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            if !self.at_work(queue, || dispatcher.serve(&buffer[..size], None))? {
+            if !dispatcher.serve(&buffer[..size], None)? {
                 return Ok(());
             }
         }
     }
 
-    fn take_from_ring(self: &Arc<Self>, queue: usize, processor: u16, is_first: bool) -> io::Result<()> {
-        let ring = FuseRing::new(&self.dispatcher, processor, REQUEST_MAX_BYTES as usize);
-        if is_first {
-            self.ring_failed.fetch_or(ring.is_err(), Ordering::AcqRel);
-            self.begun.wait();
-        }
+    fn take_from_ring(self: &Arc<Self>, queue: u16) -> io::Result<()> {
+        let ring = FuseRing::new(&self.dispatcher, queue, REQUEST_MAX_BYTES as usize);
+        let used = self.ring_is_used(ring.is_ok());
         let mut ring = ring?;
-        if self.ring_failed.load(Ordering::Acquire) {
+        if !used {
             ring.refuse();
-            return self.read_device(queue);
+            return self.read_device();
         }
-        let mut here = CpuSet::new();
-        here.set(usize::from(processor));
-        // A processor that is not there, or not for this process, has no
-        // requests either.
-        let _ = sched_setaffinity(None, &here);
+        let mut processor = CpuSet::new();
+        processor.set(usize::from(queue));
+        // One that is not there, or not for this process, has no requests.
+        let _ = sched_setaffinity(None, &processor);
         let answer: Arc<dyn Answer> = Arc::new(ToRing(ring.reply()));
         loop {
-            let request = match ring.next() {
+            let request = match ring.next_request() {
                 Ok(request) => request,
                 Err(RingEnd::Over) => return Ok(()),
                 Err(RingEnd::Refused(error)) => {
-                    tracing::debug!(%error, processor, "the kernel takes no ring, requests come by the device");
-                    return self.read_device(queue);
+                    tracing::debug!(%error, queue, "the kernel takes no ring, requests come by the device");
+                    return self.read_device();
                 }
             };
-            let goes_on = self.at_work(queue, || self.dispatcher.serve(request, Some(Arc::clone(&answer))));
-            if !goes_on? {
+            if !self.dispatcher.serve(request, Some(Arc::clone(&answer)))? {
                 return Ok(());
             }
         }

@@ -83,6 +83,7 @@ impl Drop for Mount {
 pub(crate) fn config() -> FuseConfig {
     FuseConfig {
         threads: 4,
+        rings: true,
         allow_other: true,
         cache: CacheMode::Passthrough,
         dirty_max: 64 << 20,
