@@ -3,8 +3,8 @@
 use crate::identity::{Identity, Node};
 use crate::numbers::Numbers;
 use braid_contract::{
-    Access, AccessTimes, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle, NativeStat,
-    Result, VolumeId, XattrMode,
+    Access, AccessTimes, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle,
+    NativeStat, Result, VolumeId, XattrMode,
 };
 use braid_format::{BRAID_DIR, FormatError, IdAttr, PinAttr, Seal, StoredPin};
 use parking_lot::RwLock;
@@ -160,11 +160,23 @@ impl Home {
     /// Identifies the inode behind `fd`. `EXDEV` if it is on another file
     /// system: something is mounted inside the home tier.
     pub fn identify(&self, fd: &dyn NativeFd) -> Result<Identity> {
+        Ok(Identity { attr: self.attr(fd)?, handle: fd.handle().ok() })
+    }
+
+    /// The attributes of the inode behind `fd`; `EXDEV` if it is on another file
+    /// system.
+    pub fn attr(&self, fd: &dyn NativeFd) -> Result<Attr> {
         let NativeStat { attr, device } = fd.stat()?;
         if device != self.generation.read().device {
             return Err(Errno::EXDEV.into());
         }
-        Ok(Identity { attr, handle: fd.handle().ok() })
+        Ok(attr)
+    }
+
+    /// Whether the inode stays open for as long as it is known, since it could
+    /// not be opened again.
+    pub fn pins(&self, identity: &Identity) -> bool {
+        identity.handle.is_none() || !self.generation().by_handle
     }
 
     /// A node to open the inode behind `fd` again.

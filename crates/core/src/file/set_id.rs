@@ -11,7 +11,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 
 const GROUP_MAY_EXECUTE: u32 = 0o0010;
 
-const CAPABILITY: &str = "security.capability";
+pub(crate) const CAPABILITY: &str = "security.capability";
 
 /// Takes away the bits and capabilities that may not outlast a change of the
 /// contents by this caller, as the kernel does natively. With `keeps_set_id`,

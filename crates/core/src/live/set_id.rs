@@ -30,6 +30,11 @@ impl SetIdCheck {
         (self.nothing_as_of.load(Ordering::Acquire) != changes).then_some(changes)
     }
 
+    /// The file was just made, without any.
+    pub(crate) fn is_new(&self) {
+        self.nothing_as_of.fetch_max(1, Ordering::AcqRel);
+    }
+
     pub(crate) fn nothing(&self, as_of: u64) {
         self.nothing_as_of.store(as_of, Ordering::Release);
     }

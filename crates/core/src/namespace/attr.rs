@@ -33,10 +33,11 @@ pub(crate) fn attr_now(core: &Core, inode: &Arc<Inode>) -> Result<Attr> {
     let live = inode.file.lock().upgrade();
     match live {
         Some(file) => attr_of_file(core, inode, &file),
-        None => {
+        None if inode.may_be_spread() => {
             let identity = core.home.identify(&*core.inodes.path(&core.home, inode)?)?;
             attr_at_rest(core, inode, &identity)
         }
+        None => Ok(Attr { ino: inode.ino, ..core.home.attr(&*core.inodes.path(&core.home, inode)?)? }),
     }
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn attr_from(core: &Core, inode: &Arc<Inode>, identity: &Identity) ->
 /// Attributes of a file that is not in use.
 fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<Attr> {
     let attr = Attr { ino: inode.ino, ..identity.attr };
-    if inode.kind != FileKind::Regular || inode.shape() == Shape::Plain {
+    if !inode.may_be_spread() {
         return Ok(attr);
     }
     // Asking for the attribute is cheaper than opening the file.

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::file::open::{adopt_file, begin_use, open_inode};
 use crate::live::{OpenFile, Shape};
 use crate::namespace::change::{inode_changed, inode_will_change};
-use crate::namespace::resolve::{dir_for, enter, enter_name, entry_of, identify_name};
+use crate::namespace::resolve::{dir_for, enter, enter_name, identify_name};
 use braid_contract::{
     Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, IoMode, NativeFd, OpenFlags,
     OpenRequest, Opened, Result,
@@ -117,12 +117,16 @@ fn open_made(
     request: OpenRequest,
 ) -> Result<(Entry, Opened)> {
     let identity = core.home.identify(&*fd)?;
-    let pin = dir.open_at(name, Access::Path)?;
+    let pin = if core.home.pins(&identity) { dir.open_at(name, Access::Path)? } else { Fd::clone(&fd) };
     let inode = core.inodes.enter(&core.home, &identity, pin);
     inode.set_shape(Shape::Plain);
     let adopted = adopt_file(&inode, fd);
     let file = adopted.inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
-    let entry = entry_of(core, &inode, &identity)?;
+    if !identity.attr.is_set_id() {
+        // Capabilities are only set later.
+        file.set_id.is_new();
+    }
+    let entry = Entry { attr: Attr { ino: inode.ino, ..identity.attr }, generation: inode.generation };
     let opener = Origin::of_caller(caller);
     let mode = begin_use(core, &file, request).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
     let passthrough = matches!(mode, IoMode::Passthrough(_));

@@ -1,7 +1,7 @@
 //! Extended attributes: those of the home inode, without Braid's own.
 
 use crate::core::Core;
-use crate::file::set_id::may_set_group_id;
+use crate::file::set_id::{CAPABILITY, may_set_group_id};
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::path_of;
 use braid_contract::{Caller, Errno, InodeId, NativeFd, Result, XattrMode};
@@ -18,8 +18,17 @@ pub fn get_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
     if is_ours(name.as_bytes()) {
         return Err(Errno::ENODATA.into());
     }
-    let path = path_of(core, ino)?;
-    read_value(|buf| path.get_xattr(name, buf))
+    let inode = core.inodes.get(ino)?;
+    let live = inode.file.lock().upgrade();
+    let Some(file) = live else {
+        let path = core.inodes.path(&core.home, &inode)?;
+        return read_value(|buf| path.get_xattr(name, buf));
+    };
+    // The kernel asks before the first write to each file.
+    if name == CAPABILITY && file.set_id.due().is_none() {
+        return Err(Errno::ENODATA.into());
+    }
+    read_value(|buf| file.data().get_xattr(name, buf))
 }
 
 /// The names of all extended attributes, each ended by a zero byte.

@@ -5,7 +5,7 @@ use crate::coherence::{CacheTable, Outdated};
 use crate::init;
 use crate::init::{Agreed, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
-use crate::no_room::{self, NoRoom};
+use crate::no_room::NoRoom;
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
 use braid_contract::{Attr, Caller, FileSystem, InodeId, Result};
@@ -164,11 +164,8 @@ impl Front {
     /// may have no room for what that keeps back. The kernel does not set the
     /// modification time then, but that of a new file is that of its creation.
     pub(crate) fn writes_through(&self, caller: &Caller) -> bool {
-        let is_full = || {
-            let room = self.fs.statfs(caller);
-            room.is_ok_and(|room| no_room::is_nearly_full(room.available, self.dirty_max))
-        };
-        self.agreed.write_back && self.agreed.direct && is_full()
+        let available = || Some(self.fs.statfs(caller).ok()?.available);
+        self.agreed.write_back && self.agreed.direct && self.no_room.is_near(self.dirty_max, available)
     }
 
     /// Whether the kernel keeps writes back, and owns size and times.

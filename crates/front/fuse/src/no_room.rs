@@ -11,6 +11,7 @@ use fuser::{Errno, FileHandle};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The kernel keeps at most this part of a volume's size without writing it
 /// back.
@@ -24,13 +25,20 @@ pub(crate) fn dirty_max(total: u64, allowed: u64) -> u64 {
 
 /// Whether a volume with so many bytes available may be too full for what the
 /// kernel keeps back. The other half of it is for data that comes meanwhile.
-pub(crate) fn is_nearly_full(available: u64, dirty_max: u64) -> bool {
+fn is_nearly_full(available: u64, dirty_max: u64) -> bool {
     available < 2 * dirty_max
 }
+
+/// With this many more bytes available, a volume is not looked at again for
+/// [`FAR_FOR`]: no tiers are so fast that they could be full by then.
+const FAR: u64 = 1 << 30;
+const FAR_FOR: Duration = Duration::from_millis(10);
 
 /// Handles whose data was refused since, and why.
 #[derive(Default)]
 pub(crate) struct NoRoom {
+    /// When the volume was seen to be far from full.
+    was_far: Mutex<Option<Instant>>,
     refused: Mutex<HashMap<u64, Errno>>,
     /// How many there are: in general none, and then there is nothing to lock.
     count: AtomicUsize,
@@ -53,6 +61,18 @@ impl NoRoom {
             0 => None,
             _ => self.change(|refused| refused.remove(&handle.0)),
         }
+    }
+
+    /// Whether the volume is nearly full; `available` asks how many bytes it
+    /// has.
+    pub(crate) fn is_near(&self, dirty_max: u64, available: impl FnOnce() -> Option<u64>) -> bool {
+        let mut was_far = self.was_far.lock().unwrap_or_else(PoisonError::into_inner);
+        if was_far.is_some_and(|when| when.elapsed() < FAR_FOR) {
+            return false;
+        }
+        let Some(available) = available() else { return false };
+        *was_far = (available >= 2 * dirty_max + FAR).then(Instant::now);
+        is_nearly_full(available, dirty_max)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut HashMap<u64, Errno>) -> T) -> T {
