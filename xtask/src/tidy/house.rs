@@ -37,7 +37,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "check",
         ],
     ),
-    ("fuse", &["contract"]),
+    ("fuse", &["contract", "sys"]),
     ("kv", &["contract"]),
     ("preload", &["contract", "ipc"]),
     ("cli", &["contract", "ipc", "daemon"]),
@@ -63,7 +63,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tests-support", &[]),
-    ("tests", &["testkit", "tests-support"]),
+    ("tests", &["sys", "testkit", "tests-support"]),
     ("xtask", &["tests-support"]),
 ];
 
