@@ -64,8 +64,8 @@ struct Command {
 pub enum RingEnd {
     /// The kernel does not take this entry.
     Refused(io::Error),
-    /// The session is over.
-    Over,
+    /// The session is over, by this error.
+    Over(io::Error),
 }
 
 /// Where the replies of one [`FuseRing`] go, from any thread.
@@ -168,6 +168,11 @@ impl RingReply {
     }
 }
 
+/// An io_uring for one entry, of the thread that calls this.
+fn make_ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2)
+}
+
 impl FuseRing {
     /// A ring for an entry of the queue of processor `queue`, for payloads up to
     /// `payload` bytes. The thread that makes it is the one that uses it.
@@ -175,7 +180,7 @@ impl FuseRing {
     /// # Errors
     /// The kernel has no io_uring, or no memory for it.
     pub fn new(device: impl AsFd, queue: u16, payload: usize) -> io::Result<Self> {
-        let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2)?;
+        let ring = make_ring()?;
         let memory = Arc::new(Memory::new(payload)?);
         let state = Mutex::new(State::Idle);
         let reply = Arc::new(RingReply { memory: Arc::clone(&memory), state, filled: Condvar::new() });
@@ -190,9 +195,7 @@ impl FuseRing {
     /// Whether the kernel lets this process make such rings.
     #[must_use]
     pub fn can_be_made() -> bool {
-        let ring: io::Result<IoUring<squeue::Entry128, cqueue::Entry>> =
-            IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2);
-        ring.is_ok()
+        make_ring().is_ok()
     }
 
     /// Where replies go.
@@ -209,7 +212,7 @@ impl FuseRing {
     pub fn next_request(&mut self) -> Result<&[u8], RingEnd> {
         if self.registered {
             self.take_reply();
-            self.exchange(COMMIT_AND_FETCH).map_err(|_| RingEnd::Over)?;
+            self.exchange(COMMIT_AND_FETCH).map_err(RingEnd::Over)?;
         } else {
             self.exchange(REGISTER).map_err(RingEnd::Refused)?;
             self.registered = true;
@@ -285,18 +288,18 @@ impl FuseRing {
     /// The request that came, in one piece.
     fn request(&mut self) -> &[u8] {
         // SAFETY: the entry is ours until it is handed over.
-        let (in_header, op_in, size) = unsafe {
+        let (in_header, op_in, op_size, size) = unsafe {
             let headers = self.memory.headers();
             let len = (&raw const (*headers).in_out).cast::<u32>().read();
             let size = ((&raw const (*headers).payload_size).read() as usize).min(self.memory.payload);
-            let op_in = (len as usize).saturating_sub(IN_HEADER + size).min(HEADER_ROOM);
+            let op_size = (len as usize).saturating_sub(IN_HEADER + size).min(HEADER_ROOM);
             (
                 (&raw const (*headers).in_out).cast::<u8>(),
-                (op_in, (&raw const (*headers).op_in).cast::<u8>()),
+                (&raw const (*headers).op_in).cast::<u8>(),
+                op_size,
                 size,
             )
         };
-        let (op_size, op_in) = op_in;
         let len = IN_HEADER + op_size + size;
         let in_place = len > COPIED_MAX;
         *self.reply.lock() = State::Served { in_place };

@@ -2,7 +2,7 @@
 //!
 //! All code of Braid that needs `unsafe` is here, in small modules with safe
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
-//! file handles. [`DataFile`], through which all bytes of native files are read
+//! file handles, the rings of FUSE. [`DataFile`], through which all bytes of native files are read
 //! and written, is here too. This crate knows nothing of volumes.
 
 mod aligned;

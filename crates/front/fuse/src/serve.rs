@@ -181,12 +181,7 @@ impl Pool {
         loop {
             self.idle.fetch_add(1, Ordering::Relaxed);
             let received = dispatcher.receive(buffer);
-            if self.idle.fetch_sub(1, Ordering::Relaxed) == 1
-                && self.readers.load(Ordering::Relaxed) < self.readers_max
-                && let Err(error) = self.begin_reader()
-            {
-                tracing::warn!(%error, "could not begin one more thread to serve requests");
-            }
+            let was_last = self.idle.fetch_sub(1, Ordering::Relaxed) == 1;
             let size = match received {
                 Ok(Some(size)) => size,
                 Ok(None) => return Ok(()),
@@ -194,6 +189,12 @@ impl Pool {
                 Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            if was_last
+                && self.readers.load(Ordering::Relaxed) < self.readers_max
+                && let Err(error) = self.begin_reader()
+            {
+                tracing::warn!(%error, "could not begin one more thread to serve requests");
+            }
             if !dispatcher.serve(&buffer[..size], None)? {
                 return Ok(());
             }
@@ -216,7 +217,10 @@ impl Pool {
         loop {
             let request = match ring.next_request() {
                 Ok(request) => request,
-                Err(RingEnd::Over) => return Ok(()),
+                Err(RingEnd::Over(error)) => {
+                    tracing::debug!(%error, queue, "a ring is over");
+                    return Ok(());
+                }
                 Err(RingEnd::Refused(error)) => {
                     tracing::debug!(%error, queue, "the kernel takes no ring, requests come by the device");
                     return self.read_device();
