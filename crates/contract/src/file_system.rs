@@ -18,8 +18,8 @@ pub struct FileSystemCapabilities {
     pub cache_ttl: Duration,
     /// [`IoMode::Passthrough`] may be answered to [`FileSystem::open`].
     pub passthrough: bool,
-    /// [`FileSystem::rename`] knows [`RenameMode::Exchange`] and `NoReplace`;
-    /// without this, a front end refuses them with `EINVAL`.
+    /// [`FileSystem::rename`] knows more than [`RenameMode::Replace`]; without
+    /// this, a front end refuses the other modes with `EINVAL`.
     pub rename_modes: bool,
     /// POSIX ACLs are kept as the extended attributes `system.posix_acl_*`.
     pub posix_acl: bool,
@@ -136,6 +136,10 @@ pub enum RenameMode {
     NoReplace,
     /// Exchanges the two, atomically; both must exist.
     Exchange,
+    /// Replaces it, and leaves a whiteout under the old name, atomically: a
+    /// character device 0, by which an overlay file system hides what its lower
+    /// layers have there.
+    Whiteout,
 }
 
 /// Flags of one write.

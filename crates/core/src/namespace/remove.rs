@@ -67,7 +67,7 @@ pub fn rename_name(
     let from = dir_for(core, parent, name)?;
     let to = dir_for(core, new_parent, new_name)?;
     let replaced = match mode {
-        RenameMode::Replace => match find_displaced(core, &*to, new_name) {
+        RenameMode::Replace | RenameMode::Whiteout => match find_displaced(core, &*to, new_name) {
             // Nothing is replaced.
             Err(error) if error.errno() == Errno::ENOENT => None,
             displaced => Some(displaced?),

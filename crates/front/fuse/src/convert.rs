@@ -162,6 +162,8 @@ pub(crate) fn rename_mode(flags: RenameFlags, modes: bool) -> Option<RenameMode>
         Some(RenameMode::NoReplace)
     } else if flags == RenameFlags::RENAME_EXCHANGE {
         Some(RenameMode::Exchange)
+    } else if flags == RenameFlags::RENAME_WHITEOUT {
+        Some(RenameMode::Whiteout)
     } else {
         None
     }
@@ -317,8 +319,9 @@ mod tests {
         let mode = |flags| rename_mode(flags, true);
         assert_eq!(mode(RenameFlags::RENAME_NOREPLACE), Some(RenameMode::NoReplace));
         assert_eq!(mode(RenameFlags::RENAME_EXCHANGE), Some(RenameMode::Exchange));
-        assert_eq!(mode(RenameFlags::RENAME_WHITEOUT), None);
+        assert_eq!(mode(RenameFlags::RENAME_WHITEOUT), Some(RenameMode::Whiteout));
         assert_eq!(mode(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE), None);
+        assert_eq!(mode(RenameFlags::RENAME_WHITEOUT | RenameFlags::RENAME_EXCHANGE), None);
         assert_eq!(
             [0, 1, 2, 3, 4].map(xattr_mode)[1..],
             [Some(XattrMode::Create), Some(XattrMode::Replace), None, None]

@@ -78,12 +78,16 @@ fn rename_modes() {
     fs::write(mount.path("a"), "a").unwrap();
     fs::write(mount.path("b"), "b").unwrap();
     assert_eq!(rename(RenameFlags::NOREPLACE), Err(Errno::EXIST));
-    assert_eq!(rename(RenameFlags::WHITEOUT), Err(Errno::INVAL));
     rename(RenameFlags::EXCHANGE).unwrap();
     assert_eq!(fs::read_to_string(mount.path("a")).unwrap(), "b");
     rename(RenameFlags::empty()).unwrap();
     assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "b");
     assert!(!mount.path("a").exists());
+    fs::write(mount.path("a"), "a").unwrap();
+    rename(RenameFlags::WHITEOUT).unwrap();
+    assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "a");
+    let left = fs::metadata(mount.path("a")).unwrap();
+    assert!(left.file_type().is_char_device() && left.rdev() == 0, "{left:?}");
 }
 
 /// Names are only replaced.

@@ -224,7 +224,7 @@ impl Layer for Trace {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
-        let replaces = mode == RenameMode::Replace;
+        let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
         let doomed = if replaces { self.doomed(caller, new_parent, new_name) } else { None };
         self.child.rename(caller, parent, name, new_parent, new_name, mode)?;
         self.unnamed(doomed);

@@ -130,15 +130,13 @@ impl NativeFd for KernelFd {
     fn rename_at(&self, name: &OsStr, to: &dyn NativeFd, new_name: &OsStr, mode: RenameMode) -> Result<()> {
         let (from, name) = parent_of(self, name)?;
         let (to, new_name) = parent_of(Self::of(to)?, new_name)?;
-        Ok(match mode {
-            RenameMode::Replace => rustix::fs::renameat(from, name, to, new_name),
-            RenameMode::NoReplace => {
-                rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)
-            }
-            RenameMode::Exchange => {
-                rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::EXCHANGE)
-            }
-        }?)
+        let flags = match mode {
+            RenameMode::Replace => return Ok(rustix::fs::renameat(from, name, to, new_name)?),
+            RenameMode::NoReplace => RenameFlags::NOREPLACE,
+            RenameMode::Exchange => RenameFlags::EXCHANGE,
+            RenameMode::Whiteout => RenameFlags::WHITEOUT,
+        };
+        Ok(rustix::fs::renameat_with(from, name, to, new_name, flags)?)
     }
 
     fn read_dir(

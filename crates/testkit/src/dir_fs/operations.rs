@@ -161,6 +161,7 @@ impl FileSystem for DirFs {
             RenameMode::NoReplace if self.breaks(Violation::ReplacesAnyway) => RenameFlags::empty(),
             RenameMode::NoReplace => RenameFlags::NOREPLACE,
             RenameMode::Exchange => RenameFlags::EXCHANGE,
+            RenameMode::Whiteout => RenameFlags::WHITEOUT,
         };
         os(rustix::fs::renameat_with(
             CWD,

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 const NAME_MAX: usize = 255;
+/// Mode of what a rename leaves under the old name, if asked to.
+const WHITEOUT: u32 = 0o020_000;
 
 /// The end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,6 +96,21 @@ impl State {
         body: Body,
     ) -> Result<u64> {
         let (dir, name) = self.vacancy(dir, path)?;
+        let ino = self.make_unnamed(context, dir, mode, rdev, body)?;
+        let change = NameChange { dir, name, old: None, new: Some(ino) };
+        self.change_names(context, vec![change], None, false);
+        Ok(ino)
+    }
+
+    /// Makes an inode that belongs into `dir`, and has no name yet.
+    fn make_unnamed(
+        &mut self,
+        context: &Context<'_>,
+        dir: u64,
+        mode: u32,
+        rdev: u32,
+        body: Body,
+    ) -> Result<u64> {
         let mut node = Node::new(mode, body, context.now);
         node.rdev = rdev;
         let parent = self.node(dir)?;
@@ -103,10 +120,7 @@ impl State {
                 node.mode |= 0o2000;
             }
         }
-        let ino = self.add_inode(node);
-        let change = NameChange { dir, name, old: None, new: Some(ino) };
-        self.change_names(context, vec![change], None, false);
-        Ok(ino)
+        Ok(self.add_inode(node))
     }
 
     pub(super) fn link(&mut self, context: &Context<'_>, ino: u64, dir: u64, path: &OsStr) -> Result<()> {
@@ -172,7 +186,11 @@ impl State {
         let is_dir = |ino: u64| self.inodes.get(&ino).is_some_and(|inode| inode.live.is_dir());
         let replaced_dir = target.filter(|target| !exchange && is_dir(*target));
         let moves_dir = from != to && (is_dir(source) || (exchange && target.is_some_and(is_dir)));
-        let left = target.filter(|_| exchange);
+        let left = match mode {
+            RenameMode::Exchange => target,
+            RenameMode::Whiteout => Some(self.make_unnamed(context, from, WHITEOUT, 0, Body::Other)?),
+            RenameMode::Replace | RenameMode::NoReplace => None,
+        };
         let changes = vec![
             NameChange { dir: from, name: name.into(), old: Some(source), new: left },
             NameChange { dir: to, name: new_name.into(), old: target, new: Some(source) },

@@ -2,11 +2,11 @@
 
 use super::bed::{Bed, ROOT, errno};
 use super::{Case, always};
-use braid_contract::{Errno, RenameMode};
+use braid_contract::{Errno, FileKind, RenameMode};
 
-use RenameMode::{Exchange, NoReplace, Replace};
+use RenameMode::{Exchange, NoReplace, Replace, Whiteout};
 
-pub(super) const CASES: [Case; 9] = [
+pub(super) const CASES: [Case; 10] = [
     ("a renamed file is what it was", always, a_renamed_file_is_what_it_was),
     ("a rename replaces a file", always, a_rename_replaces_a_file),
     ("a rename replaces an empty directory", always, a_rename_replaces_an_empty_directory),
@@ -16,6 +16,7 @@ pub(super) const CASES: [Case; 9] = [
     ("of two names of one file neither is replaced", always, two_names_of_one_file),
     ("what must not be replaced is not", renames_in_modes, what_must_not_be_replaced_is_not),
     ("names are exchanged", renames_in_modes, names_are_exchanged),
+    ("a whiteout is left", renames_in_modes, a_whiteout_is_left),
 ];
 
 fn renames_in_modes(bed: &Bed<'_>) -> bool {
@@ -157,4 +158,25 @@ fn names_are_exchanged(bed: &Bed<'_>) {
         (vec!["dir".into(), "one".into()], vec!["other".into(), "sub".to_owned()])
     );
     assert_eq!([one, other].map(|ino| bed.attr(ino).nlink), [1; 2]);
+}
+
+fn a_whiteout_is_left(bed: &Bed<'_>) {
+    let dir = bed.mkdir(ROOT, "dir");
+    let (one, other) = (bed.file(ROOT, "one", b"one"), bed.file(dir, "other", b"other"));
+    bed.link(other, ROOT, "link").unwrap();
+    // One name is free, the other is taken.
+    bed.rename((ROOT, "one"), (dir, "free"), Whiteout).unwrap();
+    bed.rename((dir, "free"), (dir, "other"), Whiteout).unwrap();
+    assert_eq!((bed.lookup(dir, "other"), bed.content(dir, "other")), (one, b"one".to_vec()));
+    assert_eq!((bed.attr(other).nlink, bed.content(ROOT, "link")), (1, b"other".to_vec()));
+    for (parent, name) in [(ROOT, "one"), (dir, "free")] {
+        let left = bed.attr(bed.lookup(parent, name));
+        assert_eq!((left.kind, left.rdev, left.nlink), (FileKind::CharDevice, 0, 1), "{name}");
+        bed.unlink(parent, name).unwrap();
+    }
+    assert_eq!(errno(bed.rename((ROOT, "one"), (dir, "free"), Whiteout)), Some(Errno::ENOENT));
+    assert_eq!(
+        (bed.names(ROOT), bed.names(dir)),
+        (vec!["dir".into(), "link".into()], vec!["other".to_owned()])
+    );
 }

@@ -50,8 +50,9 @@ impl Driver {
             6 => drop(dir.remove_at(name, false)),
             7 => drop(dir.remove_at(name, true)),
             8 | 9 => {
-                let modes = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
-                let mode = modes[self.below(3) as usize];
+                let modes =
+                    [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::Whiteout];
+                let mode = modes[self.below(4) as usize];
                 drop(dir.rename_at(name, &*other, os(&other_name), mode));
             }
             10 => {

@@ -121,7 +121,8 @@ impl Draw {
                 Call::Open(path, self.one_of(&accesses))
             }
             _ => {
-                let modes = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
+                let modes =
+                    [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::Whiteout];
                 Call::Rename(path, other, self.one_of(&modes))
             }
         }
