@@ -22,6 +22,7 @@ const TESTS: &[Package] = &[
     Package("git", "git"),
     // To build pjdfstest.
     Package("libacl1-dev", "/usr/include/sys/acl.h"),
+    Package("nfs-ganesha-vfs", "ganesha.nfsd"),
     Package("python3", "python3"),
     Package("redis-server", "redis-server"),
     Package("rocksdb-tools", "db_bench"),

@@ -6,7 +6,7 @@
 mod common;
 
 use braid_contract::NativeHandle;
-use common::{Bench, RANGE, pattern, until, write_ranges};
+use common::{Bench, RANGE, drop_caches, pattern, until, write_ranges};
 use rustix::fs::{OFlags, XattrFlags};
 use std::fs::{self, Permissions};
 use std::io::{self, Read};
@@ -279,10 +279,6 @@ fn handle(bench: &Bench, path: &str) -> (i32, Vec<u8>) {
 fn by_handle(bench: &Bench, (kind, bytes): &(i32, Vec<u8>)) -> io::Result<fs::File> {
     let mount = fs::File::open(bench.path("m")).unwrap();
     braid_sys::open_handle(mount, *kind, bytes, OFlags::RDONLY).map(fs::File::from)
-}
-
-fn drop_caches() {
-    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bench, RANGE, pattern};
+use common::{Bench, RANGE, drop_caches, pattern};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
@@ -83,11 +83,6 @@ fn check(overlay: &Overlay<'_>, large: &[u8], new: &[u8]) {
     let read = fs::read(path("large")).unwrap();
     assert!(read[..RANGE] == large[..RANGE] && read[RANGE + 7..] == large[RANGE + 7..]);
     assert_eq!(&read[RANGE..RANGE + 7], b"changed");
-}
-
-fn drop_caches() {
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
 }
 
 fn as_upper(cache: &str) {

@@ -331,6 +331,12 @@ pub(crate) fn read_anew(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
+/// Has the kernel forget all pages, names and inodes that are not in use.
+pub(crate) fn drop_caches() {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+}
+
 /// Whether a directory is empty.
 pub(crate) fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).unwrap().next().is_none()
