@@ -168,6 +168,14 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) dirty: Option<String>,
 
+    /// Serve extended attributes, and with them ACLs [default]
+    #[arg(long, overrides_with = "no_xattr")]
+    pub(crate) xattr: bool,
+
+    /// Serve no extended attributes and no ACLs: listing and writing files takes fewer requests
+    #[arg(long)]
+    pub(crate) no_xattr: bool,
+
     /// How requests of the kernel come: auto (through io_uring where the kernel can) or device
     #[arg(long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<String>,

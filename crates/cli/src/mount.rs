@@ -128,6 +128,7 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         )),
         cache: parsed("--cache", args.cache.as_ref(), "not a cache mode", Cache::parse)?,
         dirty: parsed("--dirty", args.dirty.as_ref(), "not a size", parse_size)?,
+        xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
         metrics: parsed(
             "--metrics",

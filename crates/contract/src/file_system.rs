@@ -149,7 +149,8 @@ pub struct WriteFlags {
     pub direct: bool,
     /// The write must be durable when it returns (`O_SYNC`, `O_DSYNC`).
     pub sync: bool,
-    /// Clear the set-user-id and set-group-id bits and file capabilities.
+    /// Clear the set-user-id and set-group-id bits and file capabilities; with
+    /// `write_back` only the latter.
     pub kill_set_id: bool,
     /// The kernel's page cache writes back earlier writes. The caller is not
     /// their writer, and their time is set by [`FileSystem::setattr`]; what is

@@ -253,6 +253,8 @@ pub struct MountSettings {
     pub cache: Option<Located<Cache>>,
     /// The most bytes that the kernel keeps before it writes back.
     pub dirty: Option<Located<u64>>,
+    /// Whether extended attributes are served.
+    pub xattr: Option<Located<bool>>,
     /// How requests of the kernel come.
     pub transport: Option<Located<Transport>>,
     /// The address for Prometheus; no metrics if it is not set.
@@ -379,6 +381,7 @@ impl MountSettings {
             allow_other: self.allow_other.or(file.allow_other),
             cache: self.cache.or(file.cache),
             dirty: self.dirty.or(file.dirty),
+            xattr: self.xattr.or(file.xattr),
             transport: self.transport.or(file.transport),
             metrics: self.metrics.or(file.metrics),
         }

@@ -154,10 +154,12 @@ impl Running {
         let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
         let cache = mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
         let transport = mount.transport.as_ref().map_or(Transport::Auto, |transport| transport.value);
+        let xattr = mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
         for (key, value) in [
             ("threads", threads.to_string()),
             ("allow-other", allow_other.to_string()),
             ("cache", cache.name().to_owned()),
+            ("xattr", xattr.to_string()),
             ("transport", transport.name().to_owned()),
         ] {
             set(&mut settings, key, Value::Scalar(value));
@@ -305,6 +307,7 @@ mod tests {
             "weight: 2.5",
             "threads: 48",
             "cache: auto",
+            "xattr: true",
             "transport: auto",
         ] {
             assert!(dump.contains(part), "{part}: {dump}");

@@ -146,7 +146,8 @@ fn no_such_module(field: &Field, names: &[&str]) -> Refusal {
 }
 
 fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> {
-    let known = ["point", "options", "threads", "allow-other", "cache", "dirty", "transport", "metrics"];
+    let known =
+        ["point", "options", "threads", "allow-other", "cache", "dirty", "xattr", "transport", "metrics"];
     let mut section = Section::of(field, &known)?;
     let option = |field: &Field| field.parse("an option of mounts", mount_option).map(|option| option.value);
     let options = section.take("options").map(|field| field.items("options: [ ro, noexec ]")).transpose()?;
@@ -158,6 +159,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         allow_other: section.take("allow-other").map(|field| field.truth()).transpose()?,
         cache: section.take("cache").map(|field| field.parse("a cache mode", Cache::parse)).transpose()?,
         dirty: section.take("dirty").map(|field| field.size()).transpose()?,
+        xattr: section.take("xattr").map(|field| field.truth()).transpose()?,
         transport: section
             .take("transport")
             .map(|field| field.parse("a transport", Transport::parse))

@@ -78,6 +78,7 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         rings: settings.transport.as_ref().is_none_or(|transport| transport.value == Transport::Auto),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
+        xattrs: settings.xattr.as_ref().is_none_or(|xattr| xattr.value),
         cache: cache_mode(config),
         dirty_max: settings.dirty.as_ref().map_or(DIRTY_DEFAULT, |dirty| dirty.value),
         fs_name: match &config.source.file {

@@ -29,6 +29,14 @@ pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<
     Ok(())
 }
 
+/// Takes away capabilities only.
+pub(super) fn clear_capability(file: &File) -> Result<()> {
+    if file.set_id.due().is_some() && remove_capability(&**file.data())? {
+        file.inode_is_set()?;
+    }
+    Ok(())
+}
+
 /// Takes away the bits and capabilities that the inode behind `fd` may not keep
 /// when the caller changes it.
 pub(crate) fn take_set_id(fd: &dyn NativeFd, caller: &Caller) -> Result<()> {

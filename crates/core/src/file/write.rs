@@ -10,7 +10,7 @@ use crate::file::mark::mark;
 use crate::file::pieces::{write_home, write_piece};
 use crate::file::place::place;
 use crate::file::read::run_at;
-use crate::file::set_id::clear_set_id;
+use crate::file::set_id::{clear_capability, clear_set_id};
 use crate::file::trim::{prepare_growth, trim_before};
 use crate::live::{File, Layout, OpenFile, Spread};
 use crate::need::Need;
@@ -42,7 +42,12 @@ pub fn write_file(
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
     let io = match flags.write_back {
         // The kernel had set-id bits cleared before it took the data.
-        true => Origin { written_back: true, sync: open.flags.sync, hint: flags.hint, ..open.opener },
+        true => {
+            if flags.kill_set_id {
+                clear_capability(file)?;
+            }
+            Origin { written_back: true, sync: open.flags.sync, hint: flags.hint, ..open.opener }
+        }
         false => {
             clear_set_id(file, caller, !flags.kill_set_id)?;
             Origin::of_write(caller, flags)

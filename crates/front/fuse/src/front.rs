@@ -1,7 +1,7 @@
 //! The front end's state, and how every request gets to the file system.
 
-use crate::cache_mode::CacheMode;
 use crate::coherence::{CacheTable, Outdated};
+use crate::config::{CacheMode, FuseConfig};
 use crate::init;
 use crate::init::{Agreed, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
@@ -27,6 +27,8 @@ pub(crate) struct Front {
     pub(crate) ttl: Duration,
     /// Names can be renamed in other ways than by replacing.
     pub(crate) rename_modes: bool,
+    /// Extended attributes are served.
+    pub(crate) xattrs: bool,
     /// Opens bypass the kernel's cache where that is possible.
     all_direct: bool,
     pub(crate) opens: OpenTable<BackingId>,
@@ -47,13 +49,14 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, cache: CacheMode, rings: bool, dirty_max: u64) -> Self {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, config: &FuseConfig, rings: bool, dirty_max: u64) -> Self {
+        let cache = config.cache;
         let capabilities = fs.capabilities();
         let ttl = capabilities.cache_ttl;
         let sole_door = !ttl.is_zero();
         let is_root = rustix::process::geteuid().is_root();
         let wanted = Wanted {
-            posix_acl: capabilities.posix_acl,
+            posix_acl: capabilities.posix_acl && config.xattrs,
             passthrough: cache == CacheMode::Passthrough && is_root && capabilities.passthrough,
             // A file that others change has no size that the kernel could own.
             write_back: cache == CacheMode::WriteBack && sole_door,
@@ -64,6 +67,7 @@ impl Front {
             fs,
             ttl,
             rename_modes: capabilities.rename_modes,
+            xattrs: config.xattrs,
             all_direct: cache == CacheMode::Direct,
             opens: OpenTable::new(),
             cached: CacheTable::new(),

@@ -21,8 +21,8 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
-mod cache_mode;
 mod coherence;
+mod config;
 mod convert;
 mod dir;
 mod front;
@@ -37,6 +37,6 @@ mod report;
 mod serve;
 mod session;
 
-pub use cache_mode::CacheMode;
+pub use config::{CacheMode, FuseConfig};
 pub use mount::{access_times, generic_options, remount};
-pub use session::{FuseConfig, KernelCache, Session, Unmounter, mount};
+pub use session::{KernelCache, Session, Unmounter, mount};

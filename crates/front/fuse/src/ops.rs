@@ -40,6 +40,12 @@ impl Front {
 }
 
 impl Front {
+    /// The error by which the kernel stops asking for extended attributes, if
+    /// none are served.
+    fn must_serve_xattrs(&self) -> braid_contract::Result<()> {
+        if self.xattrs { Ok(()) } else { Err(Errno::ENOSYS.into()) }
+    }
+
     /// Writes all of `data`, or fails: the kernel has no other copy, and does
     /// not look at the count.
     fn write_all(
@@ -331,11 +337,14 @@ impl Filesystem for Front {
             self.cached.through_cache(inode(ino));
         }
         let open = convert::open_flags(flags.0);
+        let write_back = write_flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE);
+        let kills = write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let flags = WriteFlags {
             direct: open.direct,
             sync: open.sync,
-            kill_set_id: write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
-            write_back: write_flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE),
+            // The kernel can't see capabilities if it gets no attributes.
+            kill_set_id: kills || write_back && !self.xattrs,
+            write_back,
             hint: Hint::default(),
         };
         let work = || match flags.write_back {
@@ -460,6 +469,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let work = || {
+            self.must_serve_xattrs()?;
             let mode = convert::xattr_mode(flags).ok_or(Errno::EINVAL)?;
             self.fs.setxattr(&caller(req), inode(ino), name, value, mode)
         };
@@ -467,17 +477,26 @@ impl Filesystem for Front {
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let work = || self.fs.getxattr(&caller(req), inode(ino), name);
+        let work = || {
+            self.must_serve_xattrs()?;
+            self.fs.getxattr(&caller(req), inode(ino), name)
+        };
         reply_xattr(self.call(op(Operation::Getxattr, ino), work), size, reply);
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let work = || self.fs.listxattr(&caller(req), inode(ino));
+        let work = || {
+            self.must_serve_xattrs()?;
+            self.fs.listxattr(&caller(req), inode(ino))
+        };
         reply_xattr(self.call(op(Operation::Listxattr, ino), work), size, reply);
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let work = || self.fs.removexattr(&caller(req), inode(ino), name);
+        let work = || {
+            self.must_serve_xattrs()?;
+            self.fs.removexattr(&caller(req), inode(ino), name)
+        };
         reply_empty(self.call(op(Operation::Removexattr, ino), work), reply);
     }
 

@@ -1,6 +1,6 @@
 //! The life of a mount: mounted, served, unmounted.
 
-use crate::cache_mode::CacheMode;
+use crate::config::FuseConfig;
 use crate::front::{Front, Notifying};
 use crate::init::Agreed;
 use crate::invalidate::Invalidator;
@@ -17,28 +17,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How to mount.
-#[derive(Clone, Debug)]
-pub struct FuseConfig {
-    /// Most threads that serve requests: of each processor, where they come
-    /// through io_uring. At least one is used.
-    pub threads: usize,
-    /// Whether requests may come through io_uring.
-    pub rings: bool,
-    /// Whether to let other users than the mounting one in, as far as
-    /// permissions go.
-    pub allow_other: bool,
-    /// How the kernel treats the data of open files.
-    pub cache: CacheMode,
-    /// The most bytes that the kernel keeps before it writes back.
-    pub dirty_max: u64,
-    /// Source in the mount table.
-    pub fs_name: String,
-    /// Options that mean the same for every mount: some of
-    /// [`generic_options`](crate::generic_options).
-    pub options: Vec<String>,
-}
 
 /// A mounted file system that is ready to be served.
 pub struct Session {
@@ -66,7 +44,8 @@ pub struct Unmounter {
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
     let dirty_max = no_room::dirty_max(total, config.dirty_max);
-    let front = Front::new(fs, config.cache, config.rings && prepare_rings(), dirty_max);
+    let rings = config.rings && prepare_rings();
+    let front = Front::new(fs, config, rings, dirty_max);
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;

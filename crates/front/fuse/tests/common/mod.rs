@@ -86,6 +86,7 @@ pub(crate) fn config() -> FuseConfig {
         rings: true,
         allow_other: true,
         cache: CacheMode::Passthrough,
+        xattrs: true,
         dirty_max: 64 << 20,
         fs_name: "a,b\\c test".into(),
         options: Vec::new(),
