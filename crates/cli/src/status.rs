@@ -104,7 +104,7 @@ fn render(status: &Status, colour: bool) -> String {
     }
     format!(
         "{}: volume {}\npolicy {}, ranges of {}; {}, {} in memory, {} pending\n\
-         daemon {}, version {}\n\n{}* home: holds the names and the plain files\n{}",
+         kernel cache {}, requests by {}; daemon {}, version {}\n\n{}* home: holds the names and the plain files\n{}",
         status.mountpoint.shown(),
         status.volume,
         status.policy,
@@ -112,11 +112,18 @@ fn render(status: &Status, colour: bool) -> String {
         counted(status.open_files, "open file"),
         counted(status.known_inodes, "inode"),
         counted(status.pending_removals, "removal"),
+        known(&status.cache),
+        known(&status.transport),
         status.pid,
         status.version,
         table.render(),
         moves(status) + &remarks(status),
     )
+}
+
+/// An older daemon does not answer everything.
+fn known(word: &str) -> &str {
+    if word.is_empty() { "unknown" } else { word }
 }
 
 /// Data moved by movers since the mount.

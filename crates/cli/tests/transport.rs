@@ -13,8 +13,10 @@ use std::path::Path;
 
 /// Whether requests come through io_uring on the last mount.
 fn has_rings(bench: &Bench) -> bool {
-    let log = fs::read_to_string(bench.path("log")).unwrap();
-    log.lines().rfind(|line| line.contains("io_uring=")).unwrap().contains("io_uring=true")
+    let status = bench.status();
+    let rings = status["transport"] == "io_uring";
+    assert!(rings || status["transport"] == "device", "{status}");
+    rings
 }
 
 /// The first kernel that offers it is 6.14; it may be built without.

@@ -8,7 +8,7 @@ use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::{check, jobs, rehome, replacement, tiers, trace};
 use braid_contract::{AccessTimes, Errno, JobId, Renewal};
-use braid_fuse::Unmounter;
+use braid_fuse::{CacheMode, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobKind, JobState, PinRequest, Pinned, Reloaded, Replaced, Replacing,
@@ -36,8 +36,32 @@ pub(crate) struct Control {
     /// Held while operations are recorded.
     recording: RwLock<()>,
     followed: Mutex<Followed>,
-    /// The FUSE session; `None` where nothing is mounted.
-    session: Option<Unmounter>,
+    /// `None` where nothing is mounted.
+    session: Option<Served>,
+}
+
+/// The FUSE session.
+pub(crate) struct Served {
+    pub(crate) unmounter: Unmounter,
+    /// The mode of the kernel's cache.
+    pub(crate) cache: &'static str,
+    /// How requests come.
+    pub(crate) transport: &'static str,
+}
+
+impl Served {
+    pub(crate) fn of(session: &Session) -> Self {
+        Self {
+            unmounter: session.unmounter(),
+            cache: match session.cache_mode() {
+                Some(CacheMode::WriteBack) => "writeback",
+                Some(CacheMode::Passthrough) => "passthrough",
+                Some(CacheMode::Direct) => "direct",
+                None => "writethrough",
+            },
+            transport: if session.has_rings() { "io_uring" } else { "device" },
+        }
+    }
 }
 
 /// How far the stack file reflects completed jobs.
@@ -54,7 +78,7 @@ impl Control {
         volume: VolumeHandle,
         mountpoint: &Path,
         config: &Config,
-        session: Option<Unmounter>,
+        session: Option<Served>,
     ) -> Self {
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -179,7 +203,7 @@ fn changed_tiers(job: &Job) -> bool {
 
 impl braid_ipc::Handler for Control {
     fn hello(&self) -> Hello {
-        let serving = self.session.as_ref().is_none_or(|session| !session.is_over());
+        let serving = self.session.as_ref().is_none_or(|session| !session.unmounter.is_over());
         Hello { serving, ..self.hello.clone() }
     }
 
@@ -188,7 +212,11 @@ impl braid_ipc::Handler for Control {
         if let Ok(_changing) = self.changing.try_lock() {
             self.follow_volume();
         }
-        Ok(self.volume.status(&self.hello))
+        let mut status = self.volume.status(&self.hello);
+        if let Some(session) = &self.session {
+            (status.cache, status.transport) = (session.cache.to_owned(), session.transport.to_owned());
+        }
+        Ok(status)
     }
 
     fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {

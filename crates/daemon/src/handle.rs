@@ -140,6 +140,9 @@ impl VolumeHandle {
             uptime_seconds: self.opened.elapsed().as_secs_f64(),
             range_size: status.range_size,
             policy: status.policy,
+            // The session knows.
+            cache: String::new(),
+            transport: String::new(),
             open_files: status.open_files,
             known_inodes: status.known_inodes,
             pending_removals: status.pending_removals,

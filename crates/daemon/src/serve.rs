@@ -1,7 +1,7 @@
 //! The daemon's life: open the volume, mount, answer until unmounted, close.
 
 use crate::config::Config;
-use crate::control::Control;
+use crate::control::{Control, Served};
 use crate::handle::VolumeHandle;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
@@ -100,7 +100,7 @@ fn serve(
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
     volume.volume.set_front_cache(Arc::new(session.cache()));
-    let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(unmounter.clone())));
+    let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(Served::of(&session))));
     let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
     let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {
         let unmounter = unmounter.clone();
@@ -119,8 +119,8 @@ fn serve(
     // A working directory would keep some other file system from being
     // unmounted.
     let _ = std::env::set_current_dir("/");
-    let io_uring = session.has_rings();
-    tracing::info!(mountpoint = %point.path.shown(), io_uring, "mounted");
+    let Served { cache, transport, .. } = Served::of(&session);
+    tracing::info!(mountpoint = %point.path.shown(), cache, transport, "mounted");
     let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
     if let Err(error) = volume.volume.start_jobs(parallel) {
         tracing::error!(%error, "no job runs: there is no thread for them");

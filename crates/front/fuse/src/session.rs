@@ -1,6 +1,6 @@
 //! The life of a mount: mounted, served, unmounted.
 
-use crate::config::FuseConfig;
+use crate::config::{CacheMode, FuseConfig};
 use crate::front::{Front, Notifying};
 use crate::init::Agreed;
 use crate::invalidate::Invalidator;
@@ -25,6 +25,7 @@ pub struct Session {
     threads: usize,
     notifier: Notifier,
     unmounter: Unmounter,
+    asked: CacheMode,
     agreed: Agreed,
 }
 
@@ -65,7 +66,8 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
         unmounter.mounted.set_dirty_max(dirty_max);
     }
     let dispatcher = Some(library.into_dispatcher());
-    Ok(Session { dispatcher, threads: config.threads.max(1), notifier, unmounter, agreed })
+    let threads = config.threads.max(1);
+    Ok(Session { dispatcher, threads, notifier, unmounter, asked: config.cache, agreed })
 }
 
 impl Session {
@@ -91,6 +93,20 @@ impl Session {
     #[must_use]
     pub fn cache(&self) -> KernelCache {
         KernelCache { notifier: self.notifier.clone(), writes_back: self.agreed.write_back }
+    }
+
+    /// The mode of that cache that the kernel agreed to. `None`: it caches
+    /// reads, and writes reach the file system at once.
+    #[must_use]
+    pub fn cache_mode(&self) -> Option<CacheMode> {
+        let Agreed { passthrough, write_back, direct, .. } = self.agreed;
+        let all_direct = direct && self.asked == CacheMode::Direct;
+        let agreed = [
+            (write_back, CacheMode::WriteBack),
+            (passthrough, CacheMode::Passthrough),
+            (all_direct, CacheMode::Direct),
+        ];
+        agreed.into_iter().find_map(|(is, mode)| is.then_some(mode))
     }
 
     /// Whether requests come through io_uring.

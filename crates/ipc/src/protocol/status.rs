@@ -21,6 +21,14 @@ pub struct Status {
     pub range_size: u32,
     /// The policy in force, with its settings.
     pub policy: String,
+    /// How the kernel treats the data of open files: `writeback`,
+    /// `passthrough`, `direct`, or `writethrough` where it offers less than was
+    /// asked for.
+    #[serde(default)]
+    pub cache: String,
+    /// How requests of the kernel come: `io_uring` or `device`.
+    #[serde(default)]
+    pub transport: String,
     /// Open files.
     pub open_files: u64,
     /// Inodes held in memory.
