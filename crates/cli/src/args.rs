@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Make a new volume of directories, without mounting it
     Create(CreateArgs),
     /// Join directories into one file system and mount it
-    Mount(MountArgs),
+    Mount(Box<MountArgs>),
     /// Unmount, and wait until the tiers are released
     Umount(UmountArgs),
     /// Show the tiers of a mounted volume
@@ -167,6 +167,10 @@ pub(crate) struct MountArgs {
     /// Most data that the kernel keeps before it writes back [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) dirty: Option<String>,
+
+    /// Most inodes that the kernel remembers; more have it forget the oldest [default: 300000]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) inodes: Option<usize>,
 
     /// Serve extended attributes, and with them ACLs [default]
     #[arg(long, overrides_with = "no_xattr")]

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::{background, limits, table, umount};
 use braid_contract::Shown;
 use braid_contract::units::parse_size;
-use braid_daemon::config::{Cache, Config, MountSettings, THREADS, Transport};
+use braid_daemon::config::{Cache, Config, INODES, MountSettings, THREADS, Transport};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
@@ -16,6 +16,7 @@ use rustix::mount::mount_bind;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Mounts in this process or, usually, in a daemon; `words` are the command
@@ -107,20 +108,27 @@ fn config(args: &MountArgs) -> Result<Config> {
     Ok(config)
 }
 
+/// A count of a flag, within these bounds.
+fn counted(
+    flag: &str,
+    count: Option<usize>,
+    bounds: &RangeInclusive<usize>,
+) -> Result<Option<Located<usize>>> {
+    let Some(count) = count else { return Ok(None) };
+    let place = Place::flag(format!("{flag} {count}"));
+    if !bounds.contains(&count) {
+        let advice = format!("write a whole number from {} to {}", bounds.start(), bounds.end());
+        return Err(place.refuse("out of bounds", advice).into());
+    }
+    Ok(Some(Located::new(count, place)))
+}
+
 fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
-    let threads = match args.threads {
-        Some(count) if !THREADS.contains(&count) => {
-            let advice = format!("write a whole number from {} to {}", THREADS.start(), THREADS.end());
-            return Err(Place::flag(format!("--threads {count}")).refuse("out of bounds", advice).into());
-        }
-        Some(count) => Some(Located::new(count, Place::flag(format!("--threads {count}")))),
-        None => None,
-    };
     let flag = |set: bool, name: &str, value: bool| set.then(|| Located::new(value, Place::flag(name)));
     Ok(MountSettings {
         point: None,
         options: args.options.clone(),
-        threads,
+        threads: counted("--threads", args.threads, &THREADS)?,
         allow_other: flag(args.allow_other, "--allow-other", true).or(flag(
             args.no_allow_other,
             "--no-allow-other",
@@ -128,6 +136,7 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         )),
         cache: parsed("--cache", args.cache.as_ref(), "not a cache mode", Cache::parse)?,
         dirty: parsed("--dirty", args.dirty.as_ref(), "not a size", parse_size)?,
+        inodes: counted("--inodes", args.inodes, &INODES)?,
         xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
         metrics: parsed(

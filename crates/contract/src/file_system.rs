@@ -288,6 +288,13 @@ pub trait FrontCache: Send + Sync {
     fn names_came(&self, dir: InodeId, names: &[OsString]);
     /// An inode's attributes changed without such a request.
     fn attributes_changed(&self, ino: InodeId);
+    /// Drops inodes that nothing uses from the cache, by requests that the
+    /// caller must not hold up; [`FileSystem::forget`] then returns their
+    /// lookups. Others are skipped.
+    ///
+    /// # Errors
+    /// `EINVAL` if the front end has no way to do so.
+    fn forget(&self, inodes: &[InodeId]) -> Result<()>;
     /// Writes back the data of an inode that only the cache has, by requests
     /// that the caller must not hold up.
     ///

@@ -253,6 +253,8 @@ pub struct MountSettings {
     pub cache: Option<Located<Cache>>,
     /// The most bytes that the kernel keeps before it writes back.
     pub dirty: Option<Located<u64>>,
+    /// How many inodes the kernel is to know at most.
+    pub inodes: Option<Located<usize>>,
     /// Whether extended attributes are served.
     pub xattr: Option<Located<bool>>,
     /// How requests of the kernel come.
@@ -364,6 +366,10 @@ pub(crate) const DIRTY_DEFAULT: u64 = 256 << 20;
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
 pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
+/// Default of [`MountSettings::inodes`]: about 60 MiB of memory.
+const INODES_DEFAULT: u64 = 300_000;
+/// The bounds of [`MountSettings::inodes`].
+pub const INODES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
 /// Bounds of the number of parallel jobs.
 pub const PARALLEL: std::ops::RangeInclusive<usize> = 1..=PARALLEL_JOBS_MAX;
 /// The bounds of an epoch, in nanoseconds.
@@ -381,10 +387,16 @@ impl MountSettings {
             allow_other: self.allow_other.or(file.allow_other),
             cache: self.cache.or(file.cache),
             dirty: self.dirty.or(file.dirty),
+            inodes: self.inodes.or(file.inodes),
             xattr: self.xattr.or(file.xattr),
             transport: self.transport.or(file.transport),
             metrics: self.metrics.or(file.metrics),
         }
+    }
+
+    /// How many inodes the kernel is to know at most.
+    pub(crate) fn inodes_max(&self) -> u64 {
+        self.inodes.as_ref().map_or(INODES_DEFAULT, |inodes| inodes.value as u64)
     }
 }
 

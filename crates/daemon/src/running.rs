@@ -159,6 +159,7 @@ impl Running {
             ("threads", threads.to_string()),
             ("allow-other", allow_other.to_string()),
             ("cache", cache.name().to_owned()),
+            ("inodes", mount.inodes_max().to_string()),
             ("xattr", xattr.to_string()),
             ("transport", transport.name().to_owned()),
         ] {

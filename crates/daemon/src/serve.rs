@@ -99,7 +99,7 @@ fn serve(
     let session = wire::mount(volume.file_system(), &point.path, config)
         .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
     let unmounter = session.unmounter();
-    volume.volume.set_front_cache(Arc::new(session.cache()));
+    volume.volume.set_front_cache(Arc::new(session.cache()), config.mount.inodes_max());
     let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(Served::of(&session))));
     let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
     let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {

@@ -1,6 +1,6 @@
 //! Reads a stack file.
 
-use crate::config::{Cache, Config, MountSettings, StackNode, THREADS, Transport, mount_option};
+use crate::config::{Cache, Config, INODES, MountSettings, StackNode, THREADS, Transport, mount_option};
 use crate::metrics::Address;
 use crate::module_settings::Settings;
 use crate::paths::join;
@@ -146,8 +146,18 @@ fn no_such_module(field: &Field, names: &[&str]) -> Refusal {
 }
 
 fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> {
-    let known =
-        ["point", "options", "threads", "allow-other", "cache", "dirty", "xattr", "transport", "metrics"];
+    let known = [
+        "point",
+        "options",
+        "threads",
+        "allow-other",
+        "cache",
+        "dirty",
+        "inodes",
+        "xattr",
+        "transport",
+        "metrics",
+    ];
     let mut section = Section::of(field, &known)?;
     let option = |field: &Field| field.parse("an option of mounts", mount_option).map(|option| option.value);
     let options = section.take("options").map(|field| field.items("options: [ ro, noexec ]")).transpose()?;
@@ -159,6 +169,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         allow_other: section.take("allow-other").map(|field| field.truth()).transpose()?,
         cache: section.take("cache").map(|field| field.parse("a cache mode", Cache::parse)).transpose()?,
         dirty: section.take("dirty").map(|field| field.size()).transpose()?,
+        inodes: section.take("inodes").map(|field| field.count(INODES)).transpose()?,
         xattr: section.take("xattr").map(|field| field.truth()).transpose()?,
         transport: section
             .take("transport")

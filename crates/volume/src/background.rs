@@ -2,6 +2,7 @@
 //! two move ranges, some carry out jobs, and one counts ranges after a crash
 //! and then ends.
 
+use crate::forget::keep_bound;
 use crate::jobs::{JobList, PARALLEL_MAX};
 use crate::threads::Stop;
 use crate::volume::Volume;
@@ -216,6 +217,7 @@ fn run(stop: &Stop, volume: &Weak<Volume>) {
         }
         wait_ns = epoch_at_ns.min(round_at_ns).saturating_sub(volume.core.environment.monotonic_ns());
         let inodes = volume.core.inodes.count();
+        keep_bound(&volume, inodes);
         inodes_max = inodes.max(inodes_max);
         let enough = if inodes == inodes_before { FORGOTTEN_SETTLED_MIN } else { FORGOTTEN_MIN };
         inodes_before = inodes;

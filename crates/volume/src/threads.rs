@@ -1,5 +1,6 @@
 //! The volume's own threads, and how they end.
 
+use crate::inode_bound::InodeBound;
 use braid_contract::Mover;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
@@ -42,18 +43,28 @@ pub(crate) struct BackgroundThreads {
     running: Mutex<Vec<JoinHandle<()>>>,
     /// The movers that have a thread.
     pub(crate) movers: Mutex<BTreeSet<Mover>>,
+    /// How many inodes the front end is to know.
+    pub(crate) inode_bound: InodeBound,
 }
 
 impl BackgroundThreads {
     pub(crate) fn new(epoch_ns: u64) -> Self {
-        Self { epoch_ns, stop: Arc::default(), running: Mutex::default(), movers: Mutex::default() }
+        Self {
+            epoch_ns,
+            stop: Arc::default(),
+            running: Mutex::default(),
+            movers: Mutex::default(),
+            inode_bound: InodeBound::default(),
+        }
     }
 
     /// Starts a thread, which must end soon after the stop was set.
     pub(crate) fn start(&self, name: &str, work: impl FnOnce(&Stop) + Send + 'static) -> std::io::Result<()> {
         let stop = Arc::clone(&self.stop);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&stop))?;
-        self.running.lock().push(thread);
+        let mut running = self.running.lock();
+        running.retain(|thread| !thread.is_finished());
+        running.push(thread);
         Ok(())
     }
 

@@ -92,8 +92,10 @@ impl Volume {
         moved.map(drop).and(ended)
     }
 
-    /// Sets the front end's cache. Only the first call counts.
-    pub fn set_front_cache(&self, cache: Arc<dyn FrontCache>) {
+    /// Sets the front end's cache, and how many inodes it is to know at most;
+    /// those in use may be more. Only the first call counts.
+    pub fn set_front_cache(&self, cache: Arc<dyn FrontCache>, inodes_max: u64) {
+        self.threads.inode_bound.set(inodes_max);
         let _ = self.core.front_cache.set(cache);
     }
 

@@ -6,10 +6,11 @@ use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result}
 use braid_home::{Home, Identity};
 use lru::LruCache;
 use parking_lot::Mutex;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 const SHARDS: usize = 16;
@@ -23,6 +24,16 @@ pub struct KnownInode {
     pub inode: Arc<Inode>,
     /// How often the kernel looked it up.
     pub lookups: u64,
+    /// The call of [`InodeTable::oldest`] before which it came, or which
+    /// returned it last.
+    age: u32,
+}
+
+impl KnownInode {
+    /// The same knowledge of an inode that takes this one's place.
+    pub fn moved_to(&self, inode: &Arc<Inode>) -> Self {
+        Self { inode: Arc::clone(inode), ..*self }
+    }
 }
 
 /// All inodes that the front end has looked up and not forgotten.
@@ -33,6 +44,8 @@ pub struct InodeTable {
     paths: Mutex<LruCache<InodeId, Fd>>,
     /// Inodes that were forgotten, to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,
+    /// Calls of [`oldest`](Self::oldest).
+    age: AtomicU32,
 }
 
 impl Default for InodeTable {
@@ -41,6 +54,7 @@ impl Default for InodeTable {
             shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
             paths: Mutex::new(LruCache::new(PATHS_KEPT)),
             in_use: Mutex::new(Vec::new()),
+            age: AtomicU32::new(0),
         }
     }
 }
@@ -50,6 +64,7 @@ impl InodeTable {
     pub fn enter(&self, home: &Home, identity: &Identity, fd: Fd) -> Arc<Inode> {
         let ino = home.public_ino(identity.ino());
         let mut shard = self.shard(ino).lock();
+        let age = self.age.load(Ordering::Relaxed);
         let make = |lookups| {
             let generation = identity.handle.as_ref().map_or(0, NativeHandle::generation);
             let inode = Inode {
@@ -60,7 +75,7 @@ impl InodeTable {
                 shape: AtomicU8::new(Shape::Unknown as u8),
                 file: Mutex::new(Weak::new()),
             };
-            KnownInode { inode: Arc::new(inode), lookups }
+            KnownInode { inode: Arc::new(inode), lookups, age }
         };
         let known = match shard.entry(ino) {
             Entry::Vacant(vacant) => vacant.insert(make(1)),
@@ -151,8 +166,7 @@ impl InodeTable {
 
     /// All inodes that are known.
     pub fn all(&self) -> Vec<KnownInode> {
-        let known =
-            |known: &KnownInode| KnownInode { inode: Arc::clone(&known.inode), lookups: known.lookups };
+        let known = |known: &KnownInode| known.moved_to(&known.inode);
         self.shards.iter().flat_map(|shard| shard.lock().values().map(known).collect::<Vec<_>>()).collect()
     }
 
@@ -163,6 +177,29 @@ impl InodeTable {
         for known in all {
             self.shard(known.inode.ino).lock().insert(known.inode.ino, known);
         }
+    }
+
+    /// So many of the inodes that have been known for longest; next time,
+    /// others come first.
+    pub fn oldest(&self, count: u64) -> Vec<InodeId> {
+        let now = self.age.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let mut all: Vec<(u32, InodeId)> = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let known = shard.iter().filter(|(ino, _)| **ino != InodeId::ROOT);
+            all.extend(known.map(|(ino, known)| (now.wrapping_sub(known.age), *ino)));
+        }
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(all.len());
+        if count < all.len() {
+            all.select_nth_unstable_by_key(count, |(age, _)| Reverse(*age));
+        }
+        all.truncate(count);
+        for (_, ino) in &all {
+            if let Some(known) = self.shard(*ino).lock().get_mut(ino) {
+                known.age = now;
+            }
+        }
+        all.into_iter().map(|(_, ino)| ino).collect()
     }
 
     /// How many inodes are known.

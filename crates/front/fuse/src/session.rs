@@ -116,6 +116,9 @@ impl Session {
     }
 }
 
+/// Inodes that one notification has the kernel forget.
+const FORGET_BATCH: usize = 512;
+
 /// The kernel's cache of a mount.
 pub struct KernelCache {
     notifier: Notifier,
@@ -135,6 +138,14 @@ impl FrontCache for KernelCache {
 
     fn attributes_changed(&self, ino: InodeId) {
         let _ = self.notifier.inval_inode(INodeNo(ino.0), -1, 0);
+    }
+
+    fn forget(&self, inodes: &[InodeId]) -> braid_contract::Result<()> {
+        for batch in inodes.chunks(FORGET_BATCH) {
+            let batch: Vec<u64> = batch.iter().map(|ino| ino.0).collect();
+            self.notifier.prune(&batch).map_err(Error::from).context("having the kernel forget inodes")?;
+        }
+        Ok(())
     }
 
     fn write_back(&self, ino: InodeId) -> braid_contract::Result<()> {

@@ -104,6 +104,15 @@ impl Notifier {
         self.send_inval(notify_code::FUSE_NOTIFY_DELETE, &notif)
     }
 
+    /// Ask the kernel to forget inodes that are not in use (protocol 7.45).
+    /// # Errors
+    /// Returns an error if the notification data is too large.
+    /// Returns an error if the kernel rejects the notification.
+    pub fn prune(&self, inos: &[u64]) -> io::Result<()> {
+        let notif = Notification::new_prune(inos).map_err(Self::too_big_err)?;
+        self.send(notify_code::FUSE_NOTIFY_PRUNE, &notif)
+    }
+
     #[allow(unused)]
     fn send_inval(&self, code: notify_code, notification: &Notification<'_>) -> io::Result<()> {
         match self.send(code, notification) {

@@ -54,7 +54,7 @@ impl Copier<'_> {
         generation.set_numbers(Numbers::keeping(root, inodes.kept, inodes.gone));
         let moved = |one: &KnownInode| {
             let inode = inodes.moved.get(&one.inode.ino)?;
-            Some(KnownInode { inode: Arc::clone(inode), lookups: one.lookups })
+            Some(one.moved_to(inode))
         };
         let inodes = known.iter().filter_map(moved).collect();
         let dirs = Dirs::open(&*self.braid, self.core.tiers.home().id)?;

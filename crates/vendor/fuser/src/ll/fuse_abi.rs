@@ -182,6 +182,7 @@ pub(crate) enum fuse_notify_code {
     FUSE_NOTIFY_STORE = 4,
     FUSE_NOTIFY_RETRIEVE = 5,
     FUSE_NOTIFY_DELETE = 6,
+    FUSE_NOTIFY_PRUNE = 9,
 }
 
 #[repr(C)]
@@ -698,6 +699,14 @@ pub(crate) struct fuse_notify_delete_out {
     pub(crate) child: u64,
     pub(crate) namelen: u32,
     pub(crate) padding: u32,
+}
+
+#[repr(C)]
+#[derive(Debug, IntoBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_notify_prune_out {
+    pub(crate) count: u32,
+    pub(crate) padding: u32,
+    pub(crate) spare: u64,
 }
 
 #[repr(C)]

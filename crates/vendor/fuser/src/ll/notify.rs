@@ -114,6 +114,15 @@ impl<'a> Notification<'a> {
         Ok(Self::from_struct_with_name(&r, name.as_bytes()))
     }
 
+    pub(crate) fn new_prune(inos: &'a [u64]) -> Result<Self, TryFromIntError> {
+        let r = abi::fuse_notify_prune_out {
+            count: inos.len().try_into()?,
+            padding: 0,
+            spare: 0,
+        };
+        Ok(Self::from_struct_with_data(&r, inos.as_bytes()))
+    }
+
     pub(crate) fn new_poll(kh: PollHandle) -> Self {
         let r = abi::fuse_notify_poll_wakeup_out { kh: kh.0 };
         Self::from_struct(&r)
