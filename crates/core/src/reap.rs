@@ -230,9 +230,15 @@ fn forget_removed(core: &Core, ids: Vec<ObjectId>) -> Vec<ObjectId> {
         true => Ok(()),
         false => core.home.root().sync_fs(),
     };
-    match log_failure(may_unmark) {
-        true => left.extend(gone),
-        false => left.extend(gone.into_iter().filter(|id| log_failure(core.index.unmark_gone(*id)))),
+    if log_failure(may_unmark) {
+        left.extend(gone);
+        return left;
+    }
+    for id in gone {
+        match log_failure(core.index.unmark_gone(id)) {
+            true => left.push(id),
+            false => core.removals.forget(id),
+        }
     }
     left
 }

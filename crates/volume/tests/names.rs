@@ -1,17 +1,19 @@
 //! Names that several threads change at the same time, without a kernel that
 //! serialises them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, InodeId, RenameMode};
+use braid_contract::{Errno, FileSystem, HandleId, InodeId, RenameMode};
+use braid_placement::{Condition, RuleConfig};
 use braid_testkit::sim::Model;
-use braid_volume::{Volume, check};
+use braid_volume::{Volume, VolumeConfig, check};
 use common::machine::Machine;
 use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 /// Times that each thread replaces the name.
 const ROUNDS: usize = 60;
@@ -93,4 +95,150 @@ fn a_rename_that_can_not_mark_the_file_that_it_replaces_replaces_nothing() {
     open.close();
     let report = check(machine.config(0), false, &mut |_| {}).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+/// What happens to an open file between the look at its name and the name's
+/// end.
+struct Race {
+    what: &'static str,
+    /// A rule sends all of it to the other tier than home.
+    ruled: bool,
+    /// Ranges that it has before.
+    ranges: usize,
+    happens: fn(&Open, InodeId, HandleId),
+}
+
+const RACES: [Race; 10] = [
+    Race { what: "a file with an index is closed", ruled: false, ranges: 5, happens: |_, _, _| {} },
+    Race { what: "a whole file is closed", ruled: true, ranges: 5, happens: |_, _, _| {} },
+    Race {
+        what: "a whole file grows",
+        ruled: true,
+        ranges: 1,
+        happens: |open, _, handle| open.write_ranges(handle, &[1; 5 * RANGE as usize]),
+    },
+    Race {
+        what: "a whole file gets an index",
+        ruled: true,
+        ranges: 5,
+        happens: |open, ino, _| move_home(open, ino, 2 * RANGE),
+    },
+    Race {
+        what: "a whole file comes home",
+        ruled: true,
+        ranges: 1,
+        happens: |open, ino, _| move_home(open, ino, 0),
+    },
+    Race {
+        what: "a whole file is emptied, and written again",
+        ruled: true,
+        ranges: 1,
+        happens: empty_and_write,
+    },
+    Race {
+        what: "a file with an index is emptied",
+        ruled: false,
+        ranges: 5,
+        happens: |open, ino, _| open.truncate(ino, 0),
+    },
+    Race {
+        what: "a file with an index is emptied, and written again",
+        ruled: false,
+        ranges: 5,
+        happens: empty_and_write,
+    },
+    Race {
+        what: "a plain file is spread",
+        ruled: false,
+        ranges: 1,
+        happens: |open, _, handle| open.write_ranges(handle, &[1; 5 * RANGE as usize]),
+    },
+    Race { what: "a plain file is written", ruled: false, ranges: 0, happens: empty_and_write },
+];
+
+fn move_home(open: &Open, ino: InodeId, offset: u64) {
+    open.volume.move_range(ino, offset, "fast", &mut || {}).unwrap();
+}
+
+fn empty_and_write(open: &Open, ino: InodeId, handle: HandleId) {
+    open.truncate(ino, 0);
+    open.write_ranges(handle, &[1; 7 * RANGE as usize]);
+}
+
+/// When the file is closed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Close {
+    BeforeTheNameGoes,
+    /// And before it is looked at whether the file is in use.
+    WhenTheNameIsGone,
+    Afterwards,
+}
+
+/// Lets `race` happen while the name of a file goes; answers what is left of
+/// the file, in the counts too.
+fn lose(race: &Race, operation: &'static str, close: Close) -> Vec<String> {
+    let machine = Machine::new(["home", "tier"], Model::EXT4);
+    let rule = RuleConfig {
+        when: Condition::parse("true").unwrap(),
+        stream: None,
+        tiers: vec!["slow".into()],
+        policy: None,
+        pin: false,
+        range_size: None,
+    };
+    let rules = if race.ruled { vec![rule] } else { Vec::new() };
+    let open = Open { volume: Volume::open(VolumeConfig { rules, ..machine.config(0) }).unwrap() };
+    let create = |name, ranges| {
+        let (ino, handle) = open.create(name);
+        open.write_ranges(handle, &vec![1; ranges * RANGE as usize]);
+        (ino, handle)
+    };
+    // Counts of nothing could not be too low.
+    for (name, ranges) in [("stays", 20), ("other", 0)] {
+        open.volume.release(create(name, ranges).1).unwrap();
+    }
+    let (ino, handle) = create("name", race.ranges);
+    let elsewhere = |work: Box<dyn FnOnce(&Open) + Send>| {
+        let open = Open { volume: Arc::clone(&open.volume) };
+        move || std::thread::spawn(move || work(&open)).join().unwrap()
+    };
+    let (home, happens) = (machine.disks[0].clone(), race.happens);
+    let happen = elsewhere(Box::new(move |open| happens(open, ino, handle)));
+    let release = elsewhere(Box::new(move |open| open.volume.release(handle).unwrap()));
+    machine.disks[0].precede(operation, move || {
+        happen();
+        match close {
+            Close::BeforeTheNameGoes => release(),
+            Close::WhenTheNameIsGone => home.precede("open", release),
+            Close::Afterwards => {}
+        }
+    });
+    let (root, [name, other]) = (InodeId::ROOT, ["name", "other"].map(OsStr::new));
+    let lost = match operation {
+        "unlink" => open.volume.unlink(&caller(), root, name),
+        _ => open.volume.rename(&caller(), root, other, root, name, RenameMode::Replace),
+    };
+    let case = format!("{operation}, {}, closed {close:?}", race.what);
+    lost.unwrap_or_else(|error| panic!("{case}: {error}"));
+    if close == Close::Afterwards {
+        open.volume.release(handle).unwrap();
+    }
+    assert_eq!(open.volume.status().open_files, 0, "{case}");
+    open.volume.forget(ino, 1);
+    open.close();
+    let report = check(machine.config(0), false, &mut |_| {}).unwrap();
+    report.problems.iter().map(|problem| format!("{case}: {}", problem.what)).collect()
+}
+
+#[test]
+fn a_file_that_changes_as_its_last_name_goes_goes_as_it_is_then() {
+    let mut left = Vec::new();
+    for race in &RACES {
+        for operation in ["unlink", "rename"] {
+            for close in [Close::BeforeTheNameGoes, Close::WhenTheNameIsGone, Close::Afterwards] {
+                left.extend(lose(race, operation, close));
+            }
+        }
+    }
+    assert!(left.is_empty(), "{left:#?}");
 }

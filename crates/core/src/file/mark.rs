@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::file::trim::trim;
 use crate::live::{File, Spread};
-use braid_contract::{Errno, Error, NativeHandle, Result};
+use braid_contract::{Errno, Error, NativeHandle, ObjectId, Result};
 use std::sync::atomic::Ordering;
 
 /// Marks the file as ahead of its home inode, unless it is already. Leftovers
@@ -36,6 +36,16 @@ pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     }
     spread.ready.store(spread.trimmed.load(Ordering::Acquire), Ordering::Release);
     Ok(())
+}
+
+/// Marks a file whose last name goes.
+pub(crate) fn mark_orphan(core: &Core, id: ObjectId, handle: Option<&NativeHandle>) -> Result<()> {
+    match core.index.mark(id, handle) {
+        // A full home tier must not keep a file from being removed: without a
+        // mark, a crash before the reaper leaves its objects to the check.
+        Err(error) if !error.is_full() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The handle that the mark of a whole file names; the index names that of

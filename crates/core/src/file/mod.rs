@@ -33,7 +33,7 @@ mod id_attr;
 mod indexing;
 mod leave_home;
 mod load;
-mod mark;
+pub(crate) mod mark;
 mod move_whole;
 pub(crate) mod open;
 pub(crate) mod owner;

@@ -5,15 +5,15 @@ use crate::file::gather::gather_late;
 use crate::file::home_inode::{restore_cached_time, update_home_inode};
 use crate::file::leave_home::grows_on_home;
 use crate::file::load::load_layout;
-use crate::file::mark::handle_of;
+use crate::file::mark::{handle_of, mark_orphan};
 use crate::file::release::{make_releases_durable, release_ahead};
 use crate::file::truncate::settle_emptied;
 use crate::file::unneeded::remove_late;
 use crate::file::whole_object::{count_whole_gone, unclaim};
 use crate::live::{DurabilityDependency, File, Inode, Layout, OpenFile};
 use braid_contract::{
-    Access, Caller, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, ObjectId, OpenFlags, OpenRequest,
-    Opened, Result,
+    Access, Caller, Errno, Error, Fd, FileKind, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
+    Result,
 };
 use braid_placement::Origin;
 use std::sync::Arc;
@@ -151,33 +151,17 @@ pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
         }
         opens.nameless.take()
     };
-    let nameless = match nameless {
-        None => nameless_by_links(core, file)?,
-        // It may have been emptied, and spread again, since.
-        Some((_, parent)) => match &*file.layout.read() {
-            Layout::Plain => return Ok(()),
-            Layout::Spread(spread) => Some((spread.id(), parent)),
-        },
-    };
+    let is_plain = matches!(&*file.layout.read(), Layout::Plain);
     match nameless {
-        Some((id, parent)) => {
-            last_name_gone(core, file, id, parent);
-            Ok(())
-        }
+        // It may have been emptied since.
+        Some(_) if is_plain => Ok(()),
+        Some(parent) => last_name_gone(core, file, parent),
+        // One that lost its last name while it was plain, or just as it was
+        // spread, is found only by its link count. Its removal depends on the
+        // home file itself only.
+        None if !is_plain && file.data().stat()?.attr.nlink == 0 => last_name_gone(core, file, None),
         None => settle(core, file),
     }
-}
-
-/// The id of a spread file that has no name any more. One that lost its last
-/// name while it was plain, or just as it was spread, is found only by its link
-/// count. Its removal depends on the home file itself only.
-fn nameless_by_links(core: &Core, file: &File) -> Result<Option<(ObjectId, DurabilityDependency)>> {
-    let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
-    if file.data().stat()?.attr.nlink > 0 {
-        return Ok(None);
-    }
-    core.index.mark(spread.id(), handle_of(file, spread))?;
-    Ok(Some((spread.id(), None)))
 }
 
 /// Brings the home inode up to date and gives the mark up, unless the file is
@@ -209,19 +193,23 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     Ok(())
 }
 
-/// The last name of a live file is gone.
-pub(crate) fn last_name_gone(core: &Core, file: &File, id: ObjectId, parent: DurabilityDependency) {
+/// The last name of a live file is gone: its data goes, with the last use.
+pub(crate) fn last_name_gone(core: &Core, file: &File, parent: DurabilityDependency) -> Result<()> {
     let mut opens = file.opens.lock();
     if opens.handles > 0 {
-        opens.nameless = Some((id, parent));
-    } else if !opens.dead {
-        opens.dead = true;
-        drop(opens);
-        if let Layout::Spread(spread) = &*file.layout.read() {
-            count_whole_gone(core, spread);
-        }
-        core.removals.add(core.environment.monotonic_ns(), id, parent);
+        opens.nameless = Some(parent);
+        return Ok(());
     }
+    if std::mem::replace(&mut opens.dead, true) {
+        return Ok(());
+    }
+    drop(opens);
+    let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
+    count_whole_gone(core, spread);
+    // The mark that it had may be that of an earlier id, or be given up.
+    let marked = mark_orphan(core, spread.id(), handle_of(file, spread));
+    core.removals.add(core.environment.monotonic_ns(), spread.id(), parent);
+    marked
 }
 
 /// The I/O mode of a file that is not passed through.

@@ -196,8 +196,8 @@ pub(crate) struct Opens {
     /// Handles whose I/O the kernel does by itself on the home file: while
     /// there is one, the file stays plain.
     pub(crate) passthrough: u32,
-    /// The last name is gone: id, and the directory that it was in.
-    pub(crate) nameless: Option<(ObjectId, DurabilityDependency)>,
+    /// The last name is gone: the directory that it was in.
+    pub(crate) nameless: Option<DurabilityDependency>,
     /// The file's data was removed: nothing may open it any more.
     pub(crate) dead: bool,
 }
@@ -248,7 +248,7 @@ impl File {
     pub fn moved(&self, inode: Arc<Inode>, (data, writes): (Fd, bool), layout: Layout, handles: u32) -> Self {
         let errors = self.sync_errors.lock();
         // Where the name was is of no interest any more: all is durable.
-        let nameless = self.opens.lock().nameless.as_ref().map(|(id, _)| (*id, None));
+        let nameless = self.opens.lock().nameless.as_ref().map(|_| None);
         let opens = Opens { handles, nameless, ..Opens::default() };
         let mut moved = Self::new(inode, data, writes, layout);
         moved.opens = Mutex::new(opens);

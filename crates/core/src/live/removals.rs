@@ -25,6 +25,8 @@ pub struct Removals {
 
 #[derive(Default)]
 pub(crate) struct PendingRemovals {
+    /// All that were queued and are not forgotten yet.
+    known: HashSet<ObjectId>,
     pub(crate) files: Vec<(ObjectId, DurabilityDependency)>,
     pub(crate) since_ns: Option<u64>,
 }
@@ -70,10 +72,7 @@ impl Removals {
 
     /// The files whose indexes still exist though no name leads to them.
     pub fn ids(&self) -> Vec<ObjectId> {
-        let mut ids = self.waiting();
-        let removed = self.removed.lock();
-        ids.extend(removed.failed.iter().chain(&removed.done));
-        ids
+        self.pending.lock().known.iter().copied().collect()
     }
 
     /// The files whose indexes still exist though the tiers do not count their
@@ -103,12 +102,24 @@ impl Removals {
         removed.fewer_names.contains(&ino) || removed.fewer_names_syncing.contains(&ino)
     }
 
-    /// Queues a file. `depends_on` has to be durable first: the directory that
-    /// its last name was in, or the home file that was emptied.
-    pub fn add(&self, now_ns: u64, id: ObjectId, depends_on: DurabilityDependency) {
+    /// Queues a file, unless it is: the thread that takes the last name away,
+    /// the one that closes the file last and one that empties it may each find
+    /// that its data is to go. Answers whether this was the first. `depends_on`
+    /// has to be durable first: the directory that the last name was in, or the
+    /// home file that was emptied.
+    pub fn add(&self, now_ns: u64, id: ObjectId, depends_on: DurabilityDependency) -> bool {
         let mut pending = self.pending.lock();
-        pending.files.push((id, depends_on));
-        pending.since_ns.get_or_insert(now_ns);
+        let first = pending.known.insert(id);
+        if first {
+            pending.files.push((id, depends_on));
+            pending.since_ns.get_or_insert(now_ns);
+        }
+        first
+    }
+
+    /// Nothing is left of a file.
+    pub(crate) fn forget(&self, id: ObjectId) {
+        self.pending.lock().known.remove(&id);
     }
 
     /// Takes over the mark of a file that is not in use any more.

@@ -3,31 +3,23 @@
 //! removal is durable (ordering rule 4).
 
 use crate::core::Core;
+use crate::file::mark::mark_orphan;
 use crate::file::open::last_name_gone;
 use crate::file::owner::check_index_of;
+use crate::live::Shape;
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::{dir_for, identify_name};
 use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
-use braid_format::WholeAttr;
 use std::ffi::OsStr;
 
 /// An inode that loses a name.
 struct Displaced {
+    fd: Fd,
     ino: InodeId,
     /// It has other names.
     has_others: bool,
-    /// The file whose data goes too, if it is a spread one.
-    orphan: Option<Orphan>,
-}
-
-/// A spread file whose name is about to go.
-struct Orphan {
-    fd: Fd,
-    ino: InodeId,
-    id: ObjectId,
-    /// It is a whole file, of this size.
-    whole: Option<WholeAttr>,
-    size: u64,
+    /// The id by which it is marked, if it is a spread file.
+    marked: Option<ObjectId>,
 }
 
 /// Removes a name of anything but a directory.
@@ -38,7 +30,7 @@ pub fn remove_name(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
     let others = displaced.has_others.then_some(displaced.ino);
     let prepared = others.map_or(Ok(()), |ino| name_will_change(core, ino));
     if let Err(error) = prepared.and_then(|()| dir.remove_at(name, false)) {
-        spare(core, displaced.orphan)?;
+        spare(core, displaced.marked)?;
         return Err(error);
     }
     name_gone(core, displaced, &dir)
@@ -80,7 +72,7 @@ pub fn rename_name(
     let mut changed = [moved, back, others].into_iter().flatten();
     let prepared = changed.try_for_each(|ino| name_will_change(core, ino));
     if let Err(error) = prepared.and_then(|()| from.rename_at(name, &*to, new_name, mode)) {
-        spare(core, replaced.and_then(|displaced| displaced.orphan))?;
+        spare(core, replaced.and_then(|displaced| displaced.marked))?;
         return Err(error);
     }
     // The rename is done. Where this fails, the mark stays, by which the next
@@ -116,63 +108,69 @@ fn find_displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displ
     let ino = core.home.public_ino(identity.ino());
     let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
     let Some(attr) = core.home.id_attr(&*fd, &identity)? else {
-        return Ok(Displaced { ino, has_others, orphan: None });
+        return Ok(Displaced { fd, ino, has_others, marked: None });
     };
-    let id = attr.id;
-    let whole = attr.kind.whole();
-    if whole.is_none() {
-        check_index_of(core, &*fd, &identity, id)?;
+    if attr.kind.whole().is_none() {
+        check_index_of(core, &*fd, &identity, attr.id)?;
     }
-    match core.index.mark(id, whole.and(identity.handle.as_ref())) {
-        // A full home tier must not keep a file from being removed: without a
-        // mark, a crash before the reaper leaves its objects to the check.
-        Err(error) if !error.is_full() => return Err(error),
-        _ => {}
-    }
-    Ok(Displaced { ino, has_others, orphan: Some(Orphan { fd, ino, id, whole, size: identity.size() }) })
+    mark_orphan(core, attr.id, attr.kind.whole().and(identity.handle.as_ref()))?;
+    Ok(Displaced { fd, ino, has_others, marked: Some(attr.id) })
 }
 
 /// The name is gone.
 fn name_gone(core: &Core, displaced: Displaced, parent: &Fd) -> Result<()> {
     core.inodes.release_path(displaced.ino);
-    core.freed.note();
     if displaced.has_others {
         core.removals.lost_a_name(core.environment.monotonic_ns(), displaced.ino);
     }
-    queue_orphan(core, displaced.orphan, parent)
+    let queued = queue_orphan(core, &displaced, parent);
+    // The last descriptor of a plain file may be this one.
+    drop(displaced);
+    core.freed.note();
+    queued
 }
 
 /// The name stays after all.
-fn spare(core: &Core, orphan: Option<Orphan>) -> Result<()> {
-    orphan.map_or(Ok(()), |orphan| core.index.unmark(orphan.id))
+fn spare(core: &Core, marked: Option<ObjectId>) -> Result<()> {
+    marked.map_or(Ok(()), |id| core.index.unmark(id))
 }
 
 /// The name is gone. If it was the last one, the file's data is removed
-/// when the last open is gone too.
-fn queue_orphan(core: &Core, orphan: Option<Orphan>, parent: &Fd) -> Result<()> {
-    let Some(orphan) = orphan else { return Ok(()) };
-    if orphan.fd.stat()?.attr.nlink > 0 {
+/// when the last open is gone too. Since the file was looked at, it may have
+/// been written to, emptied, moved or closed: what it is now goes.
+fn queue_orphan(core: &Core, displaced: &Displaced, parent: &Fd) -> Result<()> {
+    let Displaced { fd, ino, marked, .. } = displaced;
+    let inode = core.inodes.get(*ino).ok();
+    if marked.is_none() && inode.as_ref().is_none_or(|inode| inode.shape() != Shape::Spread) {
+        return Ok(());
+    }
+    if fd.stat()?.attr.nlink > 0 {
         // Another name came in between, or the rename was of one link to
         // another of the same file.
-        return core.index.unmark(orphan.id);
+        return spare(core, *marked);
     }
     // Syncing the directory later needs a descriptor that can. Where that can't
     // be had, or another name's removal may not be durable either, the whole
     // file system is synced.
-    let depends_on = match core.removals.had_other_names(orphan.ino) {
+    let depends_on = match core.removals.had_other_names(*ino) {
         true => None,
         false => parent.reopen(Access::Directory).ok(),
     };
-    let live = core.inodes.get(orphan.ino).ok().and_then(|inode| inode.file.lock().upgrade());
-    match live {
-        Some(file) => last_name_gone(core, &file, orphan.id, depends_on),
-        None => {
-            if let Some(whole) = orphan.whole {
-                let ranges = whole.range_size.count(orphan.size);
-                (0..ranges).for_each(|_| core.tiers.count_range(Some(whole.tier), None));
-            }
-            core.removals.add(core.environment.monotonic_ns(), orphan.id, depends_on);
-        }
+    if let Some(file) = inode.and_then(|inode| inode.file.lock().upgrade()) {
+        return last_name_gone(core, &file, depends_on);
     }
-    Ok(())
+    // Without a name, it does not come into use any more.
+    let identity = core.home.identify(&**fd)?;
+    let Some(attr) = core.home.id_attr(&**fd, &identity)? else { return Ok(()) };
+    let marked = match *marked == Some(attr.id) {
+        true => Ok(()),
+        false => mark_orphan(core, attr.id, attr.kind.whole().and(identity.handle.as_ref())),
+    };
+    if core.removals.add(core.environment.monotonic_ns(), attr.id, depends_on)
+        && let Some(whole) = attr.kind.whole()
+    {
+        let ranges = whole.range_size.count(identity.size());
+        (0..ranges).for_each(|_| core.tiers.count_range(Some(whole.tier), None));
+    }
+    marked
 }

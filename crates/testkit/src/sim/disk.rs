@@ -81,6 +81,9 @@ impl Failing {
 /// Called before each effect.
 pub type Observer = Arc<dyn Fn(&Effect) + Send + Sync>;
 
+/// What comes before an operation of a name.
+type Earlier = (&'static str, Box<dyn FnOnce() + Send>);
+
 /// One simulated device with a file system; cheap to clone.
 #[derive(Clone)]
 pub struct Disk {
@@ -96,6 +99,7 @@ pub(super) struct Shared {
     effects: Mutex<()>,
     observer: Mutex<Option<Observer>>,
     refused: Mutex<Option<(&'static str, Errno)>>,
+    earlier: Mutex<Option<Earlier>>,
     failing: Mutex<Option<Failing>>,
     clock: Mutex<Arc<SimClock>>,
     violations: Mutex<Vec<String>>,
@@ -147,6 +151,7 @@ impl Disk {
             effects: Mutex::default(),
             observer: Mutex::default(),
             refused: Mutex::default(),
+            earlier: Mutex::default(),
             failing: Mutex::default(),
             clock: Mutex::new(clock),
             violations: Mutex::default(),
@@ -171,6 +176,13 @@ impl Disk {
     /// with this error and do nothing; with `None`, none are.
     pub fn refuse(&self, refused: Option<(&'static str, Errno)>) {
         *lock(&self.shared.refused) = refused;
+    }
+
+    /// Right before the next operation of this name, as effects have it or
+    /// `open`, does something else, which may use the disk: as if another thread
+    /// came first.
+    pub fn precede(&self, operation: &'static str, by: impl FnOnce() + Send + 'static) {
+        *lock(&self.shared.earlier) = Some((operation, Box::new(by)));
     }
 
     /// From now on, it fails in this way; with `None`, it does not. Power loss
@@ -266,8 +278,12 @@ impl Shared {
         Ok(result)
     }
 
-    /// `EIO` if the disk fails in this.
+    /// Lets come what precedes an operation; `EIO` if the disk fails in this.
     pub(super) fn may_do(&self, operation: &str) -> Result<()> {
+        let earlier = lock(&self.earlier).take_if(|(next, _)| *next == operation);
+        if let Some((_, earlier)) = earlier {
+            earlier();
+        }
         match *lock(&self.failing) {
             Some(failing) if failing.concerns(operation) => Err(Errno::EIO.into()),
             _ => Ok(()),
