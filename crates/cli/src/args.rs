@@ -168,7 +168,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) dirty: Option<String>,
 
-    /// Most inodes that the kernel remembers; more have it forget the oldest [default: 300000]
+    /// Most inodes that the kernel remembers; more have it forget the oldest [default: 200000]
     #[arg(long, value_name = "COUNT")]
     pub(crate) inodes: Option<usize>,
 

@@ -366,8 +366,8 @@ pub(crate) const DIRTY_DEFAULT: u64 = 256 << 20;
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
 pub const THREADS: std::ops::RangeInclusive<usize> = 1..=512;
-/// Default of [`MountSettings::inodes`]: about 60 MiB of memory.
-const INODES_DEFAULT: u64 = 300_000;
+/// Default of [`MountSettings::inodes`]: about 40 MiB of memory.
+const INODES_DEFAULT: u64 = 200_000;
 /// The bounds of [`MountSettings::inodes`].
 pub const INODES: std::ops::RangeInclusive<usize> = 1_000..=1_000_000_000;
 /// Bounds of the number of parallel jobs.

@@ -65,7 +65,7 @@ pub fn run(
     ready: impl FnOnce(&[String]),
 ) -> Result<(), ServeError> {
     let point = validate::mount(config, mountpoint, nonempty)?;
-    braid_sys::map_large_blocks();
+    braid_sys::set_up_allocator();
     // One descriptor per open file of each application, on each tier.
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");

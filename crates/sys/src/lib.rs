@@ -28,7 +28,7 @@ pub use fuse_ring::{FuseRing, RingEnd, RingReply};
 pub use futex::{FutexScope, futex_wait, futex_wake};
 pub use handle::{handle_of, numbered_handle, open_handle};
 pub use identity::{Acting, act_as, groups_of, is_privileged};
-pub use limits::{map_large_blocks, pass_on_no_files, raise_open_files, release_free_memory};
+pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
 pub use process::{is_running, process_start};
 pub use shared_words::{SharedWords, SharedWordsView};

@@ -27,14 +27,22 @@ pub fn pass_on_no_files() {
 /// allocations of I/O.
 const MAPPED_FROM: i32 = 4 << 20;
 
-/// Makes the allocator map large blocks on their own, so that fresh ones take
-/// no memory until they are written to, and freed ones none at all. By default,
-/// it begins to reuse them after the first was freed, and clears those that
-/// have to be zero. To be called before any is allocated.
-pub fn map_large_blocks() {
+/// Sets the allocator up for a daemon of many threads; to be called before
+/// others are started.
+///
+/// It maps large blocks on their own, so that fresh ones take no memory until
+/// they are written to, and freed ones none at all: by default, it begins to
+/// reuse them after the first was freed, and clears those that have to be zero.
+///
+/// It has no more arenas than processors, and eight at most. By default there
+/// are eight for each processor, and what one thread makes and another frees,
+/// as it is with inodes, leaves holes in all of them.
+pub fn set_up_allocator() {
+    let processors = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     // SAFETY: the calls take no pointers, and change only how later requests
     // are met.
     unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, processors as i32);
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * MAPPED_FROM);
     }
