@@ -160,17 +160,14 @@ pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
         },
     };
     match nameless {
-        Some((id, parent)) => {
-            last_name_gone(core, file, id, parent);
-            Ok(())
-        }
+        Some((id, parent)) => last_name_gone(core, file, id, parent),
         None => settle(core, file),
     }
 }
 
-/// The id of a spread file that has no name any more. One that lost its last
-/// name while it was plain, or just as it was spread, is found only by its link
-/// count. Its removal depends on the home file itself only.
+/// The id of a spread file that has no name any more, or never had one. One
+/// that lost its last name while it was plain, or just as it was spread, is
+/// found only by its link count. Its removal depends on the home file itself only.
 fn nameless_by_links(core: &Core, file: &File) -> Result<Option<(ObjectId, DurabilityDependency)>> {
     let Layout::Spread(spread) = &*file.layout.read() else { return Ok(None) };
     if file.data().stat()?.attr.nlink > 0 {
@@ -209,19 +206,35 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     Ok(())
 }
 
-/// The last name of a live file is gone.
-pub(crate) fn last_name_gone(core: &Core, file: &File, id: ObjectId, parent: DurabilityDependency) {
+/// The last name of a live file, which is marked for that, is gone.
+pub(crate) fn last_name_gone(
+    core: &Core,
+    file: &File,
+    id: ObjectId,
+    parent: DurabilityDependency,
+) -> Result<()> {
     let mut opens = file.opens.lock();
     if opens.handles > 0 {
         opens.nameless = Some((id, parent));
-    } else if !opens.dead {
-        opens.dead = true;
-        drop(opens);
-        if let Layout::Spread(spread) = &*file.layout.read() {
-            count_whole_gone(core, spread);
-        }
-        core.removals.add(core.environment.monotonic_ns(), id, parent);
+        return Ok(());
     }
+    if opens.dead {
+        return Ok(());
+    }
+    // One that was made without a name may have got one since that was looked
+    // at. Who gives it one has it in use.
+    if file.data().stat()?.attr.nlink > 0 {
+        drop(opens);
+        core.index.unmark(id)?;
+        return settle(core, file);
+    }
+    opens.dead = true;
+    drop(opens);
+    if let Layout::Spread(spread) = &*file.layout.read() {
+        count_whole_gone(core, spread);
+    }
+    core.removals.add(core.environment.monotonic_ns(), id, parent);
+    Ok(())
 }
 
 /// The I/O mode of a file that is not passed through.

@@ -165,7 +165,7 @@ fn queue_orphan(core: &Core, orphan: Option<Orphan>, parent: &Fd) -> Result<()> 
     };
     let live = core.inodes.get(orphan.ino).ok().and_then(|inode| inode.file.lock().upgrade());
     match live {
-        Some(file) => last_name_gone(core, &file, orphan.id, depends_on),
+        Some(file) => return last_name_gone(core, &file, orphan.id, depends_on),
         None => {
             if let Some(whole) = orphan.whole {
                 let ranges = whole.range_size.count(orphan.size);

@@ -6,7 +6,7 @@ use crate::convert::{self, caller, file_attr, handle, inode};
 use crate::dir::{Entries, Names};
 use crate::front::Front;
 use crate::invalidate::Stretch;
-use crate::open::{Creation, Granted};
+use crate::open::{Creation, Granted, NewName};
 use crate::open_table::Grant;
 use crate::report::Op;
 use braid_contract::{Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags};
@@ -33,6 +33,24 @@ impl Front {
         match result {
             Ok(Entry { attr, generation }) => {
                 reply.entry(&self.attr_ttl(&attr), &file_attr(&attr), Generation(generation));
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn reply_create(&self, result: Result<(Entry, Granted), Answer>, reply: ReplyCreate) {
+        match result {
+            Ok((entry, Granted { handle, grant })) => {
+                let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
+                let ttl = self.attr_ttl(&entry.attr);
+                let generation = Generation(entry.generation);
+                let answer = self.fopen_flags(&grant);
+                match grant {
+                    Grant::Passthrough(backing) => {
+                        reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
+                    }
+                    Grant::Cached | Grant::Direct => reply.created(&ttl, &attr, generation, fh, answer),
+                }
             }
             Err(errno) => reply.error(errno),
         }
@@ -266,26 +284,18 @@ impl Filesystem for Front {
         bits: i32,
         reply: ReplyCreate,
     ) {
-        let flags = convert::open_flags(bits);
-        let exclusive = convert::is_exclusive(bits);
-        let new =
-            Creation { parent: inode(parent), name, mode: mode & PERMISSION_BITS, umask, exclusive, flags };
+        let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
+        let name = NewName::Name { name, exclusive: convert::is_exclusive(bits) };
+        let new = Creation { parent: inode(parent), name, mode, umask, flags };
         let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
-        match self.call(op(Operation::Create, parent), work) {
-            Ok((entry, Granted { handle, grant })) => {
-                let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
-                let ttl = self.attr_ttl(&entry.attr);
-                let generation = Generation(entry.generation);
-                let answer = self.fopen_flags(&grant);
-                match grant {
-                    Grant::Passthrough(backing) => {
-                        reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
-                    }
-                    Grant::Cached | Grant::Direct => reply.created(&ttl, &attr, generation, fh, answer),
-                }
-            }
-            Err(errno) => reply.error(errno),
-        }
+        self.reply_create(self.call(op(Operation::Create, parent), work), reply);
+    }
+
+    fn tmpfile(&self, req: &Request, parent: INodeNo, mode: u32, umask: u32, bits: i32, reply: ReplyCreate) {
+        let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
+        let new = Creation { parent: inode(parent), name: NewName::None, mode, umask, flags };
+        let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
+        self.reply_create(self.call(op(Operation::Tmpfile, parent), work), reply);
     }
 
     fn read(

@@ -94,8 +94,36 @@ impl State {
         body: Body,
     ) -> Result<u64> {
         let (dir, name) = self.vacancy(dir, path)?;
-        let mut node = Node::new(mode, body, context.now);
+        let mut node = self.new_node(context, dir, mode, body)?;
         node.rdev = rdev;
+        let ino = self.add_inode(node);
+        let change = NameChange { dir, name, old: None, new: Some(ino) };
+        self.change_names(context, vec![change], None, false);
+        Ok(ino)
+    }
+
+    /// Makes a file without a name.
+    pub(super) fn make_unnamed(
+        &mut self,
+        context: &Context<'_>,
+        dir: u64,
+        mode: u32,
+        body: Body,
+    ) -> Result<u64> {
+        self.dir(dir)?;
+        let node = self.new_node(context, dir, mode, body)?;
+        let ino = self.add_inode(node);
+        // The number of its birth must not be that of the next change.
+        self.next_seq();
+        if let Some(inode) = self.inode_mut(ino) {
+            inode.linkable = true;
+        }
+        Ok(ino)
+    }
+
+    /// An inode as it is made in a directory.
+    fn new_node(&self, context: &Context<'_>, dir: u64, mode: u32, body: Body) -> Result<Node> {
+        let mut node = Node::new(mode, body, context.now);
         let parent = self.node(dir)?;
         if parent.mode & 0o2000 != 0 {
             node.gid = parent.gid;
@@ -103,10 +131,7 @@ impl State {
                 node.mode |= 0o2000;
             }
         }
-        let ino = self.add_inode(node);
-        let change = NameChange { dir, name, old: None, new: Some(ino) };
-        self.change_names(context, vec![change], None, false);
-        Ok(ino)
+        Ok(node)
     }
 
     pub(super) fn link(&mut self, context: &Context<'_>, ino: u64, dir: u64, path: &OsStr) -> Result<()> {
@@ -115,8 +140,11 @@ impl State {
         if node.is_dir() {
             return Err(Errno::EPERM.into());
         }
-        if node.names.is_empty() {
+        if node.names.is_empty() && !self.inode(ino)?.linkable {
             return Err(Errno::ENOENT.into());
+        }
+        if let Some(inode) = self.inode_mut(ino) {
+            inode.linkable = false;
         }
         let change = NameChange { dir, name, old: None, new: Some(ino) };
         self.change_names(context, vec![change], None, false);
