@@ -9,12 +9,15 @@ use crate::invalidate::Stretch;
 use crate::open::{Creation, Granted, NewName};
 use crate::open_table::Grant;
 use crate::report::Op;
-use braid_contract::{Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags};
+use braid_contract::{
+    Attr, Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags,
+};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, Generation, INodeNo,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -36,6 +39,13 @@ impl Front {
             }
             Err(errno) => reply.error(errno),
         }
+    }
+
+    fn attributes(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>) -> Result<Attr, Answer> {
+        if let Some(error) = fh.and_then(|fh| self.no_room.take(fh)) {
+            return Err(error);
+        }
+        self.call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
     }
 
     fn reply_create(&self, result: Result<(Entry, Granted), Answer>, reply: ReplyCreate) {
@@ -140,13 +150,17 @@ impl Filesystem for Front {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
-        if let Some(error) = fh.and_then(|fh| self.no_room.take(fh)) {
-            return reply.error(error);
-        }
-        match self
-            .call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
-        {
+        match self.attributes(req, ino, fh) {
             Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn statx(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyStatx) {
+        match self.attributes(req, ino, fh) {
+            Ok(attr) => {
+                reply.statx(&self.attr_ttl(&attr), &file_attr(&attr), attr.btime.map(convert::system_time));
+            }
             Err(errno) => reply.error(errno),
         }
     }

@@ -73,6 +73,7 @@ pub use crate::reply::ReplyLseek;
 pub use crate::reply::ReplyOpen;
 pub use crate::reply::ReplyPoll;
 pub use crate::reply::ReplyStatfs;
+pub use crate::reply::ReplyStatx;
 pub use crate::reply::ReplyWrite;
 pub use crate::reply::ReplyXattr;
 pub use crate::request_param::Request;
@@ -438,6 +439,13 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Get file attributes.
     fn getattr(&self, _req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         warn!("[Not Implemented] getattr(ino: {ino:#x?}, fh: {fh:#x?})");
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Get file attributes, as `getattr()` does, with the time of birth. The
+    /// kernel asks for it if an application does, and for the attributes alone
+    /// if this method is not implemented.
+    fn statx(&self, _req: &Request, _ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyStatx) {
         reply.error(Errno::ENOSYS);
     }
 
