@@ -172,6 +172,12 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// the name is taken.
     fn create_at(&self, name: &OsStr, mode: u32) -> Result<Fd>;
 
+    /// Creates a regular file without a name, on the file system and with the
+    /// inheritance of this directory, and opens it for reading and writing.
+    /// [`link_to`](Self::link_to) gives it one; without, it goes with its last
+    /// descriptor. `EOPNOTSUPP` where the file system can't.
+    fn create_unnamed(&self, mode: u32) -> Result<Fd>;
+
     /// Creates a directory.
     fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()>;
 
@@ -182,7 +188,8 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// Creates a symbolic link.
     fn make_symlink_at(&self, name: &OsStr, target: &OsStr) -> Result<()>;
 
-    /// Gives this inode one more name, in `dir`.
+    /// Gives this inode one more name, in `dir`. `ENOENT` if it had names and
+    /// lost the last one.
     fn link_to(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<()>;
 
     /// Removes a name; `dir` says whether it is a directory's.

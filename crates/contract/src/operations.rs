@@ -89,7 +89,8 @@ macro_rules! operations {
                 target: &'a OsStr,
             ) -> Result<Entry>, changes;
 
-            /// Adds a name to the inode.
+            /// Adds a name to the inode. `ENOENT` if it had names and lost the
+            /// last one.
             Link: fn link(
                 caller: &'a Caller,
                 ino: InodeId,
@@ -135,6 +136,21 @@ macro_rules! operations {
                 mode: u32,
                 umask: u32,
                 exclusive: bool,
+                request: OpenRequest,
+            ) -> Result<(Entry, Opened)>, changes;
+
+            /// Creates and opens a regular file without a name (`O_TMPFILE`), on
+            /// the file system of the directory `parent`, from which it gets
+            /// what a new file in it would get. While it is open,
+            /// [`FileSystem::link`] can give it a name; without one, it goes
+            /// with the last open file. `EOPNOTSUPP` where the file system
+            /// can't. Answers [`IoMode::Passthrough`] only if the request
+            /// allows it.
+            Tmpfile: fn tmpfile(
+                caller: &'a Caller,
+                parent: InodeId,
+                mode: u32,
+                umask: u32,
                 request: OpenRequest,
             ) -> Result<(Entry, Opened)>, changes;
 

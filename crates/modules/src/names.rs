@@ -63,6 +63,8 @@ enum Step {
     Find(Name),
     /// The name is removed.
     Remove(Name),
+    /// An inode without a name is made.
+    Unnamed,
     /// The first name becomes the second one.
     Rename(Name, Name, RenameMode),
     /// A directory is opened.
@@ -112,6 +114,7 @@ impl Names {
             | Request::Symlink { parent, name, .. }
             | Request::Link { parent, name, .. }
             | Request::Create { parent, name, .. } => return Step::Find(owned(parent, name)),
+            Request::Tmpfile { .. } => return Step::Unnamed,
             Request::Unlink { parent, name, .. } => return Step::Remove(owned(parent, name)),
             Request::Rename { parent, name, new_parent, new_name, mode, .. } => {
                 return Step::Rename(owned(parent, name), owned(new_parent, new_name), *mode);
@@ -141,6 +144,7 @@ impl Names {
                 | Reply::Link(Ok(entry))
                 | Reply::Create(Ok((entry, _))),
             ) => self.known.lock().find(name, entry),
+            (Step::Unnamed, Reply::Tmpfile(Ok((entry, _)))) => self.known.lock().look_up(entry.attr.ino),
             (Step::Remove(name), Reply::Unlink(Ok(()))) => {
                 self.known.lock().unname(&name);
             }
@@ -182,6 +186,8 @@ impl Names {
             | Request::Setxattr { ino, .. }
             | Request::Removexattr { ino, .. } => self.paths(*ino, child),
             Request::Open { ino, request, .. } if request.flags.write => self.paths(*ino, child),
+            // A file without a name; what gives it one is judged.
+            Request::Tmpfile { .. } => Ok(Vec::new()),
             Request::Write { .. } | Request::Fallocate { .. } | Request::CopyRange { .. } => Ok(Vec::new()),
             newer if newer.operation().changes() => Err(Errno::EOPNOTSUPP.into()),
             _ => Ok(Vec::new()),
@@ -238,8 +244,12 @@ impl Known {
         if entry.attr.kind == FileKind::Directory || name.1 == "." {
             return;
         }
-        self.inodes.entry(entry.attr.ino).or_default().lookups += 1;
+        self.look_up(entry.attr.ino);
         self.name(name, entry.attr.ino);
+    }
+
+    fn look_up(&mut self, ino: InodeId) {
+        self.inodes.entry(ino).or_default().lookups += 1;
     }
 
     fn name(&mut self, name: Name, ino: InodeId) {

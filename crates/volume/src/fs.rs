@@ -13,8 +13,8 @@ use braid_core::file::{
 };
 use braid_core::namespace::{
     get_attr, get_xattr, list_xattr, look_up, make_dir, make_file, make_link, make_node, make_symlink,
-    open_directory, path_of, read_directory, remove_dir, remove_name, remove_xattr, rename_name, set_attr,
-    set_xattr,
+    make_unnamed, open_directory, path_of, read_directory, remove_dir, remove_name, remove_xattr,
+    rename_name, set_attr, set_xattr,
 };
 use braid_core::need::with_room;
 use braid_placement::Origin;
@@ -159,6 +159,18 @@ impl FileSystem for Volume {
         });
         note_name(&self.core, parent, name);
         result
+    }
+
+    fn tmpfile(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        umask: u32,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let _entered = self.core.barrier.enter();
+        with_room(&self.core, || make_unnamed(&self.core, caller, parent, mode, umask, request))
     }
 
     fn read(

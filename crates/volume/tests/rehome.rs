@@ -123,6 +123,10 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     let (nameless_spread, nameless_spread_handle) = open.create("nameless-spread");
     let lost = pattern(2, 5 * RANGE as usize);
     open.write_ranges(nameless_spread_handle, &lost);
+    // One that is to get its name on the new home.
+    let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let (late_name, late_opened) = fs.tmpfile(&caller(), a, 0o640, 0, flags.into()).unwrap();
+    open.write_ranges(late_opened.handle, &lost);
     for name in ["nameless", "nameless-spread"] {
         fs.unlink(&caller(), InodeId::ROOT, OsStr::new(name)).unwrap();
     }
@@ -163,6 +167,9 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     for ino in [nameless, nameless_spread] {
         assert_eq!(fs.getattr(&caller(), ino, None).unwrap().nlink, 0);
     }
+    let named = fs.link(&caller(), late_name.attr.ino, b, OsStr::new("late-name")).unwrap();
+    assert_eq!((named.attr.ino, named.attr.nlink), (late_name.attr.ino, 1));
+    fs.release(late_opened.handle).unwrap();
     // They stay usable.
     open.write(spread_handle, 3 * RANGE + 5, b"written on the new home");
     open.write(plain_handle, 0, b"new");
@@ -192,6 +199,8 @@ fn everything_is_on_the_new_home_and_open_files_go_on() {
     assert_eq!(open.read(handle, 0, 3), b"new");
     assert_eq!(open.read(handle, (40 << 10) - 1, 9), b"\0far away");
     let b = open.lookup("b").unwrap();
+    let handle = open.open(lookup_in(&open, b, "late-name").unwrap().ino);
+    assert_eq!(open.read(handle, 0, lost.len() + 1), lost);
     let link = lookup_in(&open, b, "symlink").unwrap().ino;
     assert_eq!(open.volume.readlink(&caller(), link).unwrap(), b"../plain");
     assert_eq!(lookup_in(&open, b, "device").unwrap().rdev, 0x0103);

@@ -157,8 +157,8 @@ pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
         Some(_) if is_plain => Ok(()),
         Some(parent) => last_name_gone(core, file, parent),
         // One that lost its last name while it was plain, or just as it was
-        // spread, is found only by its link count. Its removal depends on the
-        // home file itself only.
+        // spread, or never had one, is found only by its link count. Its
+        // removal depends on the home file itself only.
         None if !is_plain && file.data().stat()?.attr.nlink == 0 => last_name_gone(core, file, None),
         None => settle(core, file),
     }
@@ -200,9 +200,16 @@ pub(crate) fn last_name_gone(core: &Core, file: &File, parent: DurabilityDepende
         opens.nameless = Some(parent);
         return Ok(());
     }
-    if std::mem::replace(&mut opens.dead, true) {
+    if opens.dead {
         return Ok(());
     }
+    // One that was made without a name may have got one since that was looked
+    // at. Who gives it one has it in use.
+    if file.data().stat()?.attr.nlink > 0 {
+        drop(opens);
+        return settle(core, file);
+    }
+    opens.dead = true;
     drop(opens);
     let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
     count_whole_gone(core, spread);

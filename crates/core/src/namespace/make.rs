@@ -1,10 +1,10 @@
 //! Making inodes, with the identity of the caller.
 
 use crate::core::Core;
-use crate::file::open::{adopt_file, begin_use, open_inode};
-use crate::live::{OpenFile, Shape};
+use crate::file::open::{adopt_file, begin_use, end_use, file_of, open_inode};
+use crate::live::{Inode, OpenFile, Shape};
 use crate::namespace::change::{inode_changed, inode_will_change};
-use crate::namespace::resolve::{dir_for, enter, enter_name, identify_name};
+use crate::namespace::resolve::{dir_for, enter, enter_name, identify_name, path_of};
 use braid_contract::{
     Access, Attr, Caller, Context, Entry, Errno, Fd, FileKind, InodeId, IoMode, NativeFd, OpenFlags,
     OpenRequest, Opened, Result,
@@ -12,6 +12,7 @@ use braid_contract::{
 use braid_placement::Origin;
 use braid_sys::{Acting, act_as};
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 /// Makes a file, device, pipe or socket.
 pub fn make_node(
@@ -73,10 +74,34 @@ pub fn make_link(core: &Core, ino: InodeId, parent: InodeId, name: &OsStr) -> Re
     let dir = dir_for(core, parent, name)?;
     let inode = core.inodes.get(ino)?;
     let fd = core.inodes.path(&core.home, &inode)?;
-    inode_will_change(&inode)?;
-    fd.link_to(&*dir, name)?;
-    let linked = inode_changed(core, &inode).and_then(|()| enter_name(core, &*dir, name));
-    linked.inspect_err(|_| unmake(&*dir, name, false))
+    if inode.kind == FileKind::Regular && fd.stat()?.attr.nlink == 0 {
+        return make_first_link(core, &inode, &*dir, name);
+    }
+    link_inode(core, &inode, &*fd, &*dir, name)
+}
+
+/// Gives a name to a file that was made without one. It is in use meanwhile,
+/// so that its data is not removed for want of a name, and so that one whose
+/// data is being removed gets none.
+fn make_first_link(core: &Core, inode: &Arc<Inode>, dir: &dyn NativeFd, name: &OsStr) -> Result<Entry> {
+    let file = file_of(core, inode)?;
+    file.opened(false)?;
+    let linked = link_inode(core, inode, &**file.data(), dir, name);
+    end_use(core, &file, false)?;
+    linked
+}
+
+fn link_inode(
+    core: &Core,
+    inode: &Inode,
+    fd: &dyn NativeFd,
+    dir: &dyn NativeFd,
+    name: &OsStr,
+) -> Result<Entry> {
+    inode_will_change(inode)?;
+    fd.link_to(dir, name)?;
+    let linked = inode_changed(core, inode).and_then(|()| enter_name(core, dir, name));
+    linked.inspect_err(|_| unmake(dir, name, false))
 }
 
 /// Makes and opens a regular file.
@@ -98,9 +123,7 @@ pub fn make_file(
         dir.create_at(name, mode & 0o7777)
     };
     match made {
-        Ok(fd) => {
-            open_made(core, caller, fd, &*dir, name, request).inspect_err(|_| unmake(&*dir, name, false))
-        }
+        Ok(fd) => open_made(core, caller, fd, request).inspect_err(|_| unmake(&*dir, name, false)),
         Err(error) if error.errno() == Errno::EEXIST && !exclusive => {
             open_existing(core, caller, &*dir, name, request)
         }
@@ -108,16 +131,28 @@ pub fn make_file(
     }
 }
 
-fn open_made(
+/// Makes and opens a regular file without a name. On home it is an inode
+/// without one too, so that it goes by itself, whatever happens; its data
+/// elsewhere goes as that of a file that lost its last name.
+pub fn make_unnamed(
     core: &Core,
     caller: &Caller,
-    fd: Fd,
-    dir: &dyn NativeFd,
-    name: &OsStr,
+    parent: InodeId,
+    mode: u32,
+    umask: u32,
     request: OpenRequest,
 ) -> Result<(Entry, Opened)> {
+    let dir = path_of(core, parent)?;
+    let fd = {
+        let _acting = acting(caller, umask)?;
+        dir.create_unnamed(mode & 0o7777)?
+    };
+    open_made(core, caller, fd, request)
+}
+
+fn open_made(core: &Core, caller: &Caller, fd: Fd, request: OpenRequest) -> Result<(Entry, Opened)> {
     let identity = core.home.identify(&*fd)?;
-    let pin = if core.home.pins(&identity) { dir.open_at(name, Access::Path)? } else { Fd::clone(&fd) };
+    let pin = if core.home.pins(&identity) { fd.reopen(Access::Path)? } else { Fd::clone(&fd) };
     let inode = core.inodes.enter(&core.home, &identity, pin);
     inode.set_shape(Shape::Plain);
     let adopted = adopt_file(&inode, fd);

@@ -22,7 +22,7 @@ pub use copied::{ID_ATTRS, copy_xattrs, give_attributes};
 pub use dirs::{open_directory, read_directory};
 pub use known::{InodeRef, found, with_file};
 pub use lookup::look_up;
-pub use make::{make_dir, make_file, make_link, make_node, make_symlink};
+pub use make::{make_dir, make_file, make_link, make_node, make_symlink, make_unnamed};
 pub use remove::{remove_dir, remove_name, rename_name};
 pub use resolve::{identify_name, path_of};
 pub use xattrs::{get_xattr, list_xattr, read_value, remove_xattr, set_xattr};

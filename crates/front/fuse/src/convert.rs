@@ -64,7 +64,8 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
         atime: system_time(attr.atime),
         mtime: system_time(attr.mtime),
         ctime: system_time(attr.ctime),
-        crtime: UNIX_EPOCH, // Not part of Linux's protocol.
+        // Linux asks for the time of birth by a request of its own.
+        crtime: UNIX_EPOCH,
         kind: file_type(attr.kind),
         perm: attr.mode & 0o7777,
         nlink: attr.nlink,
@@ -100,7 +101,7 @@ pub(crate) fn negative_attr() -> FileAttr {
 
 /// A time for a reply; the library splits it again by rounding seconds down,
 /// which is exact. Times outside the range of `SystemTime` become the epoch.
-fn system_time(time: Timestamp) -> SystemTime {
+pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.secs.unsigned_abs());
     let whole = if time.secs < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
     let nanos = Duration::from_nanos(u64::from(time.nanos));

@@ -26,11 +26,19 @@ pub(crate) struct Granted {
 /// A request to create and open a file.
 pub(crate) struct Creation<'a> {
     pub(crate) parent: InodeId,
-    pub(crate) name: &'a OsStr,
+    pub(crate) name: NewName<'a>,
     pub(crate) mode: u32,
     pub(crate) umask: u32,
-    pub(crate) exclusive: bool,
     pub(crate) flags: OpenFlags,
+}
+
+/// The name of a new file.
+#[derive(Clone, Copy)]
+pub(crate) enum NewName<'a> {
+    /// This one, which may be taken unless it is exclusive.
+    Name { name: &'a OsStr, exclusive: bool },
+    /// None.
+    None,
 }
 
 /// One open while it is being decided.
@@ -77,8 +85,13 @@ impl Front {
     ) -> braid_contract::Result<(Entry, Granted)> {
         let passthrough_allowed = self.passthrough();
         let request = OpenRequest { flags: new.flags, passthrough_allowed, passthrough_required: false };
-        let (entry, opened) =
-            self.fs.create(caller, new.parent, new.name, new.mode, new.umask, new.exclusive, request)?;
+        let Creation { parent, mode, umask, .. } = *new;
+        let (entry, opened) = match new.name {
+            NewName::Name { name, exclusive } => {
+                self.fs.create(caller, parent, name, mode, umask, exclusive, request)?
+            }
+            NewName::None => self.fs.tmpfile(caller, parent, mode, umask, request)?,
+        };
         let ino = entry.attr.ino;
         let writes_through = entry.attr.size == 0 && new.flags.write && self.writes_through(caller);
         let opening = Opening { front: self, caller, ino, flags: new.flags, writes_through, register };

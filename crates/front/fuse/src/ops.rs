@@ -6,15 +6,18 @@ use crate::convert::{self, caller, file_attr, handle, inode};
 use crate::dir::{Entries, Names};
 use crate::front::Front;
 use crate::invalidate::Stretch;
-use crate::open::{Creation, Granted};
+use crate::open::{Creation, Granted, NewName};
 use crate::open_table::Grant;
 use crate::report::Op;
-use braid_contract::{Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags};
+use braid_contract::{
+    Attr, Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags,
+};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, Generation, INodeNo,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -33,6 +36,31 @@ impl Front {
         match result {
             Ok(Entry { attr, generation }) => {
                 reply.entry(&self.attr_ttl(&attr), &file_attr(&attr), Generation(generation));
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn attributes(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>) -> Result<Attr, Answer> {
+        if let Some(error) = fh.and_then(|fh| self.no_room.take(fh)) {
+            return Err(error);
+        }
+        self.call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
+    }
+
+    fn reply_create(&self, result: Result<(Entry, Granted), Answer>, reply: ReplyCreate) {
+        match result {
+            Ok((entry, Granted { handle, grant })) => {
+                let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
+                let ttl = self.attr_ttl(&entry.attr);
+                let generation = Generation(entry.generation);
+                let answer = self.fopen_flags(&grant);
+                match grant {
+                    Grant::Passthrough(backing) => {
+                        reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
+                    }
+                    Grant::Cached | Grant::Direct => reply.created(&ttl, &attr, generation, fh, answer),
+                }
             }
             Err(errno) => reply.error(errno),
         }
@@ -128,13 +156,17 @@ impl Filesystem for Front {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
-        if let Some(error) = fh.and_then(|fh| self.no_room.take(fh)) {
-            return reply.error(error);
-        }
-        match self
-            .call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
-        {
+        match self.attributes(req, ino, fh) {
             Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn statx(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyStatx) {
+        match self.attributes(req, ino, fh) {
+            Ok(attr) => {
+                reply.statx(&self.attr_ttl(&attr), &file_attr(&attr), attr.btime.map(convert::system_time));
+            }
             Err(errno) => reply.error(errno),
         }
     }
@@ -272,26 +304,18 @@ impl Filesystem for Front {
         bits: i32,
         reply: ReplyCreate,
     ) {
-        let flags = convert::open_flags(bits);
-        let exclusive = convert::is_exclusive(bits);
-        let new =
-            Creation { parent: inode(parent), name, mode: mode & PERMISSION_BITS, umask, exclusive, flags };
+        let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
+        let name = NewName::Name { name, exclusive: convert::is_exclusive(bits) };
+        let new = Creation { parent: inode(parent), name, mode, umask, flags };
         let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
-        match self.call(op(Operation::Create, parent), work) {
-            Ok((entry, Granted { handle, grant })) => {
-                let (attr, fh) = (file_attr(&entry.attr), FileHandle(handle.0));
-                let ttl = self.attr_ttl(&entry.attr);
-                let generation = Generation(entry.generation);
-                let answer = self.fopen_flags(&grant);
-                match grant {
-                    Grant::Passthrough(backing) => {
-                        reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
-                    }
-                    Grant::Cached | Grant::Direct => reply.created(&ttl, &attr, generation, fh, answer),
-                }
-            }
-            Err(errno) => reply.error(errno),
-        }
+        self.reply_create(self.call(op(Operation::Create, parent), work), reply);
+    }
+
+    fn tmpfile(&self, req: &Request, parent: INodeNo, mode: u32, umask: u32, bits: i32, reply: ReplyCreate) {
+        let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
+        let new = Creation { parent: inode(parent), name: NewName::None, mode, umask, flags };
+        let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
+        self.reply_create(self.call(op(Operation::Tmpfile, parent), work), reply);
     }
 
     fn read(

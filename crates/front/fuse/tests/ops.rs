@@ -6,8 +6,8 @@ mod common;
 use braid_contract::{FileSystem, FileSystemCapabilities, Layer};
 use common::{Choice, Mount};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
-    XattrFlags,
+    AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, StatxFlags, Timespec,
+    Timestamps, XattrFlags,
 };
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -115,6 +115,18 @@ fn rename_modes_are_refused_for_a_file_system_that_has_none() {
     assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "b");
     rename(RenameFlags::empty()).unwrap();
     assert_eq!(fs::read_to_string(mount.path("b")).unwrap(), "a");
+}
+
+#[test]
+fn a_birth_time_that_is_unknown_is_not_answered() {
+    let mount = Mount::new(Choice::Cached);
+    fs::write(mount.path("file"), "12345").unwrap();
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = rustix::fs::statx(CWD, mount.path("file"), AtFlags::STATX_FORCE_SYNC, wanted).unwrap();
+    assert_eq!(found.stx_mask & wanted.bits(), StatxFlags::BASIC_STATS.bits());
+    let behind = fs::metadata(mount.backing("file")).unwrap();
+    assert_eq!((found.stx_size, found.stx_ino, found.stx_nlink), (5, behind.ino(), 1));
+    assert_eq!(found.stx_mtime.tv_nsec, behind.mtime_nsec() as u32);
 }
 
 #[test]

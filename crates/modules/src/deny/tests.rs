@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::testing;
-use braid_contract::{Caller, Entry, InodeId, OpenFlags, OpenRequest, Operation, RenameMode, SetAttr};
+use braid_contract::{
+    Caller, Entry, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, Operation, RenameMode, SetAttr,
+};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,10 +32,15 @@ impl Service for Willing {
             Request::Link { ino, .. } => Reply::Link(Ok(entry(OsStr::new(&ino.0.to_string())))),
             Request::Unlink { .. } => Reply::Unlink(Ok(())),
             Request::Rename { .. } => Reply::Rename(Ok(())),
+            Request::Tmpfile { .. } => Reply::Tmpfile(Ok((testing::entry(40), opened()))),
             // Reached, and not refused by the module.
             other => other.operation().failed(Errno::EIO.into()),
         }
     }
+}
+
+fn opened() -> Opened {
+    Opened { handle: HandleId(1), mode: IoMode::Cached, set_id: false }
 }
 
 /// A file whose name begins with its number.
@@ -107,6 +114,22 @@ fn a_name_goes_with_the_file_when_it_is_renamed() {
 }
 
 #[test]
+fn a_file_that_was_made_without_a_name_is_judged_by_those_that_it_gets() {
+    let fs = deny(&["dir/**"]);
+    let c = &caller();
+    let (ino, name) = (InodeId(40), OsStr::new("40"));
+    fs.tmpfile(c, DIR, 0o600, 0, OpenRequest::default()).unwrap();
+    let set = || fs.setattr(c, ino, None, &SetAttr::default()).unwrap_err().errno();
+    assert_eq!(set(), Errno::EIO, "it has no name in the directory");
+    assert_eq!(fs.link(c, ino, DIR, name).unwrap_err().errno(), Errno::EPERM);
+    fs.link(c, ino, InodeId::ROOT, name).unwrap();
+    assert_eq!(set(), Errno::EIO);
+    fs.rename(c, InodeId::ROOT, OsStr::new("41"), InodeId::ROOT, name, RenameMode::Replace).unwrap();
+    fs.forget(ino, 2);
+    assert!(Module::export(&fs).bytes == Module::export(&deny(&[])).bytes, "nothing of it is left");
+}
+
+#[test]
 fn every_operation_that_changes_something_is_refused_where_it_is_denied() {
     let fs = deny(&["**"]);
     let c = &caller();
@@ -126,11 +149,11 @@ fn every_operation_that_changes_something_is_refused_where_it_is_denied() {
         (Operation::Removexattr, fs.removexattr(c, InodeId(30), name).err()),
     ];
     refused.retain(|(_, error)| error.as_ref().is_some_and(|error| error.errno() == Errno::EPERM));
-    // By a handle whose open was refused.
-    let by_handle = [Operation::Write, Operation::Fallocate, Operation::CopyRange];
+    // By a handle whose open was refused, or without a name.
+    let passed = [Operation::Tmpfile, Operation::Write, Operation::Fallocate, Operation::CopyRange];
     for operation in Operation::ALL.iter().filter(|operation| operation.changes()) {
         let is_refused = refused.iter().any(|(refused, _)| refused == operation);
-        assert_ne!(is_refused, by_handle.contains(operation), "{operation}");
+        assert_ne!(is_refused, passed.contains(operation), "{operation}");
     }
     assert_eq!(open(&fs, 30), Errno::EPERM);
 }

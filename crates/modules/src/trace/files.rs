@@ -17,7 +17,7 @@ pub(super) struct File {
     size: AtomicU64,
     /// Whether it is recorded; `None` before it was described.
     pub(super) recorded: Mutex<Option<bool>>,
-    /// Its last name is gone.
+    /// Its last name is gone, or it never had one.
     nameless: AtomicBool,
 }
 
@@ -30,7 +30,7 @@ impl File {
             born_ns: born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into()),
             size: AtomicU64::new(attr.size),
             recorded: Mutex::default(),
-            nameless: AtomicBool::new(false),
+            nameless: AtomicBool::new(attr.nlink == 0),
         }
     }
 
@@ -106,6 +106,13 @@ impl Files {
         }
         open.files.remove(&file.ino);
         file.nameless.load(Ordering::Relaxed).then_some(file.ino)
+    }
+
+    /// Notes that the file has a name.
+    pub(super) fn name(&self, ino: InodeId) {
+        if let Some((file, _)) = self.0.read().files.get(&ino) {
+            file.nameless.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Notes that the last name of the file is gone. Answers whether it is

@@ -208,6 +208,15 @@ impl Layer for Trace {
         Ok(attr)
     }
 
+    fn link(&self, caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        let entry = self.child.link(caller, ino, parent, name)?;
+        if self.tracing.is_on() {
+            // It may have been made without a name.
+            self.tracing.with(|recorder| recorder.files.name(ino));
+        }
+        Ok(entry)
+    }
+
     fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
         let doomed = self.doomed(caller, parent, name);
         self.child.unlink(caller, parent, name)?;
@@ -250,6 +259,20 @@ impl Layer for Trace {
     ) -> Result<(Entry, Opened)> {
         let begun = self.now_if_on();
         let made = self.child.create(caller, parent, name, mode, umask, exclusive, request)?;
+        self.opened(begun, caller, &made.1, request.flags, Some(&made.0.attr));
+        Ok(made)
+    }
+
+    fn tmpfile(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        umask: u32,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let begun = self.now_if_on();
+        let made = self.child.tmpfile(caller, parent, mode, umask, request)?;
         self.opened(begun, caller, &made.1, request.flags, Some(&made.0.attr));
         Ok(made)
     }

@@ -98,6 +98,11 @@ impl NativeFd for KernelFd {
         Ok(Self::open(rustix::fs::openat(dir, name, flags, mode_of(mode))?))
     }
 
+    fn create_unnamed(&self, mode: u32) -> Result<Fd> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        Ok(Self::open(rustix::fs::openat(self, ".", flags, mode_of(mode))?))
+    }
+
     fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()> {
         let (dir, name) = parent_of(self, name)?;
         Ok(rustix::fs::mkdirat(dir, name, mode_of(mode))?)

@@ -17,9 +17,10 @@ const PAGE: usize = 4096;
 pub(crate) type Check = (&'static str, fn(&Fd));
 
 /// Every check; each wants an empty directory of its own.
-pub(crate) const CHECKS: [Check; 19] = [
+pub(crate) const CHECKS: [Check; 20] = [
     ("names_lead_to_what_they_were_given_to", names_lead_to_what_they_were_given_to),
     ("a_file_is_made_once", a_file_is_made_once),
+    ("a_file_may_get_its_name_later", a_file_may_get_its_name_later),
     ("links_at_the_end_are_not_followed", links_at_the_end_are_not_followed),
     ("only_directories_are_gone_through", only_directories_are_gone_through),
     ("nodes_have_their_kind_and_number", nodes_have_their_kind_and_number),
@@ -104,6 +105,36 @@ fn a_file_is_made_once(root: &Fd) {
     assert_eq!(errno(root.make_dir_at(os("d"), 0o700)), Errno::EEXIST);
     assert_eq!(errno(root.create_at(os("d"), 0o600)), Errno::EEXIST);
     assert_eq!(errno(root.create_at(os("no/f"), 0o600)), Errno::ENOENT);
+}
+
+fn a_file_may_get_its_name_later(root: &Fd) {
+    root.make_dir_at(os("d"), 0o700).unwrap();
+    // A descriptor for looking will do.
+    let dir = root.open_at(os("d"), Access::Path).unwrap();
+    let file = match dir.create_unnamed(0o640) {
+        // Not every file system can.
+        Err(error) if error.errno() == Errno::EOPNOTSUPP => return,
+        made => made.unwrap(),
+    };
+    write(&file, 0, b"abc");
+    let attr = file.stat().unwrap().attr;
+    assert_eq!((attr.kind, attr.nlink, attr.mode & 0o777), (FileKind::Regular, 0, 0o640));
+    assert!(names(&dir).keys().all(|name| name == "." || name == ".."));
+    assert_eq!(errno(file.path()), Errno::ENOENT);
+    let again = file.reopen(Access::Path).unwrap();
+    again.link_to(root.as_native(), os("f")).unwrap();
+    assert_eq!(contents(root, "f"), b"abc");
+    assert_eq!(file.stat().unwrap().attr.nlink, 1);
+    root.remove_at(os("f"), false).unwrap();
+    assert_eq!(errno(file.link_to(root.as_native(), os("g"))), Errno::ENOENT);
+    assert_eq!(read(&file, 0, 9), b"abc");
+    // Nothing is left of one that never gets a name.
+    let handle = dir.create_unnamed(0o600).unwrap().handle();
+    if let Ok(handle) = handle {
+        assert_eq!(errno(root.open_handle(&handle, Access::Path)), Errno::ESTALE);
+    }
+    assert_eq!(errno(root.open_at(os("f"), Access::Path)), Errno::ENOENT);
+    assert_eq!(errno(file.create_unnamed(0o600)), Errno::ENOTDIR);
 }
 
 fn links_at_the_end_are_not_followed(root: &Fd) {

@@ -40,6 +40,9 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::Unlink(A),
         Op::UnlinkOpen(A),
         Op::WriteOrphan(RANGE, BLOCK),
+        Op::CreateUnnamed,
+        Op::FsyncOrphan,
+        Op::LinkOrphan(A),
         Op::CloseOrphans,
         Op::Migrate(A, 0, 1),
         Op::Migrate(A, 1, 0),
@@ -81,7 +84,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
-    match random.below(54) {
+    match random.below(58) {
         0..=3 => Op::Create(name),
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
@@ -127,6 +130,9 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         48..=50 => Op::Fail(1 + random.below(disks as u64 - 1) as usize, random.pick(&Failing::ALL)),
         51 => Op::Heal,
         52..=53 => Op::FailFsync(name, 1 + random.below(disks as u64 - 1) as usize),
+        54 => Op::CreateUnnamed,
+        55 => Op::FsyncOrphan,
+        56..=57 => Op::LinkOrphan(name),
         _ => Op::Kill,
     }
 }

@@ -248,6 +248,12 @@ impl History {
         self.changes.push(NameChange { step, names, asked: !done });
     }
 
+    /// Whether a file has had names, and lost the last.
+    pub(crate) fn lost_its_name(&self, file: FileId) -> bool {
+        let mut named = self.changes.iter().filter(|change| !change.asked).flat_map(|change| &change.names);
+        named.any(|(_, named)| *named == Some(file)) && !self.names.contains(&Some(file))
+    }
+
     /// A file is durable; with `times`, as a whole.
     pub(crate) fn synced(&mut self, step: usize, file: FileId, times: bool) {
         let history = &mut self.files[usize::from(file)];

@@ -125,9 +125,15 @@ pub enum Op {
     Unlink(Name),
     /// Removes the name and leaves the file open.
     UnlinkOpen(Name),
-    /// Writes to the file that was removed last while open: offset and length.
+    /// Makes a file without a name, which is open.
+    CreateUnnamed,
+    /// Writes to the open file without a name that came last: offset and length.
     WriteOrphan(u64, u64),
-    /// Closes all files that were removed while open.
+    /// `fsync` of that file.
+    FsyncOrphan,
+    /// Gives that file a name; refused if it lost one.
+    LinkOrphan(Name),
+    /// Closes all open files without a name.
     CloseOrphans,
     /// Moves the range with this number to the disk with this number.
     Migrate(Name, u64, usize),
@@ -221,6 +227,9 @@ impl fmt::Display for Op {
             Self::SetXattr(name, value) => write!(f, "xattr:{name}:{value}"),
             Self::Unlink(name) => write!(f, "unlink:{name}"),
             Self::UnlinkOpen(name) => write!(f, "unlink-open:{name}"),
+            Self::CreateUnnamed => f.write_str("create-unnamed"),
+            Self::FsyncOrphan => f.write_str("fsync-orphan"),
+            Self::LinkOrphan(name) => write!(f, "link-orphan:{name}"),
             Self::WriteOrphan(at, len) => write!(f, "write-orphan:{at}:{len}"),
             Self::CloseOrphans => f.write_str("close-orphans"),
             Self::Migrate(name, range, to) => write!(f, "migrate:{name}:{range}:{to}"),
@@ -305,6 +314,9 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "unlink" => Op::Unlink(name(1)?),
         "unlink-open" => Op::UnlinkOpen(name(1)?),
         "write-orphan" => Op::WriteOrphan(number(1)?, number(2)?),
+        "create-unnamed" => Op::CreateUnnamed,
+        "fsync-orphan" => Op::FsyncOrphan,
+        "link-orphan" => Op::LinkOrphan(name(1)?),
         "close-orphans" => Op::CloseOrphans,
         "migrate" => {
             let (name, range, to) = (name(1)?, number(2)?, usize::try_from(number(3)?).ok()?);

@@ -1,5 +1,7 @@
 //! Runs a workload, and records its history.
 
+mod orphans;
+
 use super::Mounted;
 use super::content::Content;
 use super::history::{Attributes, FileId, History};
@@ -202,6 +204,9 @@ impl<'a> Run<'a> {
             }
             Op::Unlink(name) => self.unlink(name, false, step),
             Op::UnlinkOpen(name) => self.unlink(name, true, step),
+            Op::CreateUnnamed => self.create_unnamed(step),
+            Op::FsyncOrphan => self.sync_orphan(step),
+            Op::LinkOrphan(name) => self.link_orphan(name, step),
             Op::WriteOrphan(at, len) => self.write_orphan(at, len, step),
             Op::CloseOrphans => {
                 std::mem::take(&mut self.orphans).into_iter().try_for_each(|o| self.release(o))
@@ -368,13 +373,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn write_orphan(&mut self, at: u64, len: u64, step: usize) -> Result<(), Error> {
-        match self.orphans.last().copied() {
-            Some(open) => self.write_to(open, at, len, false, step),
-            None => Ok(()),
-        }
-    }
-
     fn write_to(&mut self, open: Open, at: u64, len: u64, sync: bool, step: usize) -> Result<(), Error> {
         // Source 0 stands for zeros.
         let source = step as Source + 1;
@@ -416,7 +414,13 @@ impl<'a> Run<'a> {
     }
 
     fn sync_file(&mut self, name: Name, data_only: bool, step: usize) -> Result<(), Error> {
-        let Some(open) = self.opened(name)? else { return Ok(()) };
+        match self.opened(name)? {
+            Some(open) => self.sync_open(open, data_only, step),
+            None => Ok(()),
+        }
+    }
+
+    fn sync_open(&mut self, open: Open, data_only: bool, step: usize) -> Result<(), Error> {
         if self.or_failed(self.fs().fsync(&Caller::root(), open.handle, data_only))?.is_some() {
             self.history.synced(step, open.file, !data_only);
         }

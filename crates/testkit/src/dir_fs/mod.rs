@@ -195,7 +195,11 @@ impl DirFs {
 
     /// Counts a lookup of the inode at `path`.
     fn entry(&self, path: &Path) -> Result<Entry> {
-        let fd = os(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()))?;
+        self.entry_of(os(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()))?)
+    }
+
+    /// The same, of the inode behind a descriptor.
+    fn entry_of(&self, fd: OwnedFd) -> Result<Entry> {
         let stat = os(rustix::fs::fstat(&fd))?;
         let mut attr = attr(&stat);
         let mut inodes = self.inodes.lock().unwrap();

@@ -10,6 +10,7 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags,
 };
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -207,6 +208,31 @@ impl FileSystem for DirFs {
             Err(error) => return Err(error),
         }
         let entry = self.entry(&path)?;
+        let handle = self.open_path(&path, request.flags)?;
+        Ok((
+            entry,
+            Opened { handle, mode: self.mode(&path, request, handle.0)?, set_id: entry.attr.is_set_id() },
+        ))
+    }
+
+    fn tmpfile(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        umask: u32,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let made = os(rustix::fs::open(self.path(parent)?, flags, Mode::from_raw_mode(mode & !umask)))?;
+        // By its descriptor, which is all that leads to it.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", made.as_raw_fd()));
+        if (caller.uid, caller.gid)
+            != (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+        {
+            os(rustix::fs::fchown(&made, Some(Uid::from_raw(caller.uid)), Some(Gid::from_raw(caller.gid))))?;
+        }
+        let entry = self.entry_of(os(rustix::fs::open(&path, OFlags::PATH, Mode::empty()))?)?;
         let handle = self.open_path(&path, request.flags)?;
         Ok((
             entry,

@@ -151,6 +151,14 @@ impl NativeFd for SimFd {
         Ok(Self::open(&self.shared, ino, Access::ReadWrite))
     }
 
+    fn create_unnamed(&self, mode: u32) -> Result<Fd> {
+        let mode = 0o100_000 | (mode & 0o7777);
+        let ino = self.effect("create a file without a name in", |state, context| {
+            state.make_unnamed(context, self.ino, mode, file())
+        })?;
+        Ok(Self::open(&self.shared, ino, Access::ReadWrite))
+    }
+
     fn make_dir_at(&self, name: &OsStr, mode: u32) -> Result<()> {
         let mode = 0o040_000 | (mode & 0o1777);
         self.name_effect("mkdir", name, |state, context| {

@@ -138,6 +138,8 @@ pub(super) struct Inode {
     pub(super) born: u64,
     /// The last operation on names that had to do with it.
     pub(super) names_seq: u64,
+    /// It was made without a name, and has had none.
+    pub(super) linkable: bool,
 }
 
 impl Node {
@@ -315,6 +317,7 @@ impl Inode {
             alive: true,
             born: 0,
             names_seq: 0,
+            linkable: false,
         }
     }
 

@@ -96,23 +96,36 @@ impl State {
         body: Body,
     ) -> Result<u64> {
         let (dir, name) = self.vacancy(dir, path)?;
-        let ino = self.make_unnamed(context, dir, mode, rdev, body)?;
+        let mut node = self.new_node(context, dir, mode, body)?;
+        node.rdev = rdev;
+        let ino = self.add_inode(node);
         let change = NameChange { dir, name, old: None, new: Some(ino) };
         self.change_names(context, vec![change], None, false);
         Ok(ino)
     }
 
-    /// Makes an inode that belongs into `dir`, and has no name yet.
-    fn make_unnamed(
+    /// Makes a file without a name.
+    pub(super) fn make_unnamed(
         &mut self,
         context: &Context<'_>,
         dir: u64,
         mode: u32,
-        rdev: u32,
         body: Body,
     ) -> Result<u64> {
+        self.dir(dir)?;
+        let node = self.new_node(context, dir, mode, body)?;
+        let ino = self.add_inode(node);
+        // The number of its birth must not be that of the next change.
+        self.next_seq();
+        if let Some(inode) = self.inode_mut(ino) {
+            inode.linkable = true;
+        }
+        Ok(ino)
+    }
+
+    /// An inode as it is made in a directory.
+    fn new_node(&self, context: &Context<'_>, dir: u64, mode: u32, body: Body) -> Result<Node> {
         let mut node = Node::new(mode, body, context.now);
-        node.rdev = rdev;
         let parent = self.node(dir)?;
         if parent.mode & 0o2000 != 0 {
             node.gid = parent.gid;
@@ -120,7 +133,7 @@ impl State {
                 node.mode |= 0o2000;
             }
         }
-        Ok(self.add_inode(node))
+        Ok(node)
     }
 
     pub(super) fn link(&mut self, context: &Context<'_>, ino: u64, dir: u64, path: &OsStr) -> Result<()> {
@@ -129,8 +142,11 @@ impl State {
         if node.is_dir() {
             return Err(Errno::EPERM.into());
         }
-        if node.names.is_empty() {
+        if node.names.is_empty() && !self.inode(ino)?.linkable {
             return Err(Errno::ENOENT.into());
+        }
+        if let Some(inode) = self.inode_mut(ino) {
+            inode.linkable = false;
         }
         let change = NameChange { dir, name, old: None, new: Some(ino) };
         self.change_names(context, vec![change], None, false);
@@ -188,7 +204,10 @@ impl State {
         let moves_dir = from != to && (is_dir(source) || (exchange && target.is_some_and(is_dir)));
         let left = match mode {
             RenameMode::Exchange => target,
-            RenameMode::Whiteout => Some(self.make_unnamed(context, from, WHITEOUT, 0, Body::Other)?),
+            RenameMode::Whiteout => {
+                let node = self.new_node(context, from, WHITEOUT, Body::Other)?;
+                Some(self.add_inode(node))
+            }
             RenameMode::Replace | RenameMode::NoReplace => None,
         };
         let changes = vec![

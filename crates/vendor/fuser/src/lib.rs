@@ -73,6 +73,7 @@ pub use crate::reply::ReplyLseek;
 pub use crate::reply::ReplyOpen;
 pub use crate::reply::ReplyPoll;
 pub use crate::reply::ReplyStatfs;
+pub use crate::reply::ReplyStatx;
 pub use crate::reply::ReplyWrite;
 pub use crate::reply::ReplyXattr;
 pub use crate::request_param::Request;
@@ -438,6 +439,13 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Get file attributes.
     fn getattr(&self, _req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         warn!("[Not Implemented] getattr(ino: {ino:#x?}, fh: {fh:#x?})");
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Get file attributes, as `getattr()` does, with the time of birth. The
+    /// kernel asks for it if an application does, and for the attributes alone
+    /// if this method is not implemented.
+    fn statx(&self, _req: &Request, _ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyStatx) {
         reply.error(Errno::ENOSYS);
     }
 
@@ -854,6 +862,25 @@ pub trait Filesystem: Send + Sync + 'static {
         warn!(
             "[Not Implemented] create(parent: {parent:#x?}, name: {name:?}, mode: {mode}, \
             umask: {umask:#x?}, flags: {flags:#x?})"
+        );
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Create and open a regular file without a name (`O_TMPFILE`), as `create()`
+    /// does with one. A later `link()` may give it a name. If this method is not
+    /// implemented, the kernel answers `EOPNOTSUPP` by itself from then on.
+    fn tmpfile(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        warn!(
+            "[Not Implemented] tmpfile(parent: {parent:#x?}, mode: {mode}, umask: {umask:#x?}, \
+            flags: {flags:#x?})"
         );
         reply.error(Errno::ENOSYS);
     }

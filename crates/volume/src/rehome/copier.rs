@@ -76,6 +76,9 @@ pub(super) struct Copier<'a> {
     pub(super) linked: HashSet<OsString>,
     /// Names in limbo of open files that have no other name.
     pub(super) orphans: Vec<OsString>,
+    /// Copies of open files that have no name at all: they exist as long as
+    /// these are open.
+    pub(super) unnamed: Vec<Fd>,
     /// By native number, the access time that the copying of a file left, and
     /// the one before.
     pub(super) read_times: HashMap<u64, (Timestamp, Timestamp)>,

@@ -66,10 +66,27 @@ impl Copier<'_> {
         // An inode that can't be opened any more was removed meanwhile.
         let old = fd.reopen(Access::Read)?;
         let new = spot.dir.create_at(spot.name, 0o600)?;
-        self.enter(identity, &*new)?;
+        self.fill_file(&old, identity, &new)
+    }
+
+    /// Creates a copy of an open file that has no name: without one too, so that
+    /// a file that was made so can still get one. Answers whether the new home
+    /// can do that.
+    pub(super) fn make_unnamed(&mut self, fd: &Fd, identity: &Identity) -> Result<bool> {
+        let new = match self.limbo.create_unnamed(0o600) {
+            Err(error) if error.errno() == Errno::EOPNOTSUPP => return Ok(false),
+            made => made?,
+        };
+        self.fill_file(&fd.reopen(Access::Read)?, identity, &new)?;
+        self.unnamed.push(new);
+        Ok(true)
+    }
+
+    fn fill_file(&mut self, old: &Fd, identity: &Identity, new: &Fd) -> Result<()> {
+        self.enter(identity, &**new)?;
         self.progress.files += 1;
         let all = ChangedData { from: 0, ..ChangedData::nothing() };
-        self.copy_file(&old, identity, &new, &all)
+        self.copy_file(old, identity, new, &all)
     }
 
     /// Brings the copy of a regular file up to date.

@@ -61,8 +61,8 @@ impl Copier<'_> {
         Ok(Import { generation, dirs, inodes, files, open_dirs, retired })
     }
 
-    /// Gives open files and directories that have no name any more one in
-    /// limbo, for as long as it takes to open them.
+    /// Copies open files and directories that have no name. What can't be copied
+    /// without one gets one in limbo, for as long as it takes to open it.
     fn copy_orphans(
         &mut self,
         files: &[(HandleId, Arc<OpenFile>)],
@@ -86,10 +86,15 @@ impl Copier<'_> {
         let name = match self.copy_of(&identity) {
             Some(copied) => limbo_name(copied),
             None => {
+                let context = "copying an open file without a name";
+                if identity.kind() == FileKind::Regular
+                    && self.make_unnamed(old, &identity).context(context)?
+                {
+                    return Ok(());
+                }
                 let name = OsString::from(format!("open-{:x}", identity.ino()));
                 let limbo = Fd::clone(&self.limbo);
-                self.make(old, &identity, CopyTarget { dir: &*limbo, name: &name })
-                    .context("copying an open file without a name")?;
+                self.make(old, &identity, CopyTarget { dir: &*limbo, name: &name }).context(context)?;
                 // A removed directory is empty.
                 self.pending.retain(|pending| pending.ino() != identity.ino());
                 name

@@ -171,6 +171,7 @@ impl<'a> Copier<'a> {
             touched: HashMap::new(),
             linked: HashSet::new(),
             orphans: Vec::new(),
+            unnamed: Vec::new(),
             read_times: HashMap::new(),
             last: false,
             passes: 0,

@@ -41,6 +41,23 @@ const KNOWN: &[(&str, u64)] = &[
          migrate:a:0:1:write:32768:65536+fdatasync:a",
         7,
     ),
+    // Files that are made without a name, and get one or not.
+    (
+        "policy=weighted,disks=2,small=0,tight=0,model=,start=empty,ops=create-unnamed+write-orphan:0:196608+\
+         fsync-orphan+link-orphan:a+append:a:65536+fsync:a+close:a+tick",
+        8,
+    ),
+    (
+        "policy=weighted,disks=2,small=0,tight=0,model=jn,start=both,ops=create-unnamed+\
+         write-orphan:0:196608+close-orphans+create-unnamed+write-orphan:0:131072+link-orphan:d/a+\
+         fsync:d/a+unlink-open:d/a+link-orphan:d/a+tick+close-orphans+tick",
+        9,
+    ),
+    (
+        "policy=home-first,disks=2,small=0,tight=1,model=n,start=empty,ops=create-unnamed+\
+         write-orphan:0:12288+fsync-orphan+link-orphan:a+fsync:a+chmod:a:384+kill+fsync:a+remount",
+        10,
+    ),
 ];
 
 /// Whether exploring them finds nothing any more.

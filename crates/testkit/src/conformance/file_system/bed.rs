@@ -119,6 +119,11 @@ impl<'a> Bed<'a> {
         self.fs.create(&self.caller, parent, OsStr::new(name), 0o644, 0o022, exclusive, READ_WRITE.into())
     }
 
+    /// A new file without a name, open for reading and writing.
+    pub(super) fn try_unnamed(&self, parent: InodeId, mode: u32) -> Result<(Entry, Opened)> {
+        self.fs.tmpfile(&self.caller, parent, mode, 0o022, READ_WRITE.into())
+    }
+
     /// A new file, open for reading and writing.
     #[track_caller]
     pub(super) fn create(&self, parent: InodeId, name: &str) -> (InodeId, HandleId) {

@@ -2,9 +2,10 @@
 
 use super::bed::{Bed, ROOT, errno};
 use super::{Case, always};
-use braid_contract::{Errno, InodeId, RenameMode, WriteFlags};
+use braid_contract::{Attr, Errno, FileKind, InodeId, RenameMode, SetAttr, WriteFlags, XattrMode};
+use std::ffi::OsStr;
 
-pub(super) const CASES: [Case; 7] = [
+pub(super) const CASES: [Case; 10] = [
     ("a file that is open outlives its name", always, a_file_that_is_open_outlives_its_name),
     ("a file that is open outlives its replacement", always, a_file_outlives_its_replacement),
     ("a number that is forgotten is found again by name", always, found_again_by_name),
@@ -12,6 +13,9 @@ pub(super) const CASES: [Case; 7] = [
     ("a removed file is stale when it is forgotten", always, a_removed_file_is_stale),
     ("what is closed is closed", always, what_is_closed_is_closed),
     ("many files are open", always, many_files_are_open),
+    ("a file without a name can get one", makes_unnamed, a_file_without_a_name_can_get_one),
+    ("a file that gets no name goes", makes_unnamed, a_file_that_gets_no_name_goes),
+    ("a name that was lost is not given again", makes_unnamed, a_lost_name_is_not_given_again),
 ];
 
 fn a_file_that_is_open_outlives_its_name(bed: &Bed<'_>) {
@@ -105,4 +109,73 @@ fn many_files_are_open(bed: &Bed<'_>) {
         bed.fs.forget(*ino, 1);
     }
     assert_eq!(bed.names(ROOT).len(), 150);
+}
+
+/// Whether files can be made without a name.
+fn makes_unnamed(bed: &Bed<'_>) -> bool {
+    match bed.try_unnamed(ROOT, 0o600) {
+        Ok((entry, opened)) => {
+            bed.close(opened.handle);
+            bed.fs.forget(entry.attr.ino, 1);
+            true
+        }
+        Err(error) => {
+            assert_eq!(error.errno(), Errno::EOPNOTSUPP, "{error}");
+            false
+        }
+    }
+}
+
+fn a_file_without_a_name_can_get_one(bed: &Bed<'_>) {
+    let dir = bed.mkdir(ROOT, "dir");
+    let (entry, opened) = bed.try_unnamed(dir, 0o666).unwrap();
+    let (ino, handle) = (entry.attr.ino, opened.handle);
+    let Attr { kind, mode, nlink, size, uid, .. } = entry.attr;
+    assert_eq!((kind, mode, nlink, size, uid), (FileKind::Regular, 0o644, 0, 0, bed.caller.uid));
+    assert!(bed.names(dir).is_empty());
+    bed.write(handle, 0, &[5; 300_000]);
+    bed.set(ino, SetAttr { mode: Some(0o640), ..SetAttr::default() });
+    bed.fs.setxattr(&bed.caller, ino, OsStr::new("user.a"), b"1", XattrMode::Set).unwrap();
+    bed.fs.fsync(&bed.caller, handle, false).unwrap();
+    assert_eq!(bed.attr_of(handle, ino).nlink, 0);
+    bed.file(ROOT, "taken", b"x");
+    assert_eq!(errno(bed.link(ino, ROOT, "taken")), Some(Errno::EEXIST));
+    let linked = bed.link(ino, ROOT, "name").unwrap();
+    assert_eq!((linked.attr.ino, linked.attr.nlink, linked.attr.size), (ino, 1, 300_000));
+    assert_eq!(linked.generation, entry.generation);
+    bed.write(handle, 300_000, b"more");
+    bed.fs.fsync(&bed.caller, handle, false).unwrap();
+    assert_eq!(bed.link(ino, dir, "other").unwrap().attr.nlink, 2);
+    bed.close(handle);
+    let whole = [vec![5; 300_000], b"more".to_vec()].concat();
+    assert!(bed.content(ROOT, "name") == whole && bed.content(dir, "other") == whole);
+    assert_eq!(bed.attr(ino).mode, 0o640);
+    assert_eq!(bed.fs.getxattr(&bed.caller, ino, OsStr::new("user.a")).unwrap(), b"1");
+    // It is a file like others, and goes like them.
+    bed.rename((ROOT, "name"), (dir, "other"), RenameMode::Replace).unwrap();
+    bed.unlink(ROOT, "name").unwrap();
+    bed.unlink(dir, "other").unwrap();
+    bed.rmdir(ROOT, "dir").unwrap();
+}
+
+fn a_file_that_gets_no_name_goes(bed: &Bed<'_>) {
+    let (entry, opened) = bed.try_unnamed(ROOT, 0o600).unwrap();
+    bed.write(opened.handle, 0, &[6; 300_000]);
+    bed.expect(opened.handle, &[6; 300_000]);
+    bed.close(opened.handle);
+    bed.fs.forget(entry.attr.ino, 1);
+    let answer = errno(bed.fs.getattr(&bed.caller, entry.attr.ino, None));
+    assert!(matches!(answer, Some(Errno::ESTALE | Errno::ENOENT)), "{answer:?}");
+    assert!(bed.names(ROOT).is_empty());
+}
+
+fn a_lost_name_is_not_given_again(bed: &Bed<'_>) {
+    let (entry, opened) = bed.try_unnamed(ROOT, 0o600).unwrap();
+    bed.write(opened.handle, 0, &[7; 300_000]);
+    bed.link(entry.attr.ino, ROOT, "first").unwrap();
+    bed.unlink(ROOT, "first").unwrap();
+    assert_eq!(errno(bed.link(entry.attr.ino, ROOT, "second")), Some(Errno::ENOENT));
+    bed.is_absent(ROOT, "second");
+    bed.expect(opened.handle, &[7; 300_000]);
+    bed.close(opened.handle);
 }

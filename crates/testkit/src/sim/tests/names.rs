@@ -222,3 +222,19 @@ fn the_times_of_a_directory_are_those_of_the_last_change_that_is_found() {
     assert_eq!(mtime(&outcome(&disk, AllKept)), mtime(&disk));
     assert!(outcomes(&disk, mtime).contains(&time));
 }
+
+#[test]
+fn a_file_that_was_made_without_a_name_is_found_by_its_link_only() {
+    for model in [APART, ORDERED] {
+        let disk = disk(model);
+        let file = disk.root().create_unnamed(0o600).unwrap();
+        write(&file, 0, b"data");
+        file.sync(false).unwrap();
+        let found = |disk: &Disk| vec![contents(disk, "f").map(|data| String::from_utf8(data).unwrap())];
+        assert_eq!(outcomes(&disk, found), [vec![None]].into());
+        file.link_to(&*disk.root(), os("f")).unwrap();
+        assert_eq!(outcomes(&disk, found), [vec![None], vec![Some("data".to_owned())]].into());
+        disk.root().remove_at(os("f"), false).unwrap();
+        assert_eq!(errno(file.link_to(&*disk.root(), os("g"))), Some(Errno::ENOENT));
+    }
+}

@@ -4,7 +4,6 @@ use std::io::IoSlice;
 use std::os::unix::prelude::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
-#[cfg(target_os = "macos")]
 use std::time::SystemTime;
 
 use smallvec::SmallVec;
@@ -116,6 +115,45 @@ impl ResponseStruct<abi::fuse_attr_out> {
             attr_valid_nsec: ttl.subsec_nanos(),
             dummy: 0,
             attr: attr.attr,
+        })
+    }
+}
+
+impl ResponseStruct<abi::fuse_statx_out> {
+    pub(crate) fn new_statx(ttl: &Duration, attr: &Attr, btime: Option<SystemTime>) -> Self {
+        const STATX_BASIC_STATS: u32 = 0x7ff;
+        const STATX_BTIME: u32 = 0x800;
+        let attr = &attr.attr;
+        let time = |tv_sec, tv_nsec| abi::fuse_sx_time {
+            tv_sec,
+            tv_nsec,
+            reserved: 0,
+        };
+        let born = btime.map(|btime| time_from_system_time(&btime));
+        ResponseStruct(abi::fuse_statx_out {
+            attr_valid: ttl.as_secs(),
+            attr_valid_nsec: ttl.subsec_nanos(),
+            flags: 0,
+            spare: [0; 2],
+            stat: abi::fuse_statx {
+                mask: STATX_BASIC_STATS | born.map_or(0, |_| STATX_BTIME),
+                blksize: attr.blksize,
+                nlink: attr.nlink,
+                uid: attr.uid,
+                gid: attr.gid,
+                // All kinds and permissions have 16 bits.
+                mode: attr.mode as u16,
+                ino: attr.ino,
+                size: attr.size,
+                blocks: attr.blocks,
+                atime: time(attr.atime, attr.atimensec),
+                btime: born.map_or_else(Default::default, |(secs, nanos)| time(secs, nanos)),
+                ctime: time(attr.ctime, attr.ctimensec),
+                mtime: time(attr.mtime, attr.mtimensec),
+                rdev_major: attr.rdev >> 8 & 0xfff,
+                rdev_minor: attr.rdev & 0xff | attr.rdev >> 12 & 0xf_ff00,
+                ..abi::fuse_statx::default()
+            },
         })
     }
 }
