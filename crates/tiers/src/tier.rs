@@ -16,6 +16,9 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// What a file takes at least, in bytes, on the usual file systems.
+const BLOCK: u64 = 4096;
+
 /// One tier.
 pub struct Tier {
     /// Its number.
@@ -176,10 +179,15 @@ impl Tier {
         self.figures().capacity()
     }
 
-    /// Notes that `bytes` were placed here, so that the known room shrinks at
-    /// once.
+    /// Notes that `bytes` were placed here, in blocks of their own, so that the
+    /// known room shrinks at once.
     pub fn took(&self, bytes: u64) {
-        self.room.took(bytes);
+        self.room.took(bytes.next_multiple_of(BLOCK));
+    }
+
+    /// Notes that a file grew here by what was written from `offset` to `end`.
+    pub fn grew(&self, offset: u64, end: u64) {
+        self.room.took(end.next_multiple_of(BLOCK) - offset.next_multiple_of(BLOCK));
     }
 
     /// Has the space measured again, since some was freed.

@@ -271,6 +271,23 @@ impl Sim {
 }
 
 #[test]
+fn what_small_files_take_counts_before_their_tier_is_measured_again() {
+    let sim = Sim::new(16 * MIB, 48 * MIB, Reserve::Bytes(4 * MIB));
+    let open = Open { volume: Volume::open(sim.config()).unwrap() };
+    let data = pattern(1, 100 << 10);
+    for file in 0..300 {
+        let (ino, handle) = open.create(&format!("f{file}"));
+        open.write(handle, 0, &data);
+        open.volume.release(handle).unwrap();
+        open.volume.forget(ino, 1);
+        let said = open.volume.statfs(&caller()).unwrap().available;
+        let there: u64 = sim.disks.iter().map(|disk| disk.root().usage().unwrap().space.available).sum();
+        assert!(said <= there - there / 16, "file {file}: {said} of {there}");
+    }
+    open.close();
+}
+
+#[test]
 fn small_files_use_every_tier_and_names_keep_their_room() {
     let sim = Sim::new(16 * MIB, 48 * MIB, Reserve::Bytes(4 * MIB));
     let open = Open { volume: Volume::open(sim.config()).unwrap() };

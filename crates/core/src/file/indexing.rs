@@ -64,6 +64,8 @@ fn make_spread(core: &Core, file: &File, ranges: RangeSize) -> Result<Spread> {
     let attr = IdAttr { kind: IdKind::Spread, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
     let make = || -> Result<(Spread, u64)> {
         let index = core.index.create_index(header)?;
+        // A block, for its header and the first entries.
+        core.tiers.home().took(1);
         let home_ranges = enter_home_ranges(core, file, &index, identity.size())?;
         index.set_size(identity.size())?;
         core.index.sync(&index)?;

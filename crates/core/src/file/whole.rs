@@ -93,7 +93,7 @@ pub(super) fn plain_to_whole(
     if durable {
         home_is_left(core, file, &identity, id)?;
     }
-    tier.took(size);
+    tier.took(size.max(end));
     made_whole(core, id, &identity, attr, (size, ranges.count(size.max(end))))
 }
 

@@ -103,7 +103,7 @@ fn write_some(
                     make_room_in_plain(core, file, (offset, end), data, io, (leave, full))
                 }
                 Ok(written) => {
-                    core.tiers.home().took(written as u64);
+                    core.tiers.home().grew(offset, offset + written as u64);
                     Ok(written)
                 }
                 result => result,
@@ -155,7 +155,7 @@ fn write_if_plain(core: &Core, file: &File, offset: u64, data: &[u8], io: Origin
     let Layout::Plain = &*layout else { return Ok(0) };
     core.observer.used(file, core.tiers.home().id, 0..1);
     let written = write_home(core, file, offset, data, io.direct)?;
-    core.tiers.home().took(written as u64);
+    core.tiers.home().grew(offset, offset + written as u64);
     Ok(written)
 }
 
