@@ -74,14 +74,18 @@ impl<'a> Need<'a> {
         true
     }
 
-    /// Waits until no open file lacks a name, or for [`CLOSE_NS`].
+    /// Waits until no file in use lacks a name, and the kernel has forgotten
+    /// all inodes that do, or for [`CLOSE_NS`].
     fn wait_for_closes(&self) {
         let (freed, environment) = (&self.core.freed, &self.core.environment);
         let until_ns = environment.monotonic_ns() + CLOSE_NS;
         while environment.threads() {
             let closes = freed.state.lock().closes;
+            self.core.inodes.drop_forgotten();
+            let nameless = self.core.inodes.has_nameless()
+                || self.core.handles.files().iter().any(|open| open.file.is_nameless());
             let left_ns = until_ns.saturating_sub(environment.monotonic_ns());
-            if left_ns == 0 || !self.core.handles.files().iter().any(|open| open.file.is_nameless()) {
+            if left_ns == 0 || !nameless {
                 return;
             }
             let mut state = freed.state.lock();

@@ -152,7 +152,9 @@ impl Volume {
         }
         let _entered = self.core.barrier.enter();
         self.movers.heat.close_epoch();
-        self.core.inodes.drop_forgotten();
+        if self.core.inodes.drop_forgotten() {
+            self.core.freed.note_forgotten();
+        }
     }
 
     /// Carries out removals, and sets space aside. May wait for a tier.

@@ -3,7 +3,7 @@
 //! that are in use stay. Called in rounds by the background threads.
 
 use crate::volume::Volume;
-use braid_contract::FrontCache;
+use braid_contract::{Errno, FrontCache};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,6 +43,9 @@ fn forget_oldest(volume: &Volume, cache: &dyn FrontCache) {
         Ok(()) => {
             let known = inodes.count();
             tracing::debug!(before, known, asked = oldest.len(), "had the kernel forget inodes");
+        }
+        Err(error) if error.errno() != Errno::EINVAL => {
+            tracing::warn!(%error, "the kernel could not be asked to forget inodes");
         }
         Err(error) => {
             tracing::info!(%error, "the kernel can't be asked to forget inodes: their number is not bounded");

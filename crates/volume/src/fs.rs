@@ -45,7 +45,9 @@ impl FileSystem for Volume {
 
     fn forget(&self, ino: InodeId, count: u64) {
         let _entered = self.core.barrier.enter();
-        self.core.inodes.forget(ino, count);
+        if self.core.inodes.forget(ino, count) {
+            self.core.freed.note_forgotten();
+        }
     }
 
     fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
@@ -123,7 +125,7 @@ impl FileSystem for Volume {
 
     fn rename(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         parent: InodeId,
         name: &OsStr,
         new_parent: InodeId,
@@ -131,8 +133,9 @@ impl FileSystem for Volume {
         mode: RenameMode,
     ) -> Result<()> {
         let _entered = self.core.barrier.enter();
-        let result =
-            with_room(&self.core, || rename_name(&self.core, (parent, name), (new_parent, new_name), mode));
+        let result = with_room(&self.core, || {
+            rename_name(&self.core, caller, (parent, name), (new_parent, new_name), mode)
+        });
         note_name(&self.core, parent, name);
         note_name(&self.core, new_parent, new_name);
         result

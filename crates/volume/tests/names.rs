@@ -6,7 +6,9 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, HandleId, InodeId, RenameMode};
+use braid_contract::{
+    Caller, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, RenameMode, SetAttr,
+};
 use braid_placement::{Condition, RuleConfig};
 use braid_testkit::sim::Model;
 use braid_volume::{Volume, VolumeConfig, check};
@@ -241,4 +243,70 @@ fn a_file_that_changes_as_its_last_name_goes_goes_as_it_is_then() {
         }
     }
     assert!(left.is_empty(), "{left:#?}");
+}
+
+/// What the kernel asks of an inode without a name must not reach a new one
+/// with its number: that may be another user's.
+#[test]
+fn an_inode_keeps_its_number_until_it_is_forgotten() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let volume = &open.volume;
+    let root = InodeId::ROOT;
+    let file = |name: &str| {
+        let (ino, handle) = open.create(name);
+        volume.release(handle).unwrap();
+        ino
+    };
+    let dir = |name: &str| volume.mkdir(&caller(), root, OsStr::new(name), 0o700, 0).unwrap().attr.ino;
+    let request = OpenRequest {
+        flags: OpenFlags { read: true, write: true, ..OpenFlags::default() },
+        ..OpenRequest::default()
+    };
+    let (entry, opened) = volume.tmpfile(&caller(), root, 0o600, 0, request).unwrap();
+    volume.release(opened.handle).unwrap();
+    let gone = [file("removed"), file("replaced"), dir("dir"), dir("replaced-dir"), entry.attr.ino];
+    file("other");
+    dir("other-dir");
+    let rename = |from: &str, to: &str| {
+        volume.rename(&caller(), root, OsStr::new(from), root, OsStr::new(to), RenameMode::Replace).unwrap();
+    };
+    volume.unlink(&caller(), root, OsStr::new("removed")).unwrap();
+    rename("other", "replaced");
+    volume.rmdir(&caller(), root, OsStr::new("dir")).unwrap();
+    rename("other-dir", "replaced-dir");
+    let new: Vec<InodeId> =
+        (0..50).flat_map(|at| [file(&format!("new{at}")), dir(&format!("new-dir{at}"))]).collect();
+    for ino in gone {
+        assert!(!new.contains(&ino), "{ino:?} was given to a new inode");
+        let mode = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+        assert_eq!(volume.setattr(&caller(), ino, None, &mode).unwrap().mode, 0o777);
+    }
+    assert!(new.iter().all(|ino| volume.getattr(&caller(), *ino, None).unwrap().mode != 0o777));
+    for ino in gone {
+        volume.forget(ino, 1);
+        assert_eq!(volume.getattr(&caller(), ino, None).unwrap_err().errno(), Errno::ESTALE);
+    }
+    open.close();
+    assert_eq!(check(bed.config(), false, &mut |_| {}).unwrap().problems.len(), 0);
+}
+
+#[test]
+fn a_whiteout_is_the_callers() {
+    if !rustix::process::geteuid().is_root() {
+        return braid_testkit::skipped("root");
+    }
+    let bed = Bed::new();
+    let open = bed.open();
+    let volume = &open.volume;
+    let user = Caller { uid: 1234, gid: 1234, ..caller() };
+    let dir = volume.mkdir(&caller(), InodeId::ROOT, OsStr::new("dir"), 0o755, 0).unwrap().attr.ino;
+    let owner = SetAttr { uid: Some(1234), ..SetAttr::default() };
+    volume.setattr(&caller(), dir, None, &owner).unwrap();
+    volume.mknod(&user, dir, OsStr::new("file"), 0o100_600, 0, 0).unwrap();
+    let (old, new) = (OsStr::new("file"), OsStr::new("new"));
+    volume.rename(&user, dir, old, dir, new, RenameMode::Whiteout).unwrap();
+    let left = volume.lookup(&user, dir, old).unwrap().attr;
+    assert_eq!((left.kind, left.uid, left.gid), (FileKind::CharDevice, 1234, 1234));
+    open.close();
 }

@@ -24,6 +24,12 @@ impl Freed {
         self.state.lock().recently = true;
     }
 
+    /// An inode without a name was forgotten: its space is free.
+    pub fn note_forgotten(&self) {
+        self.note();
+        self.note_close();
+    }
+
     /// An open file was closed.
     pub(crate) fn note_close(&self) {
         self.state.lock().closes += 1;

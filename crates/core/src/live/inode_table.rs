@@ -42,6 +42,11 @@ pub struct InodeTable {
     /// Descriptors of inodes used lately, so that a path walk does not open
     /// each directory again.
     paths: Mutex<LruCache<InodeId, Fd>>,
+    /// Descriptors of inodes that lost their last name, or never had one, until
+    /// they are forgotten. Home would give their numbers to new inodes, and
+    /// what the kernel asks of the old one would be done to the new one, which
+    /// may be another user's.
+    nameless: Mutex<HashMap<InodeId, Fd>>,
     /// Inodes that were forgotten, to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,
     /// Calls of [`oldest`](Self::oldest).
@@ -53,6 +58,7 @@ impl Default for InodeTable {
         Self {
             shards: std::array::from_fn(|_| Mutex::new(HashMap::new())),
             paths: Mutex::new(LruCache::new(PATHS_KEPT)),
+            nameless: Mutex::new(HashMap::new()),
             in_use: Mutex::new(Vec::new()),
             age: AtomicU32::new(0),
         }
@@ -101,27 +107,46 @@ impl InodeTable {
         shard.get(&ino).map(|known| Arc::clone(&known.inode)).ok_or_else(|| Errno::ESTALE.into())
     }
 
-    /// Gives lookups back.
-    pub fn forget(&self, ino: InodeId, count: u64) {
+    /// Gives lookups back. Answers whether an inode without a name was
+    /// forgotten, and so its space is free.
+    pub fn forget(&self, ino: InodeId, count: u64) -> bool {
         if ino == InodeId::ROOT {
-            return;
+            return false;
         }
         let mut shard = self.shard(ino).lock();
-        if let Some(known) = shard.get_mut(&ino) {
-            known.lookups = known.lookups.saturating_sub(count);
-            if known.lookups > 0 {
-                return;
-            }
-            if Arc::strong_count(&known.inode) > 1 {
-                // It is still in use: the release of an open file may be
-                // carried out after the forget that the kernel sent behind it.
-                self.in_use.lock().push(ino);
-                return;
-            }
-            shard.remove(&ino);
-            drop(shard);
-            self.paths.lock().pop(&ino);
+        let Some(known) = shard.get_mut(&ino) else { return false };
+        known.lookups = known.lookups.saturating_sub(count);
+        if known.lookups > 0 {
+            return false;
         }
+        if Arc::strong_count(&known.inode) > 1 {
+            // It is still in use: the release of an open file may be
+            // carried out after the forget that the kernel sent behind it.
+            self.in_use.lock().push(ino);
+            return false;
+        }
+        shard.remove(&ino);
+        drop(shard);
+        self.paths.lock().pop(&ino);
+        self.nameless.lock().remove(&ino).is_some()
+    }
+
+    /// Keeps the inode behind `fd`, which has no name, until it is forgotten.
+    pub fn keep_nameless(&self, ino: InodeId, fd: Fd) {
+        let shard = self.shard(ino).lock();
+        if shard.contains_key(&ino) {
+            self.nameless.lock().insert(ino, fd);
+        }
+    }
+
+    /// The inode got a name.
+    pub fn named(&self, ino: InodeId) {
+        self.nameless.lock().remove(&ino);
+    }
+
+    /// Whether there are inodes without a name.
+    pub fn has_nameless(&self) -> bool {
+        !self.nameless.lock().is_empty()
     }
 
     /// Gives back memory that the table does not need any more.
@@ -134,10 +159,11 @@ impl InodeTable {
         }
     }
 
-    /// Drops the inodes that were forgotten while they were in use.
-    pub fn drop_forgotten(&self) {
+    /// Drops the inodes that were forgotten while they were in use. Answers
+    /// whether some of them had no name.
+    pub fn drop_forgotten(&self) -> bool {
         let forgotten = std::mem::take(&mut *self.in_use.lock());
-        forgotten.into_iter().for_each(|ino| self.forget(ino, 0));
+        forgotten.into_iter().filter(|ino| self.forget(*ino, 0)).count() > 0
     }
 
     /// A descriptor of the inode, for looking.
@@ -174,6 +200,7 @@ impl InodeTable {
     pub fn replace_all(&self, all: Vec<KnownInode>) {
         self.shards.iter().for_each(|shard| shard.lock().clear());
         self.paths.lock().clear();
+        self.nameless.lock().clear();
         for known in all {
             self.shard(known.inode.ino).lock().insert(known.inode.ino, known);
         }

@@ -87,7 +87,13 @@ fn make_first_link(core: &Core, inode: &Arc<Inode>, dir: &dyn NativeFd, name: &O
     let file = file_of(core, inode)?;
     file.opened(false)?;
     let linked = link_inode(core, inode, &**file.data(), dir, name);
-    end_use(core, &file, false)?;
+    if linked.is_ok() {
+        core.inodes.named(inode.ino);
+    }
+    if let Err(error) = end_use(core, &file, false) {
+        // The name is there. A mark leads to what is not done.
+        tracing::warn!(inode = inode.ino.0, %error, "a file that got its first name is not up to date");
+    }
     linked
 }
 
@@ -147,7 +153,10 @@ pub fn make_unnamed(
         let _acting = acting(caller, umask)?;
         dir.create_unnamed(mode & 0o7777)?
     };
-    open_made(core, caller, fd, request)
+    let kept = fd.reopen(Access::Path)?;
+    let (entry, opened) = open_made(core, caller, fd, request)?;
+    core.inodes.keep_nameless(entry.attr.ino, kept);
+    Ok((entry, opened))
 }
 
 fn open_made(core: &Core, caller: &Caller, fd: Fd, request: OpenRequest) -> Result<(Entry, Opened)> {
@@ -156,14 +165,14 @@ fn open_made(core: &Core, caller: &Caller, fd: Fd, request: OpenRequest) -> Resu
     let inode = core.inodes.enter(&core.home, &identity, pin);
     inode.set_shape(Shape::Plain);
     let adopted = adopt_file(&inode, fd);
-    let file = adopted.inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let file = adopted.inspect_err(|_| _ = core.inodes.forget(inode.ino, 1))?;
     if !identity.attr.is_set_id() {
         // Capabilities are only set later.
         file.set_id.is_new();
     }
     let entry = Entry { attr: Attr { ino: inode.ino, ..identity.attr }, generation: inode.generation };
     let opener = Origin::of_caller(caller);
-    let mode = begin_use(core, &file, request).inspect_err(|_| core.inodes.forget(inode.ino, 1))?;
+    let mode = begin_use(core, &file, request).inspect_err(|_| _ = core.inodes.forget(inode.ino, 1))?;
     let passthrough = matches!(mode, IoMode::Passthrough(_));
     let handle = core.handles.add_file(OpenFile::new(file, request.flags, passthrough, opener));
     Ok((entry, Opened { handle, mode, set_id: entry.attr.is_set_id() }))
@@ -189,7 +198,7 @@ fn open_existing(
     check_access(caller, &identity.attr, request.flags)?;
     let entry = enter(core, fd, &identity)?;
     let opened = open_inode(core, caller, entry.attr.ino, request.flags.into());
-    opened.map(|opened| (entry, opened)).inspect_err(|_| core.inodes.forget(entry.attr.ino, 1))
+    opened.map(|opened| (entry, opened)).inspect_err(|_| _ = core.inodes.forget(entry.attr.ino, 1))
 }
 
 /// Removes a new inode that can't be answered, for lack of descriptors, for
@@ -201,7 +210,7 @@ fn unmake(dir: &dyn NativeFd, name: &OsStr, is_dir: bool) {
     }
 }
 
-fn acting(caller: &Caller, umask: u32) -> Result<Acting> {
+pub(super) fn acting(caller: &Caller, umask: u32) -> Result<Acting> {
     act_as(caller.uid, caller.gid, umask).context("taking on the caller's identity")
 }
 

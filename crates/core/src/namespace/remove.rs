@@ -8,8 +8,9 @@ use crate::file::open::last_name_gone;
 use crate::file::owner::check_index_of;
 use crate::live::Shape;
 use crate::namespace::change::{inode_changed, inode_will_change};
+use crate::namespace::make::acting;
 use crate::namespace::resolve::{dir_for, identify_name};
-use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
+use braid_contract::{Access, Caller, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
 use std::ffi::OsStr;
 
 /// An inode that loses a name.
@@ -40,10 +41,12 @@ pub fn remove_name(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
 pub fn remove_dir(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
     let _alone = core.names.alone_in(parent);
     let dir = dir_for(core, parent, name)?;
-    let removed = identify_name(core, &*dir, name).map(|(_, identity)| core.home.public_ino(identity.ino()));
+    let removed = identify_name(core, &*dir, name);
     dir.remove_at(name, true)?;
-    if let Ok(ino) = removed {
+    if let Ok((fd, identity)) = removed {
+        let ino = core.home.public_ino(identity.ino());
         core.inodes.release_path(ino);
+        core.inodes.keep_nameless(ino, fd);
     }
     Ok(())
 }
@@ -51,6 +54,7 @@ pub fn remove_dir(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
 /// Renames, replacing or exchanging as `mode` says.
 pub fn rename_name(
     core: &Core,
+    caller: &Caller,
     (parent, name): (InodeId, &OsStr),
     (new_parent, new_name): (InodeId, &OsStr),
     mode: RenameMode,
@@ -71,7 +75,12 @@ pub fn rename_name(
     let others = replaced.as_ref().filter(|displaced| displaced.has_others).map(|displaced| displaced.ino);
     let mut changed = [moved, back, others].into_iter().flatten();
     let prepared = changed.try_for_each(|ino| name_will_change(core, ino));
-    if let Err(error) = prepared.and_then(|()| from.rename_at(name, &*to, new_name, mode)) {
+    let rename = || {
+        // What it leaves is the caller's.
+        let _acting = (mode == RenameMode::Whiteout).then(|| acting(caller, 0)).transpose()?;
+        from.rename_at(name, &*to, new_name, mode)
+    };
+    if let Err(error) = prepared.and_then(|()| rename()) {
         spare(core, replaced.and_then(|displaced| displaced.marked))?;
         return Err(error);
     }
@@ -124,8 +133,10 @@ fn name_gone(core: &Core, displaced: Displaced, parent: &Fd) -> Result<()> {
         core.removals.lost_a_name(core.environment.monotonic_ns(), displaced.ino);
     }
     let queued = queue_orphan(core, &displaced, parent);
-    // The last descriptor of a plain file may be this one.
-    drop(displaced);
+    if !displaced.has_others || displaced.fd.stat()?.attr.nlink == 0 {
+        core.inodes.keep_nameless(displaced.ino, displaced.fd);
+    }
+    // Where the kernel does not know the inode, its space is free now.
     core.freed.note();
     queued
 }

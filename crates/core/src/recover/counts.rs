@@ -3,6 +3,7 @@
 //! more files.
 
 use crate::core::Core;
+use crate::live::Layout;
 use braid_contract::{Context, Errno, Fd, ObjectId, Result, TierId};
 use braid_format::{SavedCounts, WholeAttr};
 use braid_home::Identity;
@@ -76,7 +77,8 @@ pub fn count_ranges(core: &Core, stopped: &dyn Fn() -> bool) {
     core.tiers.set_counts(if exact { Counts::Exact } else { Counts::Near });
 }
 
-/// Whole files have no index: only the namespace leads to them.
+/// Whole files have no index: only the namespace leads to them, and open files
+/// to those without a name.
 fn count_whole_files(core: &Core, counts: &mut [u64], stopped: &dyn Fn() -> bool) -> Result<()> {
     each_whole_file(core, &mut |_, identity, whole| {
         if stopped() {
@@ -86,7 +88,17 @@ fn count_whole_files(core: &Core, counts: &mut [u64], stopped: &dyn Fn() -> bool
             *count += whole.range_size.count(identity.size());
         }
         Ok(())
-    })
+    })?;
+    for open in core.handles.files() {
+        if let Layout::Spread(spread) = &*open.file.layout.read()
+            && let Some(whole) = spread.index.whole()
+            && let Some(count) = counts.get_mut(usize::from(whole.tier.0))
+            && open.file.data().stat()?.attr.nlink == 0
+        {
+            *count += whole.counted;
+        }
+    }
+    Ok(())
 }
 
 /// Calls `visit` with every whole file that has a name. A file with an invalid

@@ -163,7 +163,8 @@ pub(crate) fn rename_mode(flags: RenameFlags, modes: bool) -> Option<RenameMode>
         Some(RenameMode::NoReplace)
     } else if flags == RenameFlags::RENAME_EXCHANGE {
         Some(RenameMode::Exchange)
-    } else if flags == RenameFlags::RENAME_WHITEOUT {
+    } else if flags - RenameFlags::RENAME_NOREPLACE == RenameFlags::RENAME_WHITEOUT {
+        // The kernel has seen that nothing is there to be replaced.
         Some(RenameMode::Whiteout)
     } else {
         None
@@ -322,6 +323,8 @@ mod tests {
         assert_eq!(mode(RenameFlags::RENAME_EXCHANGE), Some(RenameMode::Exchange));
         assert_eq!(mode(RenameFlags::RENAME_WHITEOUT), Some(RenameMode::Whiteout));
         assert_eq!(mode(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE), None);
+        let both = RenameFlags::RENAME_WHITEOUT | RenameFlags::RENAME_NOREPLACE;
+        assert_eq!(mode(both), Some(RenameMode::Whiteout));
         assert_eq!(mode(RenameFlags::RENAME_WHITEOUT | RenameFlags::RENAME_EXCHANGE), None);
         assert_eq!(
             [0, 1, 2, 3, 4].map(xattr_mode)[1..],

@@ -57,6 +57,7 @@ impl Front {
         let is_root = rustix::process::geteuid().is_root();
         let wanted = Wanted {
             posix_acl: capabilities.posix_acl && config.xattrs,
+            xattrs: config.xattrs,
             passthrough: cache == CacheMode::Passthrough && is_root && capabilities.passthrough,
             // A file that others change has no size that the kernel could own.
             write_back: cache == CacheMode::WriteBack && sole_door,

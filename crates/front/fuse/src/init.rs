@@ -27,6 +27,8 @@ const STACK_DEPTH: u32 = 1;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) posix_acl: bool,
+    /// Extended attributes are served.
+    pub(crate) xattrs: bool,
     pub(crate) passthrough: bool,
     /// Writes may stay in the kernel's cache.
     pub(crate) write_back: bool,
@@ -65,7 +67,6 @@ pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
     let mut flags = InitFlags::FUSE_ASYNC_READ
         | InitFlags::FUSE_BIG_WRITES
         | InitFlags::FUSE_MAX_PAGES
-        | InitFlags::FUSE_DONT_MASK
         // The file system clears set-id bits as each write asks; the kernel
         // then need not read security.capability before each.
         | InitFlags::FUSE_HANDLE_KILLPRIV_V2
@@ -81,6 +82,10 @@ pub(crate) fn choose(offered: InitFlags, wanted: Wanted) -> InitFlags {
         if wanted.sole_door { InitFlags::FUSE_EXPLICIT_INVAL_DATA } else { InitFlags::FUSE_AUTO_INVAL_DATA };
     if wanted.posix_acl {
         flags |= InitFlags::FUSE_POSIX_ACL;
+    }
+    // Default ACLs replace the mask of the process, where users see them.
+    if wanted.xattrs {
+        flags |= InitFlags::FUSE_DONT_MASK;
     }
     if wanted.rings {
         flags |= InitFlags::FUSE_OVER_IO_URING;
@@ -133,8 +138,14 @@ fn limit<T: std::fmt::Debug>(set: Result<T, T>, set_nearest: impl FnOnce(T) -> R
 mod tests {
     use super::*;
 
-    const ALL: Wanted =
-        Wanted { posix_acl: true, passthrough: true, write_back: false, sole_door: true, rings: true };
+    const ALL: Wanted = Wanted {
+        posix_acl: true,
+        xattrs: true,
+        passthrough: true,
+        write_back: false,
+        sole_door: true,
+        rings: true,
+    };
 
     #[test]
     fn an_older_kernel_gets_what_it_offers_and_no_more() {
@@ -164,6 +175,7 @@ mod tests {
     fn wishes_decide() {
         let none = Wanted {
             posix_acl: false,
+            xattrs: false,
             passthrough: false,
             write_back: false,
             sole_door: false,
@@ -171,7 +183,7 @@ mod tests {
         };
         let chosen = choose(InitFlags::all(), none);
         assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL));
-        assert!(!chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE));
+        assert!(!chosen.intersects(InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_DONT_MASK));
         let written_back = Wanted { write_back: true, ..none };
         assert!(choose(InitFlags::all(), written_back).contains(InitFlags::FUSE_WRITEBACK_CACHE));
         assert!(chosen.contains(InitFlags::FUSE_AUTO_INVAL_DATA));
