@@ -96,9 +96,11 @@ pub(super) fn allocate(fd: impl AsFd, mode: FallocateMode, offset: u64, len: u64
 
 /// Space and limits of the file system that `fd` is on.
 pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
-    let space = rustix::fs::fstatvfs(&fd)?;
     let magic = rustix::fs::fstatfs(&fd)?.f_type as i64;
+    // Before the rest, so that data which is allocated in between counts twice
+    // rather than not at all.
     let delayed = if magic == BTRFS_SUPER_MAGIC { delayed(&fd) } else { 0 };
+    let space = rustix::fs::fstatvfs(&fd)?;
     Ok(NativeUsage {
         space: Usage {
             total: space.f_blocks * space.f_frsize,
