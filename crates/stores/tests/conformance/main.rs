@@ -5,7 +5,7 @@ mod memory;
 mod mounted;
 mod planted;
 
-use braid_contract::Store;
+use braid_contract::{Hint, ObjectId, Store, StoreIo};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;
@@ -13,6 +13,7 @@ use braid_testkit::conformance::store::{AppendOnlyStore, Fresh, cases, run};
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock};
 use mounted::Mounted;
 use std::collections::BTreeSet;
+use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,7 +34,33 @@ fn dir_store(place: &Path) -> Fresh {
 fn on_native(kind: &str) {
     if let Some(mounted) = Mounted::new(kind) {
         run(&format!("directory on {kind}"), &|| dir_store(&mounted.point)).conclude();
+        written_data_takes_space_at_once(&mounted.point);
     }
+}
+
+/// Also where the file system allocates it later.
+fn written_data_takes_space_at_once(place: &Path) {
+    let (store, _dir) = in_dir(place);
+    let before = store.usage().unwrap().available;
+    store.set_label(b"a label").unwrap();
+    let object = ObjectId([7; 16]);
+    store.create(object).unwrap();
+    let data = vec![7; 1 << 20];
+    for piece in 0..16 {
+        assert_eq!(
+            store
+                .write_at(
+                    object,
+                    piece << 20,
+                    &[IoSlice::new(&data)],
+                    StoreIo { direct: false, hint: Hint::default() }
+                )
+                .unwrap(),
+            data.len()
+        );
+    }
+    let after = store.usage().unwrap().available;
+    assert!(after <= before - (16 << 20), "{before} available before 16 MiB, {after} after");
 }
 
 #[test]
