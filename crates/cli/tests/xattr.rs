@@ -65,6 +65,28 @@ fn nothing_has_attributes_and_none_can_be_set() {
     }
 }
 
+#[test]
+fn the_kernel_asks_for_attributes_once() {
+    let Some(bench) = Bench::new() else { return };
+    for cache in MODES {
+        fs::write(bench.path("log"), "").unwrap();
+        bench.ok(&["mount", "s.yaml", "m", "--no-xattr", "--cache", cache, "--log-level", "debug"]);
+        for name in ["m/one", "m/other"] {
+            fs::write(bench.path(name), "x").unwrap();
+            for _ in 0..5 {
+                bench.attribute(name, "user.some").unwrap_err();
+                bench.set(name, "user.some", b"value").unwrap_err();
+            }
+        }
+        bench.unmount_clean();
+        let log = fs::read_to_string(bench.path("log")).unwrap();
+        for operation in ["getxattr", "setxattr"] {
+            let asked = log.lines().filter(|line| line.contains(operation)).count();
+            assert_eq!(asked, 1, "{cache}, {operation}: {log}");
+        }
+    }
+}
+
 /// The kernel does not see that there is one, and so does not take it away.
 #[test]
 fn a_file_that_is_written_to_loses_its_capabilities_all_the_same() {

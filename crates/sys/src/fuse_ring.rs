@@ -80,8 +80,9 @@ pub struct RingReply {
 enum State {
     /// The kernel has the entry.
     Idle,
-    /// A request is served; whether its data is still in the payload's memory.
-    Served { in_place: bool },
+    /// A request is served; whether its data is still in the payload's memory,
+    /// and whether its thread waits for the reply.
+    Served { in_place: bool, awaited: bool },
     /// The reply: header, size of the payload, and the payload itself if it is
     /// not in its memory yet.
     Filled { header: [u8; OUT_HEADER], size: u32, payload: Vec<u8> },
@@ -140,7 +141,7 @@ impl RingReply {
     pub fn fill(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let mut state = self.lock();
-        let State::Served { in_place } = *state else { return Err(invalid()) };
+        let State::Served { in_place, awaited } = *state else { return Err(invalid()) };
         let (first, rest) = parts.split_first().ok_or_else(invalid)?;
         let (header, first) = first.split_first_chunk::<OUT_HEADER>().ok_or_else(invalid)?;
         let parts = || std::iter::once(first).chain(rest.iter().map(|part| &**part));
@@ -163,7 +164,10 @@ impl RingReply {
             }
         }
         *state = State::Filled { header: *header, size: size as u32, payload };
-        self.filled.notify_one();
+        // Most requests are answered by the thread that took them.
+        if awaited {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 }
@@ -233,7 +237,8 @@ impl FuseRing {
         let (header, size, payload) = loop {
             match std::mem::replace(&mut *state, State::Idle) {
                 State::Filled { header, size, payload } => break (header, size, payload),
-                other => *state = other,
+                State::Served { in_place, .. } => *state = State::Served { in_place, awaited: true },
+                State::Idle => {}
             }
             state = self.reply.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
@@ -302,7 +307,7 @@ impl FuseRing {
         };
         let len = IN_HEADER + op_size + size;
         let in_place = len > COPIED_MAX;
-        *self.reply.lock() = State::Served { in_place };
+        *self.reply.lock() = State::Served { in_place, awaited: false };
         let start: *mut u8 = if in_place {
             // SAFETY: there is a page before the payload, which nothing uses.
             unsafe { self.memory.payload().sub(IN_HEADER + op_size) }

@@ -171,6 +171,9 @@ impl InodeTable {
         if let Some(fd) = self.paths.lock().get(&inode.ino) {
             return Ok(Fd::clone(fd));
         }
+        if let Some(fd) = self.nameless.lock().get(&inode.ino) {
+            return Ok(Fd::clone(fd));
+        }
         let fd = home.open_node(&inode.node, Access::Path)?;
         // A file is touched once or twice; a directory by every name in it.
         if inode.kind == FileKind::Directory {

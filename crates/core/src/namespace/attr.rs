@@ -6,7 +6,9 @@ use crate::failpoint::Failpoint;
 use crate::file::named_on;
 use crate::file::open::file_of;
 use crate::live::{AheadAttrs, File, Inode, Shape};
-use braid_contract::{Attr, Errno, Error, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store};
+use braid_contract::{
+    Attr, Errno, Error, Fd, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store,
+};
 use braid_home::Identity;
 use braid_tiers::Tier;
 use std::sync::Arc;
@@ -23,21 +25,25 @@ const STAT_PATIENCE: Duration = Duration::from_millis(100);
 pub fn get_attr(core: &Core, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
     match handle.and_then(|handle| core.handles.file(handle).ok()) {
         Some(open) => attr_of_file(core, &open.file.inode, &open.file),
-        None => attr_now(core, &core.inodes.get(ino)?),
+        None => {
+            let inode = core.inodes.get(ino)?;
+            attr_now(core, &inode, || core.inodes.path(&core.home, &inode))
+        }
     }
 }
 
-/// Attributes of an inode as they are now.
-pub(crate) fn attr_now(core: &Core, inode: &Arc<Inode>) -> Result<Attr> {
+/// Attributes of an inode as they are now, by the descriptor that `path` gives
+/// if it is not in use.
+pub(crate) fn attr_now(core: &Core, inode: &Arc<Inode>, path: impl FnOnce() -> Result<Fd>) -> Result<Attr> {
     // An open file answers even when its last name is gone.
     let live = inode.file.lock().upgrade();
     match live {
         Some(file) => attr_of_file(core, inode, &file),
         None if inode.may_be_spread() => {
-            let identity = core.home.identify(&*core.inodes.path(&core.home, inode)?)?;
+            let identity = core.home.identify(&*path()?)?;
             attr_at_rest(core, inode, &identity)
         }
-        None => Ok(Attr { ino: inode.ino, ..core.home.attr(&*core.inodes.path(&core.home, inode)?)? }),
+        None => Ok(Attr { ino: inode.ino, ..core.home.attr(&*path()?)? }),
     }
 }
 

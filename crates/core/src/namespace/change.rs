@@ -80,7 +80,7 @@ pub fn set_attr(
     {
         file.inode_is_set()?;
     }
-    attr_now(core, &inode)
+    attr_now(core, &inode, || Ok(fd))
 }
 
 /// Sets times of an inode, by `fd` if it is not a file in use.

@@ -68,10 +68,13 @@ impl Front {
 }
 
 impl Front {
-    /// The error by which the kernel stops asking for extended attributes, if
-    /// none are served.
-    fn must_serve_xattrs(&self) -> braid_contract::Result<()> {
-        if self.xattrs { Ok(()) } else { Err(Errno::ENOSYS.into()) }
+    /// Whether extended attributes are off: the answer is `ENOSYS` then, after
+    /// which the kernel does not ask again.
+    fn serves_no_xattrs(&self, op: Op) -> bool {
+        if !self.xattrs {
+            tracing::debug!("{op}: extended attributes are off");
+        }
+        !self.xattrs
     }
 
     /// Writes all of `data`, or fails: the kernel has no other copy, and does
@@ -492,36 +495,42 @@ impl Filesystem for Front {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let op = op(Operation::Setxattr, ino);
+        if self.serves_no_xattrs(op) {
+            return reply.error(Answer::ENOSYS);
+        }
         let work = || {
-            self.must_serve_xattrs()?;
             let mode = convert::xattr_mode(flags).ok_or(Errno::EINVAL)?;
             self.fs.setxattr(&caller(req), inode(ino), name, value, mode)
         };
-        reply_empty(self.call(op(Operation::Setxattr, ino), work), reply);
+        reply_empty(self.call(op, work), reply);
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let work = || {
-            self.must_serve_xattrs()?;
-            self.fs.getxattr(&caller(req), inode(ino), name)
-        };
-        reply_xattr(self.call(op(Operation::Getxattr, ino), work), size, reply);
+        let op = op(Operation::Getxattr, ino);
+        if self.serves_no_xattrs(op) {
+            return reply.error(Answer::ENOSYS);
+        }
+        let work = || self.fs.getxattr(&caller(req), inode(ino), name);
+        reply_xattr(self.call(op, work), size, reply);
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let work = || {
-            self.must_serve_xattrs()?;
-            self.fs.listxattr(&caller(req), inode(ino))
-        };
-        reply_xattr(self.call(op(Operation::Listxattr, ino), work), size, reply);
+        let op = op(Operation::Listxattr, ino);
+        if self.serves_no_xattrs(op) {
+            return reply.error(Answer::ENOSYS);
+        }
+        let work = || self.fs.listxattr(&caller(req), inode(ino));
+        reply_xattr(self.call(op, work), size, reply);
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let work = || {
-            self.must_serve_xattrs()?;
-            self.fs.removexattr(&caller(req), inode(ino), name)
-        };
-        reply_empty(self.call(op(Operation::Removexattr, ino), work), reply);
+        let op = op(Operation::Removexattr, ino);
+        if self.serves_no_xattrs(op) {
+            return reply.error(Answer::ENOSYS);
+        }
+        let work = || self.fs.removexattr(&caller(req), inode(ino), name);
+        reply_empty(self.call(op, work), reply);
     }
 
     fn ioctl(
