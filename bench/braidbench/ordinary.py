@@ -26,6 +26,7 @@ MEMORY_SPARE = 4 * GIB
 READAHEAD_KIB = 128
 POLICIES = {"plain": "home-first", "spread": "weighted"}
 DEFAULT_CACHE = "default"
+WITHOUT_XATTR = "braid_without_xattr"
 # mergerfs asks its first branch first, and with these asks it seldom.
 MERGERFS_POLICY = "ff"
 MERGERFS_OPTIONS = ("cache.attr=3600", "cache.entry=3600", "cache.negative_entry=3600", "cache.readdir=true",
@@ -90,14 +91,15 @@ def _mergerfs(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
 
 
 def _braids(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
-    """Braid with files on home and with files spread, once with each mode of the cache that was asked for."""
+    """Braid with files on home and with files spread, once with each mode of the cache that was asked for, and once
+    without extended attributes, as mergerfs is run."""
     found = []
     for layout, policy in POLICIES.items():
-        for cache in bench.args.caches or [DEFAULT_CACHE]:
-            # Without being asked, nothing is said of it, which also a Braid without that flag understands.
-            asked = cache != DEFAULT_CACHE
-            found.append(sides.Braid(f"braid-{layout}" + f"-{cache}" * asked, bench.host, tiers, bench.args.braid, policy,
-                                     ("--cache", cache) * asked, tuple(bench.args.volume_key)))
+        # Without being asked, nothing is said of the cache, which also a Braid without that flag understands.
+        flags = {f"braid-{layout}" + f"-{cache}" * (cache != DEFAULT_CACHE): ("--cache", cache) * (cache != DEFAULT_CACHE)
+                 for cache in bench.args.caches or [DEFAULT_CACHE]}
+        for name, own in {**flags, f"{WITHOUT_XATTR}-{layout}": ("--no-xattr",)}.items():
+            found.append(sides.Braid(name, bench.host, tiers, bench.args.braid, policy, own, tuple(bench.args.volume_key)))
     return bench.wanted(found)
 
 
