@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Calla
     group.add_argument("--tiers", type=names, help="bandwidth: numbers of tiers (default 2,3)")
     group.add_argument("--sizes", type=names, help="bandwidth: block sizes, of 4K,64K,1M")
     group.add_argument("--threads", type=names, help="bandwidth: counts, and `stream` for one stream at depth 16")
+    group.add_argument("--buffered", action="store_true", help="bandwidth: through the page cache, each file synced once")
     group.add_argument("--seconds", type=float, help="length of a timed run, or of a phase")
 
 
@@ -134,6 +135,8 @@ class Bench:
 
     def direct(self, side: sides.Side) -> int:
         """fio's `direct` for a side; says once that it refuses that."""
+        if self.args.buffered:
+            return 0
         if side.takes_direct():
             return 1
         remark = f"{side.name} refuses O_DIRECT: measured with buffered I/O"

@@ -281,6 +281,30 @@ fn times_are_those_of_the_writes_and_last() {
     }
 }
 
+/// The kernel sets no time for a write within the same tick of its clock as the
+/// creation, and writes back later.
+#[test]
+fn times_of_new_files_stay_when_the_kernel_forgets_them() {
+    for mode in MODES {
+        let Some(bench) = Bench::new() else { return };
+        bench.mount_with(mode);
+        let lens = (0..40).map(|number| if number % 2 == 0 { 100 } else { 4 * RANGE });
+        let files = lens.enumerate().map(|(number, len)| {
+            let path = bench.path(&format!("m/{number}"));
+            fs::write(&path, pattern(number as u64, len)).unwrap();
+            let modified = fs::metadata(&path).unwrap().modified().unwrap();
+            (path, modified)
+        });
+        let files: Vec<_> = files.collect();
+        bench.ok(&["umount", "m"]);
+        bench.mount_with(mode);
+        for (path, before) in files {
+            assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before, "{mode} {path:?}");
+        }
+        bench.unmount_clean();
+    }
+}
+
 #[test]
 fn what_was_synced_survives_the_daemon() {
     for mode in MODES {

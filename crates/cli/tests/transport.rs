@@ -10,6 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 /// Whether requests come through io_uring on the last mount.
 fn has_rings(bench: &Bench) -> bool {
@@ -78,6 +79,50 @@ fn requests_come_through_io_uring_where_the_kernel_can() {
     }
     work(&bench);
     bench.unmount_clean();
+}
+
+/// Looks for data in so many files at once that the kernel has yet to write
+/// back, from one processor.
+const SEEK: &str = "
+import errno, os, sys, threading
+os.sched_setaffinity(0, {0})
+files = [os.open(f'{sys.argv[1]}/{number}', os.O_CREAT | os.O_RDWR) for number in range(60)]
+for file in files:
+    os.pwrite(file, bytes(4096), 1 << 20)
+def seek(file):
+    try:
+        found = os.lseek(file, 0, os.SEEK_DATA)
+        assert found == 1 << 20, found
+    except OSError as error:
+        assert error.errno == errno.EINVAL
+    answered.append(file)
+answered = []
+threads = [threading.Thread(target=seek, args=[file]) for file in files]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(answered) == len(files)
+";
+
+#[test]
+fn requests_that_wait_for_the_kernel_leave_room_for_those_it_sends_meanwhile() {
+    for transport in ["auto", "device"] {
+        let Some(bench) = Bench::new() else { return };
+        bench.ok(&[
+            "mount",
+            "s.yaml",
+            "m",
+            "--threads",
+            "1",
+            "--cache",
+            "writeback",
+            "--transport",
+            transport,
+        ]);
+        let mut seek = Command::new("timeout");
+        let sought = seek.args(["-s", "KILL", "60", "python3", "-c", SEEK]).arg(bench.path("m"));
+        assert!(sought.status().unwrap().success(), "{transport}");
+        bench.unmount_clean();
+    }
 }
 
 #[test]

@@ -45,8 +45,7 @@ pub(crate) struct Served {
     pub(crate) unmounter: Unmounter,
     /// The mode of the kernel's cache.
     pub(crate) cache: &'static str,
-    /// How requests come.
-    pub(crate) transport: &'static str,
+    has_rings: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Served {
@@ -59,8 +58,13 @@ impl Served {
                 Some(CacheMode::Direct) => "direct",
                 None => "writethrough",
             },
-            transport: if session.has_rings() { "io_uring" } else { "device" },
+            has_rings: Box::new(session.rings()),
         }
+    }
+
+    /// How requests come.
+    pub(crate) fn transport(&self) -> &'static str {
+        if (self.has_rings)() { "io_uring" } else { "device" }
     }
 }
 
@@ -214,7 +218,7 @@ impl braid_ipc::Handler for Control {
         }
         let mut status = self.volume.status(&self.hello);
         if let Some(session) = &self.session {
-            (status.cache, status.transport) = (session.cache.to_owned(), session.transport.to_owned());
+            (status.cache, status.transport) = (session.cache.to_owned(), session.transport().to_owned());
         }
         Ok(status)
     }

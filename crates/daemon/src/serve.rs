@@ -119,7 +119,8 @@ fn serve(
     // A working directory would keep some other file system from being
     // unmounted.
     let _ = std::env::set_current_dir("/");
-    let Served { cache, transport, .. } = Served::of(&session);
+    let served = Served::of(&session);
+    let (cache, transport) = (served.cache, served.transport());
     tracing::info!(mountpoint = %point.path.shown(), cache, transport, "mounted");
     let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
     if let Err(error) = volume.volume.start_jobs(parallel) {

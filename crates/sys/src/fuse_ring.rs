@@ -278,6 +278,13 @@ impl FuseRing {
             .map_err(|error| io::Error::other(error.to_string()))?;
         loop {
             match self.ring.submit_and_wait(1) {
+                // Without memory at present: there is nothing to wait for but
+                // the next try.
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) =>
+                {
+                    std::thread::yield_now();
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => drop(result?),
             }

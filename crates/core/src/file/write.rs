@@ -46,6 +46,7 @@ pub fn write_file(
             if flags.kill_set_id {
                 clear_capability(file)?;
             }
+            file.cached_time.will_be_written_back(|| file.mtime())?;
             Origin { written_back: true, sync: open.flags.sync, hint: flags.hint, ..open.opener }
         }
         false => {

@@ -162,7 +162,8 @@ struct SyncErrors {
 
 /// The modification time that was set last. A kernel that writes back from its
 /// cache sets the time of the writes, and then writes: the time has to be set
-/// once more after that.
+/// once more after that. It sets none for writes within the same tick of its
+/// clock: to it, the time is still the one before.
 #[derive(Debug, Default)]
 pub(crate) struct CachedTime {
     set: Mutex<Option<Timestamp>>,
@@ -176,6 +177,15 @@ impl CachedTime {
             SetTime::Now => None,
         };
         self.written_since.store(false, Ordering::Release);
+    }
+
+    /// The kernel is about to write back to a file with this time.
+    pub(crate) fn will_be_written_back(&self, mtime: impl FnOnce() -> Result<Timestamp>) -> Result<()> {
+        let mut set = self.set.lock();
+        if set.is_none() {
+            *set = Some(mtime()?);
+        }
+        Ok(())
     }
 
     /// The kernel wrote back.
@@ -253,6 +263,10 @@ impl File {
         let mut moved = Self::new(inode, data, writes, layout);
         moved.opens = Mutex::new(opens);
         moved.sync_errors = Mutex::new(SyncErrors { count: errors.count, last: errors.last });
+        moved.cached_time = CachedTime {
+            set: Mutex::new(*self.cached_time.set.lock()),
+            written_since: AtomicBool::new(self.cached_time.written_since.load(Ordering::Acquire)),
+        };
         moved
     }
 
@@ -283,6 +297,14 @@ impl File {
             return Ok(&self.first);
         }
         self.writable.get().ok_or_else(|| Errno::EACCES.into())
+    }
+
+    /// Its modification time now.
+    pub(crate) fn mtime(&self) -> Result<Timestamp> {
+        match self.ahead().and_then(|ahead| ahead.mtime) {
+            Some(mtime) => Ok(mtime),
+            None => Ok(self.data().stat()?.attr.mtime),
+        }
     }
 
     /// Whether a descriptor that can write is open.

@@ -9,7 +9,7 @@ use crate::no_room::NoRoom;
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
 use braid_contract::{Attr, Caller, FileSystem, InodeId, Result};
-use fuser::{BackingId, Errno as Answer, FileHandle, INodeNo, KernelConfig, Notifier};
+use fuser::{BackingId, Errno as Answer, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -125,8 +125,8 @@ impl Front {
     }
 
     /// Data that the kernel wrote back was refused.
-    pub(crate) fn refused(&self, ino: INodeNo, handle: FileHandle, error: Answer) {
-        if self.no_room.note(handle, error)
+    pub(crate) fn refused(&self, ino: INodeNo, error: Answer) {
+        if self.no_room.note(ino, error)
             && let Some(to) = self.notifying.get()
             && let Err(error) = to.notifier.inval_inode(ino, -1, 0)
         {
@@ -134,13 +134,13 @@ impl Front {
         }
     }
 
-    /// Calls `then` once the file system has all data of the inode that the
-    /// kernel's cache has.
-    pub(crate) fn written_back(&self, ino: INodeNo, then: impl FnOnce() + Send + 'static) {
+    /// Calls `then` with `true` once the file system has all data of the inode
+    /// that the kernel's cache has; with `false` if too many wait for that.
+    pub(crate) fn written_back(&self, ino: INodeNo, then: impl FnOnce(bool) + Send + 'static) {
         let dirty = self.writes_back() && self.opens.with(InodeId(ino.0), |opens| opens.may_be_dirty());
         match self.notifying.get().filter(|_| dirty) {
             Some(to) => to.invalidator.write_back_then(ino, then),
-            None => then(),
+            None => then(true),
         }
     }
 

@@ -3,20 +3,38 @@
 //!
 //! Dropping a page waits for a read that fills it, which waits for an answer of
 //! Braid. So threads that answer requests must not wait for it: others do, each
-//! for one write, so that a slow tier delays only its own users. Nor may writes
-//! that wait here use up all requests that the kernel sends at a time, or the
-//! read would never be sent: beyond [`HELD_MAX`] a write is answered while its
-//! pages are still being dropped.
+//! for one request, so that a slow tier delays only its own users. Nor may
+//! requests that wait here use up all that the kernel sends at a time, or all
+//! rings of a processor, or the read would never be sent: beyond its [`Limits`],
+//! a write is answered while its pages are still being dropped.
 
 use crate::init::BACKGROUND_MAX;
 use fuser::{INodeNo, Notifier};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Most writes that wait here at a time.
-const HELD_MAX: usize = BACKGROUND_MAX as usize / 2;
+/// How many requests may wait here at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    writes: usize,
+    /// Those that have the kernel write back.
+    write_backs: usize,
+}
+
+impl Limits {
+    /// For requests that come by the device. The kernel waits for the answer to
+    /// a write-back in the caller's name, so that there is no limit.
+    pub(crate) const DEVICE: Self = Self { writes: BACKGROUND_MAX as usize / 2, write_backs: usize::MAX };
+
+    /// For requests that come by queues of so many rings: one that waits keeps
+    /// its ring, and of each queue one is left.
+    pub(crate) fn of_rings(each: usize) -> Self {
+        Self { writes: each / 2, write_backs: each.saturating_sub(1) / 2 }
+    }
+}
 
 /// Longest time a thread waits for work before it ends.
 const IDLE_MAX: Duration = Duration::from_secs(5);
@@ -49,8 +67,15 @@ type Answer = Box<dyn FnOnce() + Send>;
 struct Task {
     stretch: Stretch,
     answer: Option<Answer>,
-    /// It counts among the writes that wait here.
-    held: bool,
+    /// What it counts among.
+    held: Option<Held>,
+}
+
+/// Requests that wait here.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    Write,
+    WriteBack,
 }
 
 /// Threads that drop pages, started as needed.
@@ -60,6 +85,10 @@ pub(crate) struct Invalidator {
 
 struct Shared {
     pages: Box<dyn DropPages>,
+    limits: Limits,
+    /// The processors of the daemon. A thread that serves a ring stays on one,
+    /// and those that it begins would.
+    processors: Option<CpuSet>,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -70,35 +99,42 @@ struct State {
     /// Threads that wait for work.
     idle: usize,
     /// Writes that wait for their answer.
-    held: usize,
+    writes: usize,
+    write_backs: usize,
     over: bool,
 }
 
 impl Invalidator {
-    pub(crate) fn new(pages: impl DropPages) -> Self {
-        let shared = Shared { pages: Box::new(pages), state: Mutex::default(), work: Condvar::new() };
-        Self { shared: Arc::new(shared) }
+    pub(crate) fn new(pages: impl DropPages, limits: Limits) -> Self {
+        let (pages, processors) = (Box::new(pages), sched_getaffinity(None).ok());
+        let (state, work) = (Mutex::default(), Condvar::new());
+        Self { shared: Arc::new(Shared { pages, limits, processors, state, work }) }
     }
 
     /// Drops the pages of a stretch, then calls `answer`; waits for neither.
     pub(crate) fn drop_then(&self, stretch: Stretch, answer: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
-        if state.held >= HELD_MAX {
+        if state.writes >= self.shared.limits.writes {
             state.add_unheld(stretch);
             drop(state);
             return answer();
         }
-        state.held += 1;
-        self.add(state, Task { stretch, answer: Some(Box::new(answer)), held: true });
+        state.writes += 1;
+        self.add(state, Task { stretch, answer: Some(Box::new(answer)), held: Some(Held::Write) });
     }
 
     /// Makes the kernel write back what its cache has of the inode, then calls
-    /// `then`; waits for neither. The kernel waits for the answer to that in
-    /// the caller's name, so there is no limit.
-    pub(crate) fn write_back_then(&self, ino: INodeNo, then: impl FnOnce() + Send + 'static) {
+    /// `then` with `true`; waits for neither. Where too many wait already, calls
+    /// it with `false` at once.
+    pub(crate) fn write_back_then(&self, ino: INodeNo, then: impl FnOnce(bool) + Send + 'static) {
         let stretch = Stretch { ino, offset: 0, end: i64::MAX.cast_unsigned() };
-        let state = self.shared.lock();
-        self.add(state, Task { stretch, answer: Some(Box::new(then)), held: false });
+        let mut state = self.shared.lock();
+        if state.write_backs >= self.shared.limits.write_backs {
+            drop(state);
+            return then(false);
+        }
+        state.write_backs += 1;
+        self.add(state, Task { stretch, answer: Some(Box::new(|| then(true))), held: Some(Held::WriteBack) });
     }
 
     fn add(&self, mut state: MutexGuard<'_, State>, task: Task) {
@@ -135,7 +171,7 @@ impl State {
                 waiting.offset = waiting.offset.min(stretch.offset);
                 waiting.end = waiting.end.max(stretch.end);
             }
-            None => self.queue.push_back(Task { stretch, answer: None, held: false }),
+            None => self.queue.push_back(Task { stretch, answer: None, held: None }),
         }
     }
 }
@@ -148,6 +184,10 @@ impl Shared {
 
     /// The body of a thread, until there is no more work.
     fn work(&self) {
+        if let Some(processors) = &self.processors {
+            // Where it is refused, this thread is as good as another.
+            let _ = sched_setaffinity(None, processors);
+        }
         loop {
             self.work_off();
             let mut state = self.lock();
@@ -167,9 +207,11 @@ impl Shared {
         loop {
             let Some(Task { stretch, answer, held }) = self.lock().queue.pop_front() else { return };
             self.pages.drop_pages(stretch);
-            if held {
-                // Before the answer, which allows the next write.
-                self.lock().held -= 1;
+            // Before the answer, which allows the next request.
+            match held {
+                Some(Held::Write) => self.lock().writes -= 1,
+                Some(Held::WriteBack) => self.lock().write_backs -= 1,
+                None => {}
             }
             if let Some(answer) = answer {
                 answer();
@@ -207,7 +249,7 @@ mod tests {
     fn one_that_waits_keeps_no_other_and_is_answered_last() {
         let (begun, begins) = sync_channel(16);
         let (go_on, may_go_on) = channel();
-        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) });
+        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) }, Limits::DEVICE);
         let (answer, answers) = channel();
         for ino in [1, 2] {
             let answer = answer.clone();
@@ -222,10 +264,36 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_wait_leave_a_ring_of_each_queue() {
+        for rings in 2..200 {
+            let Limits { writes, write_backs } = Limits::of_rings(rings);
+            assert!(writes > 0 && writes + write_backs < rings, "{rings} rings");
+        }
+    }
+
+    #[test]
+    fn so_many_write_backs_wait_and_not_more() {
+        let (begun, begins) = sync_channel(16);
+        let (go_on, may_go_on) = channel();
+        let limits = Limits { writes: 0, write_backs: 2 };
+        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) }, limits);
+        let (answer, answers) = channel();
+        for _ in 0..3 {
+            let answer = answer.clone();
+            invalidator.write_back_then(INodeNo(1), move |done| answer.send(done).unwrap());
+        }
+        assert!(!answers.recv().unwrap());
+        (0..2).for_each(|_| go_on.send(()).unwrap());
+        assert!((0..2).all(|_| answers.recv().unwrap()));
+        assert_eq!(begins.iter().take(2).count(), 2);
+    }
+
+    #[test]
     fn so_many_wait_and_not_more() {
+        const HELD_MAX: usize = Limits::DEVICE.writes;
         let (begun, begins) = sync_channel(2 * HELD_MAX);
         let (go_on, may_go_on) = channel();
-        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) });
+        let invalidator = Invalidator::new(Gate { begun, go_on: Mutex::new(may_go_on) }, Limits::DEVICE);
         let (answer, answers) = channel();
         let drop_then = |held: bool| {
             let answer = answer.clone();

@@ -1,13 +1,13 @@
 //! Write-backs that found no room. Where the kernel keeps writes back, a
 //! `write` succeeds on a full volume, and only `fsync` and `close` say that its
 //! data went nowhere. A program that writes until it is refused would never
-//! end. So the next `write` through a handle whose data was refused fails too:
+//! end. So the next `write` to a file whose data was refused fails too:
 //! the kernel asks for the attributes before it takes one, once it has none,
 //! and gets the error instead. And new files of a volume that is nearly full
 //! bypass the cache, so that not even a small one is lost by a program that
 //! does not look at what `close` returns. Used by `ops`, `open` and `session`.
 
-use fuser::{Errno, FileHandle};
+use fuser::{Errno, INodeNo};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,8 @@ fn is_nearly_full(available: u64, dirty_max: u64) -> bool {
 const FAR: u64 = 1 << 30;
 const FAR_FOR: Duration = Duration::from_millis(10);
 
-/// Handles whose data was refused since, and why.
+/// Inodes whose data was refused since, and why. Not handles: the kernel writes
+/// back by any that can write.
 #[derive(Default)]
 pub(crate) struct NoRoom {
     /// When the volume was seen to be far from full.
@@ -47,19 +48,19 @@ pub(crate) struct NoRoom {
 impl NoRoom {
     /// Notes an error of writing back, if it says that there is no room.
     /// Answers whether it does.
-    pub(crate) fn note(&self, handle: FileHandle, error: Errno) -> bool {
+    pub(crate) fn note(&self, ino: INodeNo, error: Errno) -> bool {
         let full = [Errno::ENOSPC, Errno::EDQUOT].into_iter().any(|full| full.code() == error.code());
         if full {
-            self.change(|refused| refused.insert(handle.0, error));
+            self.change(|refused| refused.insert(ino.0, error));
         }
         full
     }
 
     /// The error for the next write, which is told once.
-    pub(crate) fn take(&self, handle: FileHandle) -> Option<Errno> {
+    pub(crate) fn take(&self, ino: INodeNo) -> Option<Errno> {
         match self.count.load(Ordering::Acquire) {
             0 => None,
-            _ => self.change(|refused| refused.remove(&handle.0)),
+            _ => self.change(|refused| refused.remove(&ino.0)),
         }
     }
 
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn only_a_lack_of_room_is_told_and_once() {
         let no_room = NoRoom::default();
-        let (one, other) = (FileHandle(1), FileHandle(2));
+        let (one, other) = (INodeNo(1), INodeNo(2));
         assert!(!no_room.note(one, Errno::EIO) && no_room.take(one).is_none());
         assert!(no_room.note(one, Errno::ENOSPC) && no_room.note(one, Errno::EDQUOT));
         assert!(no_room.take(other).is_none());

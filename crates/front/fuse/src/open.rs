@@ -8,7 +8,7 @@ use braid_contract::{
     Caller, Context, Entry, Errno, Error, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
     Operation,
 };
-use fuser::{BackingId, FopenFlags};
+use fuser::{BackingId, FopenFlags, INodeNo};
 use rustix::io::Errno as Os;
 use std::ffi::OsStr;
 use std::io;
@@ -123,6 +123,7 @@ impl Front {
             opens.close(flags.write);
             if opens.is_closed() {
                 self.cached.closed(ino);
+                self.no_room.take(INodeNo(ino.0));
             }
             self.fs.release(handle)
         })

@@ -42,7 +42,8 @@ impl Front {
     }
 
     fn attributes(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>) -> Result<Attr, Answer> {
-        if let Some(error) = fh.and_then(|fh| self.no_room.take(fh)) {
+        // With a handle, the kernel asks before a write.
+        if let Some(error) = fh.and_then(|_| self.no_room.take(ino)) {
             return Err(error);
         }
         self.call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
@@ -382,7 +383,7 @@ impl Filesystem for Front {
         if let Err(error) = result
             && flags.write_back
         {
-            self.refused(ino, fh, error);
+            self.refused(ino, error);
         }
         let answer = move || match result {
             // The length of a request fits its 32-bit header field.
@@ -417,7 +418,6 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let flags = convert::open_flags(flags.0);
-        self.no_room.take(fh);
         let work = || self.release_file(inode(ino), handle(fh), flags);
         reply_empty(self.call(op(Operation::Release, ino), work), reply);
     }
@@ -589,8 +589,12 @@ impl Filesystem for Front {
         reply: ReplyLseek,
     ) {
         let (caller, fs, reporter) = (caller(req), Arc::clone(&self.fs), Arc::clone(&self.reporter));
-        let seek = move || {
+        let seek = move |is_written_back: bool| {
             let work = || {
+                // Programs then copy without looking for holes.
+                if !is_written_back {
+                    return Err(Error::new(Errno::EINVAL, "too many wait for write-back".to_owned()));
+                }
                 let target = convert::seek_target(whence).ok_or(Errno::EINVAL)?;
                 let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
                 let found = fs.seek(&caller, handle(fh), offset, target)?;

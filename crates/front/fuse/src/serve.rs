@@ -7,13 +7,14 @@
 
 use crate::front::Front;
 use crate::init::REQUEST_MAX_BYTES;
+use crate::invalidate::Limits;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingEnd, RingReply};
 use fuser::{Answer, Dispatcher};
 use rustix::io::Errno as Os;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs;
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -22,8 +23,9 @@ use std::thread::JoinHandle;
 const READERS: usize = 2;
 
 /// Rings of a session on a machine of many processors, of which each has at
-/// least [`RINGS_MIN`]. The kernel does not hand what waits for a ring to one
-/// that is made later, so that all are made at first.
+/// least [`RINGS_MIN`], however many threads were asked for: some requests are
+/// answered only after others. The kernel does not hand what waits for a ring to
+/// one that is made later, so that all are made at first.
 const RINGS: usize = 768;
 const RINGS_MIN: usize = 8;
 
@@ -43,6 +45,41 @@ struct Pool {
     idle: AtomicUsize,
     rings: Mutex<Rings>,
     rings_changed: Condvar,
+    uses_rings: Arc<AtomicBool>,
+}
+
+/// How requests are to come.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    /// Most threads that read the device.
+    threads: usize,
+    /// Queues of rings, and rings of each. None: all requests come by the
+    /// device.
+    queues: u16,
+    rings_each: usize,
+    /// Whether rings are used, as is known once the session runs.
+    uses_rings: Arc<AtomicBool>,
+}
+
+impl Transport {
+    /// So many threads at most; by rings, of each processor's queue so many, if
+    /// the kernel agreed to that.
+    pub(crate) fn new(threads: usize, by_ring: bool) -> Self {
+        let queues = by_ring.then(processors).flatten().unwrap_or(0);
+        let most = RINGS_MIN.max(RINGS / usize::from(queues).max(1));
+        let rings_each = threads.clamp(RINGS_MIN, most);
+        Self { threads, queues, rings_each, uses_rings: Arc::new(AtomicBool::new(queues > 0)) }
+    }
+
+    /// How many requests may wait for others.
+    pub(crate) fn limits(&self) -> Limits {
+        if self.queues == 0 { Limits::DEVICE } else { Limits::of_rings(self.rings_each) }
+    }
+
+    /// Whether requests come by rings.
+    pub(crate) fn uses_rings(&self) -> bool {
+        self.uses_rings.load(Ordering::Relaxed)
+    }
 }
 
 /// The rings, as they are made: the kernel holds requests back until each queue
@@ -88,14 +125,15 @@ fn processors() -> Option<u16> {
     list.trim().split(',').map(count).sum()
 }
 
-/// Serves until the session is over, with so many threads at most; by rings,
-/// of each processor's queue so many, if the kernel agreed to that.
+/// Serves until the session is over.
 ///
 /// # Errors
 /// The first error that ended a thread before that.
-pub(crate) fn serve(dispatcher: Dispatcher<Front>, threads: usize, by_ring: bool) -> io::Result<()> {
-    let queues = by_ring.then(processors).flatten().unwrap_or(0);
-    let rings = threads.min(RINGS_MIN.max(RINGS / usize::from(queues).max(1)));
+pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: Transport) -> io::Result<()> {
+    let Transport { threads, queues, rings_each, uses_rings } = transport;
+    // Made first, since there may be no room for it later.
+    let spare =
+        (queues > 0).then(|| FuseRing::new(&dispatcher, 0, REQUEST_MAX_BYTES as usize)).transpose()?;
     let pool = Arc::new(Pool {
         dispatcher,
         handles: Mutex::default(),
@@ -104,8 +142,11 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, threads: usize, by_ring: bool
         idle: AtomicUsize::new(0),
         rings: Mutex::default(),
         rings_changed: Condvar::new(),
+        uses_rings,
     });
-    pool.begin_rings(queues, rings);
+    if let Some(spare) = spare {
+        pool.begin_rings(queues, rings_each, spare);
+    }
     (0..READERS.min(threads)).try_for_each(|_| pool.begin_reader())?;
     let mut result = Ok(());
     let next = || lock(&pool.handles).pop();
@@ -121,8 +162,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
-    /// Begins the threads of all rings, and decides whether these are used.
-    fn begin_rings(self: &Arc<Self>, queues: u16, each: usize) {
+    /// Begins the threads of all rings, and decides whether these are used. If
+    /// not, the kernel learns of it by the spare one: it holds requests back
+    /// until then.
+    fn begin_rings(self: &Arc<Self>, queues: u16, each: usize, spare: FuseRing) {
         let mut begun = 0;
         for (queue, number) in (0..queues).flat_map(|queue| (0..each).map(move |number| (queue, number))) {
             let pool = Arc::clone(self);
@@ -139,6 +182,8 @@ impl Pool {
         rings.decided = Some(all);
         if !all {
             tracing::warn!("could not make all rings of io_uring, requests come by the device");
+            self.uses_rings.store(false, Ordering::Relaxed);
+            spare.refuse();
         }
         self.rings_changed.notify_all();
     }
@@ -203,12 +248,11 @@ impl Pool {
 
     fn take_from_ring(self: &Arc<Self>, queue: u16) -> io::Result<()> {
         let ring = FuseRing::new(&self.dispatcher, queue, REQUEST_MAX_BYTES as usize);
-        let used = self.ring_is_used(ring.is_ok());
-        let mut ring = ring?;
-        if !used {
-            ring.refuse();
-            return self.read_device();
+        if let Err(error) = &ring {
+            tracing::debug!(%error, queue, "no ring");
         }
+        let used = self.ring_is_used(ring.is_ok());
+        let Some(mut ring) = ring.ok().filter(|_| used) else { return Ok(()) };
         let mut processor = CpuSet::new();
         processor.set(usize::from(queue));
         // One that is not there, or not for this process, has no requests.
@@ -218,12 +262,18 @@ impl Pool {
             let request = match ring.next_request() {
                 Ok(request) => request,
                 Err(RingEnd::Over(error)) => {
-                    tracing::debug!(%error, queue, "a ring is over");
+                    match error.raw_os_error().map(Os::from_raw_os_error) {
+                        Some(Os::NOTCONN | Os::CONNABORTED | Os::CANCELED | Os::NODEV) => {
+                            tracing::debug!(%error, queue, "a ring is over");
+                        }
+                        _ => tracing::error!(%error, queue, "a ring ended before its session"),
+                    }
                     return Ok(());
                 }
                 Err(RingEnd::Refused(error)) => {
                     tracing::debug!(%error, queue, "the kernel takes no ring, requests come by the device");
-                    return self.read_device();
+                    self.uses_rings.store(false, Ordering::Relaxed);
+                    return Ok(());
                 }
             };
             if !self.dispatcher.serve(request, Some(Arc::clone(&answer)))? {

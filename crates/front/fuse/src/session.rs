@@ -6,7 +6,7 @@ use crate::init::Agreed;
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
-use crate::serve::{prepare_rings, serve};
+use crate::serve::{Transport, prepare_rings, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
 use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct Session {
     /// `None` once it runs.
     dispatcher: Option<Dispatcher<Front>>,
-    threads: usize,
+    transport: Transport,
     notifier: Notifier,
     unmounter: Unmounter,
     asked: CacheMode,
@@ -57,17 +57,17 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let library = fuser::Session::from_fd(front, device, SessionACL::All, Config::default());
     let library = library.inspect_err(|_| unmounter.end())?;
     let notifier = library.notifier();
-    let invalidator = Invalidator::new(notifier.clone());
+    let agreed = agreed.get().copied().unwrap_or_default();
+    let transport = Transport::new(config.threads.max(1), agreed.rings);
+    let invalidator = Invalidator::new(notifier.clone(), transport.limits());
     // Requests are only taken once the session runs.
     let _ = notifying.set(Notifying { notifier: notifier.clone(), invalidator });
-    let agreed = agreed.get().copied().unwrap_or_default();
     unmounter.mounted.set_read_ahead();
     if agreed.write_back {
         unmounter.mounted.set_dirty_max(dirty_max);
     }
     let dispatcher = Some(library.into_dispatcher());
-    let threads = config.threads.max(1);
-    Ok(Session { dispatcher, threads, notifier, unmounter, asked: config.cache, agreed })
+    Ok(Session { dispatcher, transport, notifier, unmounter, asked: config.cache, agreed })
 }
 
 impl Session {
@@ -80,7 +80,7 @@ impl Session {
     /// The error that ended it before that. The mount is then removed too.
     pub fn run(mut self) -> io::Result<()> {
         let dispatcher = self.dispatcher.take();
-        dispatcher.map_or(Ok(()), |dispatcher| serve(dispatcher, self.threads, self.agreed.rings))
+        dispatcher.map_or(Ok(()), |dispatcher| serve(dispatcher, self.transport.clone()))
     }
 
     /// A handle to unmount with.
@@ -109,10 +109,12 @@ impl Session {
         agreed.into_iter().find_map(|(is, mode)| is.then_some(mode))
     }
 
-    /// Whether requests come through io_uring.
+    /// Tells whether requests come through io_uring, which is known for sure
+    /// once it runs.
     #[must_use]
-    pub fn has_rings(&self) -> bool {
-        self.agreed.rings
+    pub fn rings(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let transport = self.transport.clone();
+        move || transport.uses_rings()
     }
 }
 
