@@ -103,3 +103,24 @@ fn a_log_goes_to_no_file_that_others_chose() {
     assert!(fs::read_to_string(bench.path("real/log")).unwrap().contains("mounted"));
     bench.unmount_clean();
 }
+
+/// Descriptors of removed inodes are kept while the kernel knows them, and only
+/// of removed ones.
+#[test]
+fn what_still_has_a_name_takes_no_descriptor_of_the_daemon() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let pid = bench.status()["pid"].as_u64().unwrap();
+    let descriptors = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let path = |name: &str, number: u32| bench.path(&format!("m/{name}{number}"));
+    let before = descriptors();
+    for number in 0..200 {
+        symlink("x", path("first", number)).unwrap();
+        fs::hard_link(path("first", number), path("second", number)).unwrap();
+        fs::remove_file(path("first", number)).unwrap();
+        assert_eq!(fs::read_link(path("second", number)).unwrap().as_os_str(), "x");
+    }
+    let after = descriptors();
+    assert!(after < before + 20, "{before} descriptors before, {after} after");
+    bench.unmount_clean();
+}

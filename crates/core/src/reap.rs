@@ -77,6 +77,7 @@ pub fn reap_now(core: &Core) -> bool {
 /// Removes the data of files whose removal is durable. Their marks stay
 /// until that is durable too.
 pub(crate) fn remove_data(core: &Core, ids: Vec<ObjectId>) {
+    core.removals.know(&ids);
     let result = remove_objects(core, &ids);
     if result.is_ok() {
         ids.iter().for_each(|id| count_removed(core, *id));

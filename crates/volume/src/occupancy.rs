@@ -5,7 +5,7 @@ use braid_contract::{Errno, ObjectId, Result, TierId};
 use braid_core::Core;
 use braid_core::file::range_size_in;
 use braid_core::live::{File, Layout};
-use braid_core::recover::each_whole_file;
+use braid_core::recover::{each_open_whole_file, each_whole_file};
 use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
 use braid_index::Index;
 use braid_tiers::{Backend, Counts, Tier};
@@ -123,23 +123,21 @@ pub(crate) struct WholeOn {
     pub(crate) size: u64,
 }
 
-/// The whole files on a tier, with a name or open without one.
+/// The whole files on a tier, with a name or open without one, also if they
+/// get or lose it meanwhile.
 pub(crate) fn whole_files_on(core: &Core, tier: &Tier) -> Result<Vec<WholeOn>> {
     let mut files = Vec::new();
     let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });
-    each_whole_file(core, &mut |_, identity, whole| {
+    let open = each_open_whole_file(core, &mut |whole| {
         if whole.tier == tier.id {
+            add(whole.size, whole.ranges);
+        }
+    });
+    each_whole_file(core, &mut |_, identity, whole| {
+        if whole.tier == tier.id && !open.contains(&core.home.public_ino(identity.ino())) {
             add(identity.size(), whole.range_size.count(identity.size()));
         }
         Ok(())
     })?;
-    for open in core.handles.files() {
-        if let Layout::Spread(spread) = &*open.file.layout.read()
-            && let Some(whole) = spread.index.whole().filter(|whole| whole.tier == tier.id)
-            && open.file.data().stat()?.attr.nlink == 0
-        {
-            add(whole.size, whole.ranges);
-        }
-    }
     Ok(files)
 }

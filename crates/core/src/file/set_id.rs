@@ -31,7 +31,11 @@ pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<
 
 /// Takes away capabilities only.
 pub(super) fn clear_capability(file: &File) -> Result<()> {
-    if file.set_id.due().is_some() && remove_capability(&**file.data())? {
+    if file.set_id.due().is_none() || !has_capability(&**file.data())? {
+        return Ok(());
+    }
+    file.inode_will_change()?;
+    if remove_capability(&**file.data())? {
         file.inode_is_set()?;
     }
     Ok(())
@@ -83,18 +87,25 @@ fn without_set_id(attr: &Attr, caller: &Caller) -> u32 {
 
 /// Whether there was one.
 fn remove_capability(fd: &dyn NativeFd) -> Result<bool> {
-    let name = OsStr::new(CAPABILITY);
-    let nothing = |error: &braid_contract::Error| {
-        matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
-    };
-    match fd.get_xattr(name, &mut []) {
-        Err(error) if nothing(&error) => return Ok(false),
-        result => result?,
-    };
-    match fd.remove_xattr(name) {
-        Err(error) if nothing(&error) => Ok(false),
+    if !has_capability(fd)? {
+        return Ok(false);
+    }
+    match fd.remove_xattr(OsStr::new(CAPABILITY)) {
+        Err(error) if is_without(&error) => Ok(false),
         result => result.map(|()| true),
     }
+}
+
+fn has_capability(fd: &dyn NativeFd) -> Result<bool> {
+    match fd.get_xattr(OsStr::new(CAPABILITY), &mut []) {
+        Err(error) if is_without(&error) => Ok(false),
+        result => result.map(|_| true),
+    }
+}
+
+/// Whether an error says that there is no capability that could be removed.
+fn is_without(error: &braid_contract::Error) -> bool {
+    matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
 }
 
 #[cfg(test)]

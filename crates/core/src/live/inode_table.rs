@@ -128,20 +128,27 @@ impl InodeTable {
         shard.remove(&ino);
         drop(shard);
         self.paths.lock().pop(&ino);
-        self.nameless.lock().remove(&ino).is_some()
+        // Closed without the lock: that may free all of a large file.
+        let kept = self.nameless.lock().remove(&ino);
+        kept.is_some()
     }
 
     /// Keeps the inode behind `fd`, which has no name, until it is forgotten.
     pub fn keep_nameless(&self, ino: InodeId, fd: Fd) {
         let shard = self.shard(ino).lock();
-        if shard.contains_key(&ino) {
-            self.nameless.lock().insert(ino, fd);
-        }
+        let earlier = match shard.contains_key(&ino) {
+            true => self.nameless.lock().insert(ino, fd),
+            false => Some(fd),
+        };
+        // Closed without a lock: that may free all of a large file.
+        drop(shard);
+        drop(earlier);
     }
 
     /// The inode got a name.
     pub fn named(&self, ino: InodeId) {
-        self.nameless.lock().remove(&ino);
+        let kept = self.nameless.lock().remove(&ino);
+        drop(kept);
     }
 
     /// Whether there are inodes without a name.
@@ -203,7 +210,8 @@ impl InodeTable {
     pub fn replace_all(&self, all: Vec<KnownInode>) {
         self.shards.iter().for_each(|shard| shard.lock().clear());
         self.paths.lock().clear();
-        self.nameless.lock().clear();
+        let kept = std::mem::take(&mut *self.nameless.lock());
+        drop(kept);
         for known in all {
             self.shard(known.inode.ino).lock().insert(known.inode.ino, known);
         }

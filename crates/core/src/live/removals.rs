@@ -117,6 +117,11 @@ impl Removals {
         first
     }
 
+    /// Files that are removed without having been queued.
+    pub(crate) fn know(&self, ids: &[ObjectId]) {
+        self.pending.lock().known.extend(ids);
+    }
+
     /// Nothing is left of a file.
     pub(crate) fn forget(&self, id: ObjectId) {
         self.pending.lock().known.remove(&id);

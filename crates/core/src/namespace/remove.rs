@@ -10,7 +10,9 @@ use crate::live::Shape;
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::make::acting;
 use crate::namespace::resolve::{dir_for, identify_name};
-use braid_contract::{Access, Caller, Errno, Fd, FileKind, InodeId, NativeFd, ObjectId, RenameMode, Result};
+use braid_contract::{
+    Access, Caller, Errno, Fd, FileKind, InodeId, NativeFd, NativeStat, ObjectId, RenameMode, Result,
+};
 use std::ffi::OsStr;
 
 /// An inode that loses a name.
@@ -133,7 +135,9 @@ fn name_gone(core: &Core, displaced: Displaced, parent: &Fd) -> Result<()> {
         core.removals.lost_a_name(core.environment.monotonic_ns(), displaced.ino);
     }
     let queued = queue_orphan(core, &displaced, parent);
-    if !displaced.has_others || displaced.fd.stat()?.attr.nlink == 0 {
+    // Whether a removed directory counts links, file systems disagree.
+    let nameless = |stat: &NativeStat| stat.attr.kind == FileKind::Directory || stat.attr.nlink == 0;
+    if displaced.fd.stat().as_ref().is_ok_and(nameless) {
         core.inodes.keep_nameless(displaced.ino, displaced.fd);
     }
     // Where the kernel does not know the inode, its space is free now.

@@ -4,9 +4,10 @@
 
 use crate::core::Core;
 use crate::live::Layout;
-use braid_contract::{Context, Errno, Fd, ObjectId, Result, TierId};
+use braid_contract::{Context, Errno, Fd, InodeId, ObjectId, Result, TierId};
 use braid_format::{SavedCounts, WholeAttr};
 use braid_home::Identity;
+use braid_index::Whole;
 use braid_tiers::Counts;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -80,25 +81,40 @@ pub fn count_ranges(core: &Core, stopped: &dyn Fn() -> bool) {
 /// Whole files have no index: only the namespace leads to them, and open files
 /// to those without a name.
 fn count_whole_files(core: &Core, counts: &mut [u64], stopped: &dyn Fn() -> bool) -> Result<()> {
+    let open = each_open_whole_file(core, &mut |whole| {
+        if let Some(count) = counts.get_mut(usize::from(whole.tier.0)) {
+            *count += whole.counted;
+        }
+    });
     each_whole_file(core, &mut |_, identity, whole| {
         if stopped() {
             return Err(Errno::EINTR.into());
+        }
+        if open.contains(&core.home.public_ino(identity.ino())) {
+            return Ok(());
         }
         if let Some(count) = counts.get_mut(usize::from(whole.tier.0)) {
             *count += whole.range_size.count(identity.size());
         }
         Ok(())
-    })?;
+    })
+}
+
+/// Calls `visit` once for each open whole file, with a name or without.
+/// Answers which they are: a walk of the names after that passes over them,
+/// since each may get or lose a name meanwhile.
+pub fn each_open_whole_file(core: &Core, visit: &mut dyn FnMut(Whole)) -> HashSet<InodeId> {
+    let mut seen = HashSet::new();
     for open in core.handles.files() {
         if let Layout::Spread(spread) = &*open.file.layout.read()
             && let Some(whole) = spread.index.whole()
-            && let Some(count) = counts.get_mut(usize::from(whole.tier.0))
-            && open.file.data().stat()?.attr.nlink == 0
+            // A file may be open several times.
+            && seen.insert(open.file.inode.ino)
         {
-            *count += whole.counted;
+            visit(whole);
         }
     }
-    Ok(())
+    seen
 }
 
 /// Calls `visit` with every whole file that has a name. A file with an invalid

@@ -7,7 +7,7 @@
 mod counts;
 mod unnamed;
 
-pub use counts::{count_ranges, each_whole_file, save_counts};
+pub use counts::{count_ranges, each_open_whole_file, each_whole_file, save_counts};
 pub use unnamed::{IMPORT_DIR, discard_unnamed};
 
 use crate::core::Core;

@@ -111,7 +111,6 @@ impl Session {
 
     /// Tells whether requests come through io_uring, which is known for sure
     /// once it runs.
-    #[must_use]
     pub fn rings(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let transport = self.transport.clone();
         move || transport.uses_rings()
