@@ -19,7 +19,7 @@ use braid_contract::{Access, Attr, Errno, Error, Fd, FileKind, ObjectId, RenameM
 use braid_core::file::{adopt_object, end_use, take_object_id};
 use braid_core::namespace::{ID_ATTRS, give_attributes, with_file};
 use braid_format::Reason;
-use braid_tiers::Tier;
+use braid_tiers::{Counts, Tier};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -49,6 +49,9 @@ pub(super) struct Adopter<'a> {
     /// The same for files that came in before an interruption, once they were
     /// looked for.
     linked_before: Option<HashMap<u64, PathBuf>>,
+    /// Ranges may be counted beside this: by a walk of the names, which misses
+    /// files that have none yet.
+    beside_count: bool,
 }
 
 /// A file that has its object and home inode, but no name at home yet.
@@ -95,6 +98,7 @@ impl<'a> Adopter<'a> {
             came: (0, 0),
             linked,
             linked_before: None,
+            beside_count: importer.core.tiers.counts() == Counts::Unknown,
         }
     }
 
@@ -289,6 +293,9 @@ impl<'a> Adopter<'a> {
                     self.observer.failed(&adopted.path, &error)?;
                 }
             }
+        }
+        if self.beside_count {
+            self.importer.core.tiers.distrust_counts();
         }
         self.importer.names_came(home, named.iter().map(|adopted| &*adopted.path));
         for Adopted { path, bytes, .. } in named {
