@@ -73,7 +73,8 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
         raise BenchError("--tiers: of 1,2,3")
     counts = [int(count) for count in args.tiers or ["2", "3"]]
     deepest = max((load.count for load in loads), default=1)
-    report.settings.update(buffered=args.buffered, latency_threads=str(deepest), loads=[vars(load) for load in loads], patterns=patterns, tiers=counts)
+    report.settings.update(buffered=args.buffered, latency_threads=str(deepest), loads=[vars(load) for load in loads],
+                           patterns=patterns, tiers=counts)
     room = device_size(max(load.total for load in loads))
     tiers = bench.tiers(max(counts), [room] * max(counts))
     lineups = {count: _lineup(bench, tiers[:count], count, room) for count in counts}

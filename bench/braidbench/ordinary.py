@@ -96,8 +96,9 @@ def _braids(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
     found = []
     for layout, policy in POLICIES.items():
         # Without being asked, nothing is said of the cache, which also a Braid without that flag understands.
-        flags = {f"braid-{layout}" + f"-{cache}" * (cache != DEFAULT_CACHE): ("--cache", cache) * (cache != DEFAULT_CACHE)
-                 for cache in bench.args.caches or [DEFAULT_CACHE]}
+        asked = bench.args.caches or [DEFAULT_CACHE]
+        flags = {f"braid-{layout}" if cache == DEFAULT_CACHE else f"braid-{layout}-{cache}":
+                 () if cache == DEFAULT_CACHE else ("--cache", cache) for cache in asked}
         for name, own in {**flags, f"{WITHOUT_XATTR}-{layout}": ("--no-xattr",)}.items():
             found.append(sides.Braid(name, bench.host, tiers, bench.args.braid, policy, own, tuple(bench.args.volume_key)))
     return bench.wanted(found)
