@@ -50,7 +50,7 @@ struct Pool {
 
 /// How requests are to come.
 #[derive(Clone, Debug)]
-pub(crate) struct Transport {
+pub(crate) struct RequestSource {
     /// Most threads that read the device.
     threads: usize,
     /// Queues of rings, and rings of each. None: all requests come by the
@@ -61,7 +61,7 @@ pub(crate) struct Transport {
     uses_rings: Arc<AtomicBool>,
 }
 
-impl Transport {
+impl RequestSource {
     /// So many threads at most; by rings, of each processor's queue so many, if
     /// the kernel agreed to that.
     pub(crate) fn new(threads: usize, by_ring: bool) -> Self {
@@ -129,8 +129,8 @@ fn processors() -> Option<u16> {
 ///
 /// # Errors
 /// The first error that ended a thread before that.
-pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: Transport) -> io::Result<()> {
-    let Transport { threads, queues, rings_each, uses_rings } = transport;
+pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> io::Result<()> {
+    let RequestSource { threads, queues, rings_each, uses_rings } = transport;
     // Made first, since there may be no room for it later.
     let spare =
         (queues > 0).then(|| FuseRing::new(&dispatcher, 0, REQUEST_MAX_BYTES as usize)).transpose()?;

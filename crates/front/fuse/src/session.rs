@@ -6,7 +6,7 @@ use crate::init::Agreed;
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
-use crate::serve::{Transport, prepare_rings, serve};
+use crate::serve::{RequestSource, prepare_rings, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
 use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct Session {
     /// `None` once it runs.
     dispatcher: Option<Dispatcher<Front>>,
-    transport: Transport,
+    transport: RequestSource,
     notifier: Notifier,
     unmounter: Unmounter,
     asked: CacheMode,
@@ -58,7 +58,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let library = library.inspect_err(|_| unmounter.end())?;
     let notifier = library.notifier();
     let agreed = agreed.get().copied().unwrap_or_default();
-    let transport = Transport::new(config.threads.max(1), agreed.rings);
+    let transport = RequestSource::new(config.threads.max(1), agreed.rings);
     let invalidator = Invalidator::new(notifier.clone(), transport.limits());
     // Requests are only taken once the session runs.
     let _ = notifying.set(Notifying { notifier: notifier.clone(), invalidator });
