@@ -33,7 +33,7 @@ TIERS_MAX = 63
 NAMESPACES = ("trusted.", "user.")
 KIND_SPREAD, KIND_EMPTIED, KIND_WHOLE = 1, 2, 3
 SLOT_IN_USE, SLOT_LOST = 1, 2
-SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, DURABLE_FLAGS = 256, 264, 272, 512
+SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, GROWTH_WORD, DURABLE_FLAGS = 256, 264, 272, 296, 512
 RANGE_SIZE_MIN, RANGE_SIZE_MAX = 1 << 16, 1 << 26
 CHUNK = 1 << 20
 SECTOR = 4096
@@ -751,6 +751,7 @@ class Rescue:
                 self.find_range_size(file, fd, block)
             else:
                 file.range_size = header.range_size
+            self.find_growth(file, fd, block)
             self.find_runs(file, fd)
         except OSError as error:
             self.guess_all(file, header if isinstance(header, Damaged) else error)
@@ -772,6 +773,21 @@ class Rescue:
             file.notes.append("it was in use: bytes %d to %d were written after its last fsync, and power loss may have"
                               " taken some of them" % (synced, size))
         file.size = size
+
+    def find_growth(self, file, fd, block):
+        """The size where a file goes on past it, synced: the length of its part in its last range."""
+        end = size_of_word(block, GROWTH_WORD, file.id)
+        if not end or file.range_size is None or not end - file.range_size <= file.size <= end:
+            return
+        number = (end - 1) // file.range_size
+        source, _ = self.open_source(file, entry_owners(fd, file.id).get(number))
+        if source is None:
+            file.guessed.append("it may go on past byte %d, on a tier that can't be asked" % file.size)
+            return
+        try:
+            file.size = max(file.size, min(end, os.fstat(source).st_size))
+        finally:
+            os.close(source)
 
     def longest(self, file):
         """The length of the longest thing that holds data of a file."""

@@ -18,4 +18,7 @@ pub enum Failpoint {
     FailedSpreadLeavesIndex,
     /// Data that could not be synced is believed clean.
     FailedSyncIsForgotten,
+    /// `fdatasync` takes the size for that of the last part, without having said
+    /// so in the index.
+    GrowthIsNotRecorded,
 }

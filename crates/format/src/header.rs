@@ -20,6 +20,9 @@ pub const OWNERS_AT: u64 = 272;
 pub const GAPS_AT: u64 = 280;
 /// The size word for the end of space reserved beyond the size.
 pub const RESERVED_AT: u64 = 288;
+/// The size word for the end of the range in which the file may go on past its
+/// size: as far as the part on that range's tier reaches.
+pub const GROWS_TO_AT: u64 = 296;
 /// The first of the flag words that say which tiers' objects are durable.
 const DURABLE_AT: u64 = 512;
 

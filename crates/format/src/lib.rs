@@ -25,8 +25,8 @@ mod words;
 
 pub use counts::SavedCounts;
 pub use header::{
-    GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT, durable_at,
-    entry_at,
+    GAPS_AT, GROWS_TO_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT, SIZE_AT, SYNCED_SIZE_AT,
+    durable_at, entry_at,
 };
 pub use heat::{DEGREE_MAX, FileHeat, FileKey, RangeHeat, decode_heat, encode_heat};
 pub use id_attr::{IdAttr, IdKind, WholeAttr};

@@ -202,6 +202,22 @@ impl IndexDir {
         Ok(())
     }
 
+    /// Makes durable what an `fsync` of a file of `size` bytes needs of its index
+    /// and marks ([`Index::sync`] makes all of it durable).
+    pub fn sync_size(
+        &self,
+        index: &Index,
+        size: u64,
+        data_only: bool,
+        is_part_size: impl FnOnce() -> bool,
+    ) -> Result<()> {
+        if index.whole().is_some() || self.unsynced.lock().contains(&index.id()) {
+            return self.sync(index);
+        }
+        self.sync_marks()?;
+        index.sync_size(size, data_only, is_part_size)
+    }
+
     /// Marks a spread file whose state is about to be ahead of its home inode.
     /// Each mark is removed by one [`unmark`](Self::unmark): a file that is
     /// written to and removed at the same time is marked twice. The mark of a

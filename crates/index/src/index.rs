@@ -13,8 +13,8 @@ use crate::segments::Segments;
 use crate::whole::Whole;
 use braid_contract::{Context, Errno, Error, Fd, ObjectId, Result, TierId};
 use braid_format::{
-    Entry, GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, Owners, RESERVED_AT, RangeSize, SIZE_AT,
-    SYNCED_SIZE_AT, Words, durable_at, entry_at,
+    Entry, GAPS_AT, GROWS_TO_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, Owners, RESERVED_AT, RangeSize,
+    SIZE_AT, SYNCED_SIZE_AT, Words, durable_at, entry_at,
 };
 use parking_lot::Mutex;
 use std::io::{IoSlice, IoSliceMut};
@@ -31,10 +31,41 @@ pub struct Index {
     /// The state of a whole file, without an index file.
     whole: Mutex<Option<Whole>>,
     home: TierId,
-    /// There were stores since the last [`sync`](Self::sync).
-    dirty: AtomicBool,
+    /// What was stored since the last [`sync`](Self::sync).
+    dirty: Dirty,
     /// Held during a sync: later callers wait for its end.
     syncing: Mutex<()>,
+    growth: Mutex<Growth>,
+}
+
+/// Words that were stored and may not be durable, by what needs them.
+#[derive(Debug, Default)]
+struct Dirty {
+    sizes: AtomicBool,
+    owners: AtomicBool,
+    others: AtomicBool,
+}
+
+impl Dirty {
+    /// All were, as far as is known.
+    fn all() -> Self {
+        let yes = || AtomicBool::new(true);
+        Self { sizes: yes(), owners: yes(), others: yes() }
+    }
+
+    fn each(&self) -> [&AtomicBool; 3] {
+        [&self.sizes, &self.owners, &self.others]
+    }
+}
+
+/// Growth that the index need not be synced for: the durable index says that
+/// the file goes on as far as the part on the tier of one range reaches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    /// The end of that range; 0 for none.
+    to: u64,
+    /// The size up to which holes are durably known to be meant.
+    from: u64,
 }
 
 impl Index {
@@ -68,8 +99,9 @@ impl Index {
             segments: OnceLock::from(Segments::new(fd, Arc::clone(ballast))?),
             whole: Mutex::new(None),
             home,
-            dirty: AtomicBool::new(true),
+            dirty: Dirty::all(),
             syncing: Mutex::new(()),
+            growth: Mutex::default(),
         })
     }
 
@@ -81,8 +113,9 @@ impl Index {
             segments: OnceLock::new(),
             whole: Mutex::new(Some(whole)),
             home,
-            dirty: AtomicBool::new(false),
+            dirty: Dirty::default(),
             syncing: Mutex::new(()),
+            growth: Mutex::default(),
         }
     }
 
@@ -180,7 +213,7 @@ impl Index {
         if self.change_whole(|whole| (whole.size, whole.ranges) = (size, whole.ranges.max(ranges))) {
             return Ok(());
         }
-        self.store(SIZE_AT, self.words.encode_size(SIZE_AT, size))
+        self.store_in(&self.dirty.sizes, SIZE_AT, self.words.encode_size(SIZE_AT, size))
     }
 
     /// Sets the size that an `fsync` made durable.
@@ -188,7 +221,7 @@ impl Index {
         if self.change_whole(|whole| whole.synced_size = size) {
             return Ok(());
         }
-        self.store(SYNCED_SIZE_AT, self.words.encode_size(SYNCED_SIZE_AT, size))
+        self.store_in(&self.dirty.sizes, SYNCED_SIZE_AT, self.words.encode_size(SYNCED_SIZE_AT, size))
     }
 
     /// The tiers that own attributes of the file.
@@ -205,7 +238,7 @@ impl Index {
         if self.change_whole(|whole| whole.owners = owners) {
             return Ok(());
         }
-        self.store(OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
+        self.store_in(&self.dirty.owners, OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
     }
 
     /// Whether the size changed since the last `fsync` other than by an append,
@@ -327,7 +360,7 @@ impl Index {
         }
         let cleared = self.file()?.clear_from(entry_at(range)).context("clearing index entries");
         // A sync beside it may have come before the clearing.
-        self.dirty.store(true, Ordering::Release);
+        self.dirty.others.store(true, Ordering::Release);
         cleared
     }
 
@@ -355,13 +388,83 @@ impl Index {
     /// Makes everything stored so far durable.
     pub fn sync(&self) -> Result<()> {
         let _syncing = self.syncing.lock();
-        if self.dirty.swap(false, Ordering::AcqRel) {
-            self.file()?
-                .sync()
-                .inspect_err(|_| self.dirty.store(true, Ordering::Release))
-                .context("syncing an index")?;
+        let were_dirty = self.dirty.each().map(|dirty| dirty.swap(false, Ordering::AcqRel));
+        if !were_dirty.contains(&true) {
+            return Ok(());
+        }
+        let synced = self.file()?.sync().context("syncing an index");
+        synced.inspect_err(|_| self.dirty.others.store(true, Ordering::Release))
+    }
+
+    /// Makes durable what an `fsync` of a file of `size` bytes needs; with
+    /// `data_only`, not who owns its times. A file that is appended to and
+    /// synced again and again needs the index only once for a range: its size
+    /// is then that of its part on the tier of its last range, if `is_part_size`
+    /// finds that it is now.
+    pub(crate) fn sync_size(
+        &self,
+        size: u64,
+        data_only: bool,
+        is_part_size: impl FnOnce() -> bool,
+    ) -> Result<()> {
+        let ranges = self.header.range_size;
+        let end = if size == 0 { 0 } else { ranges.start_of(ranges.range_of(size - 1) + 1) };
+        let mut growth = self.growth.lock();
+        let (grew, more) = {
+            // One that is under way has taken notes of stores for its own.
+            let _syncing = self.syncing.lock();
+            let [sizes, owners, others] = self.dirty.each().map(|dirty| dirty.load(Ordering::Acquire));
+            (sizes, others || owners && !data_only)
+        };
+        if !more && (!grew || growth.to == end) {
+            return Ok(());
+        }
+        let grows = !more && end != 0 && is_part_size();
+        self.stop_growing(&mut growth)?;
+        if grows {
+            self.store(GROWS_TO_AT, self.words.encode_size(GROWS_TO_AT, end))?;
+        }
+        self.sync()?;
+        if grows {
+            *growth = Growth { to: end, from: size };
         }
         Ok(())
+    }
+
+    /// The end of the range in which the file may go on past its size; 0 for
+    /// none.
+    pub fn grows_to(&self) -> Result<u64> {
+        self.read_size(GROWS_TO_AT)
+    }
+
+    /// The size is that of its word from now on. The word is in the same sector
+    /// as the size, and is found on disk only with a size that was stored
+    /// before.
+    pub fn settle_size(&self) -> Result<()> {
+        match self.segments.get() {
+            Some(_) => self.stop_growing(&mut self.growth.lock()),
+            None => Ok(()),
+        }
+    }
+
+    fn stop_growing(&self, growth: &mut Growth) -> Result<()> {
+        if self.load(GROWS_TO_AT)? != 0 {
+            self.store(GROWS_TO_AT, 0)?;
+        }
+        *growth = Growth::default();
+        Ok(())
+    }
+
+    /// The size was changed other than by a write: the next `fsync` has to make
+    /// it durable here.
+    pub fn size_was_set(&self) {
+        self.dirty.others.store(true, Ordering::Release);
+    }
+
+    /// The size up to which the index durably says that holes are meant.
+    pub fn known_synced_size(&self) -> Result<u64> {
+        let growth = *self.growth.lock();
+        if growth.to == 0 { self.synced_size() } else { Ok(growth.from) }
     }
 
     fn read_size(&self, at: u64) -> Result<u64> {
@@ -370,8 +473,12 @@ impl Index {
     }
 
     fn store(&self, at: u64, word: u64) -> Result<()> {
+        self.store_in(&self.dirty.others, at, word)
+    }
+
+    fn store_in(&self, dirty: &AtomicBool, at: u64, word: u64) -> Result<()> {
         self.file()?.store(at, word).context("storing to an index")?;
-        self.dirty.store(true, Ordering::Release);
+        dirty.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -451,6 +558,33 @@ mod tests {
         assert_eq!(index.entry(2_147_000_000).unwrap(), None);
         use std::os::unix::fs::MetadataExt;
         assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "the index is sparse");
+    }
+
+    #[test]
+    fn a_file_that_grows_with_each_sync_needs_its_index_once_in_a_range() {
+        let file = tempfile::tempfile().unwrap();
+        let index = Index::create(fd(&file), header(), TierId(0), &ballast()).unwrap();
+        // Whether the sizes are as durable as they are known to be.
+        let grow_to = |size, is_part_size| {
+            index.set_size(size).unwrap();
+            index.sync_size(size, true, || is_part_size).unwrap();
+            (index.grows_to().unwrap(), index.dirty.sizes.load(Ordering::Acquire))
+        };
+        index.set_entry(0, ENTRY).unwrap();
+        assert_eq!(grow_to(100, true), (0, false), "the entry is new");
+        assert_eq!(grow_to(200, false), (0, false), "its part is of another size");
+        assert_eq!(grow_to(300, true), (1 << 16, false));
+        index.set_owners(Owners { mtime: TierId(1), ..index.owners().unwrap() }).unwrap();
+        assert_eq!(grow_to(400, true), (1 << 16, true));
+        index.sync_size(400, false, || false).unwrap();
+        assert_eq!((index.grows_to().unwrap(), index.dirty.sizes.load(Ordering::Acquire)), (0, false));
+        assert_eq!(grow_to(500, true), (1 << 16, false));
+        assert_eq!((grow_to(600, true), index.known_synced_size().unwrap()), ((1 << 16, true), 500));
+        index.size_was_set();
+        assert_eq!(grow_to(1 << 16, true), (0, false), "the size was set");
+        assert_eq!(grow_to((1 << 16) + 1, true), (1 << 17, false), "of the next range");
+        index.settle_size().unwrap();
+        assert_eq!(index.grows_to().unwrap(), 0);
     }
 
     #[test]

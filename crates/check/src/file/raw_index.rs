@@ -4,8 +4,8 @@
 use crate::tree::regular_if_there;
 use braid_contract::{Access, Errno, Fd, NativeFd, ObjectId, Result, SeekTarget, TierId};
 use braid_format::{
-    Entry, FormatError, GAPS_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT, SIZE_AT,
-    SYNCED_SIZE_AT, Words, durable_at, entry_at,
+    Entry, FormatError, GAPS_AT, GROWS_TO_AT, HEADER_LEN, Header, MUTABLE_FROM, OWNERS_AT, RESERVED_AT,
+    SIZE_AT, SYNCED_SIZE_AT, Words, durable_at, entry_at,
 };
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -129,6 +129,12 @@ impl RawIndex {
 
     pub(crate) fn synced_size(&self) -> Result<std::result::Result<u64, FormatError>> {
         self.decoded(SYNCED_SIZE_AT, |word| self.words.decode_size(SYNCED_SIZE_AT, word))
+    }
+
+    /// The end of the range in which the file may go on past its size; 0 for
+    /// none.
+    pub(crate) fn grows_to(&self) -> Result<std::result::Result<u64, FormatError>> {
+        self.decoded(GROWS_TO_AT, |word| self.words.decode_size(GROWS_TO_AT, word))
     }
 
     pub(crate) fn owners(

@@ -5,14 +5,15 @@ use super::tally::Tally;
 use crate::findings::Findings;
 use crate::report::Problem;
 use braid_contract::Result;
-use braid_format::{RangeSize, SIZE_AT, entry_at};
+use braid_format::{GROWS_TO_AT, RangeSize, SIZE_AT, entry_at};
 
-/// The size of the file. One that is damaged is set as the home inode and the
-/// objects tell.
+/// The size of the file: that in its index or, where the index says that it may
+/// be behind, that of the last part. One that is damaged is set as the home
+/// inode and the objects tell.
 pub(super) fn check_size(of: IndexedFile<'_>, range_size: RangeSize, findings: &mut Findings) -> Result<u64> {
     let IndexedFile { target, file, index } = of;
     let error = match index.size()? {
-        Ok(size) => return Ok(size),
+        Ok(size) => return Ok(size.max(check_growth(of, range_size, size, findings)?)),
         Err(error) => error,
     };
     let size = estimated_size(of, range_size)?;
@@ -23,6 +24,45 @@ pub(super) fn check_size(of: IndexedFile<'_>, range_size: RangeSize, findings: &
     let word = index.words.encode_size(SIZE_AT, size);
     findings.mend(problem, file.when_unused(), || index.store(&*target.braid, &[(SIZE_AT, word)]));
     Ok(size)
+}
+
+/// The end of the last part, if the file may have grown there since its index
+/// was made durable; 0 if not. Whether it may is believed if the word that says
+/// so is damaged.
+fn check_growth(
+    of: IndexedFile<'_>,
+    range_size: RangeSize,
+    size: u64,
+    findings: &mut Findings,
+) -> Result<u64> {
+    let IndexedFile { target, file, index } = of;
+    let end = match index.grows_to()? {
+        Ok(end) => end,
+        Err(error) => {
+            let end = range_size.start_of(range_size.range_of(size.saturating_sub(1)) + 1);
+            let what = format!("whether it goes on past its size: {error}");
+            let repair = "takes it to go on as far as its last part reaches";
+            let problem = file.of(Problem::damage("growth-damaged", what).repair(repair));
+            let word = index.words.encode_size(GROWS_TO_AT, end);
+            findings
+                .mend(problem, file.when_unused(), || index.store(&*target.braid, &[(GROWS_TO_AT, word)]));
+            end
+        }
+    };
+    if end == 0 || !(end.saturating_sub(range_size.bytes())..=end).contains(&size) {
+        return Ok(0);
+    }
+    let last = range_size.range_of(end - 1);
+    let entry = index.words.decode_entry(last, index.word(entry_at(last))?).ok().flatten();
+    let part = entry.map_or(0, |entry| match target.tiers.iter().find(|tier| tier.id == entry.tier) {
+        Some(tier) => match &tier.store {
+            Some(store) => store.stat(file.id()).map_or(0, |stat| stat.size),
+            None if entry.tier == target.home_id => file.home.size(),
+            None => 0,
+        },
+        None => 0,
+    });
+    Ok(part.min(end))
 }
 
 /// The end of the home file, or of an object that owns where it ends.

@@ -249,7 +249,7 @@ fn punch_spread(
 ) -> Result<AllocationOutcome> {
     // After the size that is synced, a hole may look like data that was
     // lost, unless the index says otherwise, durably, before there is one.
-    if end > spread.index.synced_size()? {
+    if end > spread.index.known_synced_size()? {
         spread.index.set_gaps(true)?;
         core.index.sync(&spread.index)?;
     }
@@ -317,6 +317,7 @@ fn reserve_spread(
         let tier = core.tiers.get(last.tier)?;
         lengthen_object(core, spread, offset..end)?;
         grow(core, file, spread, end, &tier)?;
+        spread.index.size_was_set();
     }
     Ok(AllocationOutcome::All)
 }

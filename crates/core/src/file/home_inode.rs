@@ -21,7 +21,7 @@ pub(super) fn restore_cached_time(core: &Core, file: &File) -> Result<()> {
     let Some(mtime) = file.cached_time.take_due() else { return Ok(()) };
     file.inode_will_change()?;
     file.set_times(None, Some(SetTime::At(mtime)), core.tiers.home().id)?;
-    file.inode_is_set()
+    file.inode_is_set(true)
 }
 
 /// Makes the home file as long as the file is. The size of a file that became

@@ -13,9 +13,16 @@ pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     if spread.ready.load(Ordering::Acquire) {
         return Ok(());
     }
-    if spread.index.whole().is_some() && core.index.is_unrecovered(spread.id()) {
-        let what = "its tier could not be asked what a crash left of the file: open it again when it is back";
-        return Err(Error::new(Errno::EIO, what));
+    if core.index.is_unrecovered(spread.id()) {
+        let what = match spread.index.whole() {
+            Some(_) => "open it again when it is back",
+            None if spread.index.grows_to()? == 0 => "",
+            None => "mount the volume again when it is back",
+        };
+        if !what.is_empty() {
+            let what = format!("its tier could not be asked what a crash left of the file: {what}");
+            return Err(Error::new(Errno::EIO, what));
+        }
     }
     let mut marked = spread.marked.lock();
     if !*marked {

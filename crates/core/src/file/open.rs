@@ -187,6 +187,9 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     let done = !spread.has_leftovers.load(Ordering::Acquire);
     if *marked && done && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
         spread.ready.store(false, Ordering::Release);
+        // The mark, which led to the last part for the size, goes when this is
+        // durable.
+        spread.index.settle_size()?;
         core.removals.settle(core.environment.monotonic_ns(), spread.id());
         *marked = false;
     }

@@ -21,7 +21,7 @@ pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<
     file.inode_will_change()?;
     let cleared = clear(&**file.data(), caller, keeps_set_id)?;
     if cleared.changed {
-        file.inode_is_set()?;
+        file.inode_is_set(false)?;
     }
     if cleared.nothing_left {
         file.set_id.nothing(as_of);
@@ -36,7 +36,7 @@ pub(super) fn clear_capability(file: &File) -> Result<()> {
     }
     file.inode_will_change()?;
     if remove_capability(&**file.data())? {
-        file.inode_is_set()?;
+        file.inode_is_set(false)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::extents::part_size;
 use crate::file::home_inode::update_home_inode;
 use crate::file::id_attr::store_durable;
 use crate::file::presence::{concerning, concerns, is_absent};
@@ -39,10 +40,12 @@ fn sync_in_order(core: &Core, file: &File, data_only: bool) -> Result<()> {
         Layout::Spread(spread) => {
             sync_spread(core, file, spread, data_only)?;
             store_durable(core, file, spread)?;
-            // The size is in the index, the time of the last write with the
-            // tier that did it. Left are facts that only the home inode has,
-            // such as the attribute that leads to the index.
-            if !spread.inode_dirty.swap(false, Ordering::AcqRel) {
+            // The size is in the index or that of the last part, the time of
+            // the last write with the tier that did it. Left are facts that
+            // only the home inode has, such as the attribute that leads to the
+            // index.
+            let times = !data_only && spread.inode_timed.swap(false, Ordering::AcqRel);
+            if !spread.inode_dirty.swap(false, Ordering::AcqRel) && !times {
                 return Ok(());
             }
             spread.id()
@@ -72,22 +75,21 @@ fn sync_spread(core: &Core, file: &File, spread: &Spread, data_only: bool) -> Re
     let result = sync_tiers(core, file, spread, dirty, timed).and_then(|()| {
         if spread.index.synced_size()? != size {
             spread.index.set_synced_size(size)?;
-            // The size of a whole file is in the home inode only.
+        }
+        if timed != 0 {
+            spread.mtime_was_synced(owner)?;
+            // A change of the home inode that is found without this time, as of
+            // a name, would say that the time before is right.
             if spread.index.whole().is_some() {
                 spread.inode_dirty.store(true, Ordering::Release);
             }
         }
-        if timed != 0 {
-            spread.mtime_was_synced(owner)?;
-        }
         // Only now are holes below that size known to be meant.
         spread.index.set_gaps(false)?;
-        match spread.index.whole() {
-            // A mark leads to the time; the home inode will have everything
-            // else.
-            Some(_) if data_only => Ok(()),
-            _ => core.index.sync(&spread.index),
+        if data_only && core.fails_at(Failpoint::GrowthIsNotRecorded) {
+            return core.index.sync_marks();
         }
+        core.index.sync_size(&spread.index, size, data_only, || is_part_size(core, file, spread, size))
     });
     // Data that could not be synced must not be believed clean.
     result.inspect_err(|_| {
@@ -97,6 +99,15 @@ fn sync_spread(core: &Core, file: &File, spread: &Spread, data_only: bool) -> Re
         spread.dirty.fetch_or(dirty, Ordering::AcqRel);
         spread.untimed.fetch_or(timed, Ordering::AcqRel);
     })
+}
+
+/// Whether a file of `size` bytes is known to be exactly as long as its part on
+/// the tier of its last range. No part is longer than the file.
+fn is_part_size(core: &Core, file: &File, spread: &Spread, size: u64) -> bool {
+    let last = spread.index.entry(spread.range_size().range_of(size.saturating_sub(1)));
+    let Ok(Some(entry)) = last else { return false };
+    let part = core.tiers.get(entry.tier).and_then(|tier| part_size(file, spread, &tier));
+    part.is_ok_and(|part| part == size)
 }
 
 /// Makes the file's data on the tiers in `dirty` durable, in parallel; on

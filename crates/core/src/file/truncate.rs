@@ -47,6 +47,7 @@ pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller
                 grow_object(core, spread, size)?;
                 let owner = spread.index.whole_tier().unwrap_or(core.tiers.home().id);
                 spread.set_size(size, owner)?;
+                spread.index.size_was_set();
                 count_whole(core, spread);
             }
             file.update_times(spread)
@@ -112,6 +113,7 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     if spread.index.synced_size()? > size {
         spread.index.set_synced_size(size)?;
     }
+    spread.index.settle_size()?;
     spread.set_size(size, owner)?;
     core.index.sync(&spread.index)?;
     trim(core, file, spread, size)?;

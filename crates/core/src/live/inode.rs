@@ -379,10 +379,11 @@ impl File {
         }
     }
 
-    /// Attributes of the home inode were set, other than its modification time.
-    pub(crate) fn inode_is_set(&self) -> Result<()> {
+    /// Attributes of the home inode were set: `times_only`, or others too.
+    pub(crate) fn inode_is_set(&self, times_only: bool) -> Result<()> {
         let Layout::Spread(spread) = &*self.layout.read() else { return Ok(()) };
-        spread.inode_dirty.store(true, Ordering::Release);
+        let noted = if times_only { &spread.inode_timed } else { &spread.inode_dirty };
+        noted.store(true, Ordering::Release);
         // A write to a whole file may have come meanwhile.
         if spread.index.whole().is_some() { self.update_times(spread) } else { Ok(()) }
     }

@@ -35,6 +35,8 @@ pub struct Spread {
     pub(crate) untimed: AtomicU64,
     /// The home inode itself (attribute, size) may not be durable.
     pub(crate) inode_dirty: AtomicBool,
+    /// Times that were set on the home inode may not be durable.
+    pub(crate) inode_timed: AtomicBool,
     /// Tiers on which something was cut or punched that may not be durable, as
     /// bits: the old bytes would show again if the size grew over them.
     pub(crate) released: AtomicU64,
@@ -78,6 +80,7 @@ impl Spread {
             dirty: AtomicU64::new(ALL_TIERS),
             untimed: AtomicU64::new(ALL_TIERS),
             inode_dirty: AtomicBool::new(true),
+            inode_timed: AtomicBool::new(false),
             released: AtomicU64::new(0),
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
@@ -107,6 +110,7 @@ impl Spread {
             dirty: word(&self.dirty),
             untimed: word(&self.untimed),
             inode_dirty: flag(&self.inode_dirty),
+            inode_timed: flag(&self.inode_timed),
             released: word(&self.released),
             cleared: flag(&self.cleared),
             created: word(&self.created),

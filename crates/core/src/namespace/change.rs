@@ -21,7 +21,7 @@ pub(super) fn inode_will_change(inode: &Inode) -> Result<()> {
 pub(super) fn inode_changed(core: &Core, inode: &Inode) -> Result<()> {
     let live = inode.file.lock().upgrade();
     let live = live.filter(|_| !core.fails_at(Failpoint::AttributesAreNotSynced));
-    live.map_or(Ok(()), |file| file.inode_is_set())
+    live.map_or(Ok(()), |file| file.inode_is_set(false))
 }
 
 /// Changes attributes of an inode; answers all of them.
@@ -78,7 +78,9 @@ pub fn set_attr(
     if let Some(file) = &live
         && !core.fails_at(Failpoint::AttributesAreNotSynced)
     {
-        file.inode_is_set()?;
+        let times_only =
+            changes.size.is_none() && changes.mode.is_none() && !new_owner && !changes.kill_set_id;
+        file.inode_is_set(times_only)?;
     }
     attr_now(core, &inode, || Ok(fd))
 }

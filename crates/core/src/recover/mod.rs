@@ -245,17 +245,21 @@ pub fn find_owner(
 /// Cuts data that can't be recovered, removes everything beyond the size, and
 /// brings the home inode up to date from the owners of size and times.
 fn recover_spread(core: &Core, owner: &OwnerInode, index: &Index) -> Result<()> {
-    let size = recoverable_size(core, owner, index)?;
-    if size < index.size()? {
+    let known = known_size(core, owner, index)?;
+    let size = recoverable_size(core, owner, index, known)?;
+    if size < known {
         tracing::warn!(
-            file = %index.id(), size, lost = index.size()? - size,
+            file = %index.id(), size, lost = known - size,
             "the end of a file that was never synced did not survive: it is cut"
         );
+    }
+    if size != index.size()? {
         index.set_size(size)?;
     }
     recover_inode(core, owner, index, size)?;
     // Until this is durable, a next recovery starts from where this did.
     core.index.sync(index)?;
+    index.settle_size()?;
     index.clear_from(index.range_size().count(size.max(index.reserved()?)))?;
     core.index.sync(index)?;
     cut_objects(core, index.id(), size)?;
@@ -294,11 +298,30 @@ fn cut_objects(core: &Core, id: ObjectId, size: u64) -> Result<()> {
     Ok(())
 }
 
+/// The size by the index or, of a file that was synced as it grew, by its part on
+/// the tier of the last range ([`Index::sync_size`]).
+fn known_size(core: &Core, owner: &OwnerInode, index: &Index) -> Result<u64> {
+    let (size, end) = (index.size()?, index.grows_to()?);
+    if end == 0 || !(end.saturating_sub(index.range_size().bytes())..=end).contains(&size) {
+        return Ok(size);
+    }
+    let Some(entry) = index.entry(index.range_size().range_of(end - 1))? else { return Ok(size) };
+    let tier = core.tiers.get(entry.tier)?;
+    let part = match &tier.backend {
+        Backend::Home(_) => owner.identity.size(),
+        Backend::Store(store) => match store.stat(index.id()) {
+            Ok(stat) => stat.size,
+            Err(error) if error.errno() == Errno::ENOENT => 0,
+            Err(error) => return Err(tier.note_error(error)),
+        },
+    };
+    Ok(size.max(part.min(end)))
+}
+
 /// The size up to which nothing of a file that was appended to is lost: after a
 /// hole in data that was never synced, nothing is kept (PolyStore §4.4.2). A
 /// file in which holes may be meant keeps its size.
-fn recoverable_size(core: &Core, owner: &OwnerInode, index: &Index) -> Result<u64> {
-    let size = index.size()?;
+fn recoverable_size(core: &Core, owner: &OwnerInode, index: &Index, size: u64) -> Result<u64> {
     let was_plain = index.header().plain_size.min(owner.identity.size());
     let mut at = index.synced_size()?.max(was_plain);
     if at >= size || index.has_gaps()? {

@@ -89,8 +89,8 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
         11..=13 => Op::Append(name, len),
-        14..=16 => Op::Fsync(name),
-        17 => Op::Fdatasync(name),
+        14..=15 => Op::Fsync(name),
+        16..=17 => Op::Fdatasync(name),
         18 => Op::Sync,
         19 => Op::SyncDir(random.pick(&Dir::ALL)),
         20 => Op::Truncate(name, 0),
@@ -179,7 +179,7 @@ pub(crate) fn enumerated(policies: &[&str], seed: u64, which: u64) -> Option<Wor
         let mut at = (u128::from(at) * u128::from(stride) + u128::from(seed)) % u128::from(count);
         let start = Start::ALL[(at % u128::from(starts)) as usize];
         at /= u128::from(starts);
-        let mut sequence = Vec::new();
+        let mut sequence = start.lead();
         for _ in 0..len {
             sequence.push(ops[(at % u128::from(letters)) as usize]);
             at /= u128::from(letters);
@@ -195,7 +195,8 @@ pub(crate) fn random(policies: &[&str], seed: u64, which: u64) -> Workload {
     let mut random = SplitMix::of(seed, which);
     let setup = random_setup(policies, &mut random);
     let start = random.pick(&Start::ALL);
-    let ops = random_ops(random.next_u64(), setup.disks);
+    let mut ops = start.lead();
+    ops.extend(random_ops(random.next_u64(), setup.disks));
     Workload { setup, start, ops }
 }
 

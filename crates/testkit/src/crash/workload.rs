@@ -25,12 +25,22 @@ pub enum Start {
     Both,
     /// `a` over five full ranges, and a second name for it in `d`.
     Linked,
+    /// As `Spread`; the workload begins with appends to `a`, each synced.
+    Growing,
 }
 
 impl Start {
     /// Every start.
-    pub const ALL: [Self; 6] =
-        [Self::Blank, Self::Empty, Self::Plain, Self::Spread, Self::Both, Self::Linked];
+    pub const ALL: [Self; 7] =
+        [Self::Blank, Self::Empty, Self::Plain, Self::Spread, Self::Both, Self::Linked, Self::Growing];
+
+    /// What a workload from here begins with.
+    pub(crate) fn lead(self) -> Vec<Op> {
+        match self {
+            Self::Growing => [Op::Append(Name::A, 512), Op::Fdatasync(Name::A)].repeat(4),
+            _ => Vec::new(),
+        }
+    }
 
     /// What makes it.
     pub(crate) fn ops(self) -> Vec<Op> {
@@ -43,7 +53,7 @@ impl Start {
         match self {
             Self::Blank | Self::Empty => {}
             Self::Plain => ops.extend([Op::Create(Name::A), write(Name::A, 0, 3 * BLOCK)]),
-            Self::Spread | Self::Both => {
+            Self::Spread | Self::Both | Self::Growing => {
                 ops.push(Op::Create(Name::A));
                 (0..3).for_each(|range| ops.extend(ends(Name::A, range)));
             }
@@ -68,6 +78,7 @@ impl Start {
             Self::Spread => "spread",
             Self::Both => "both",
             Self::Linked => "linked",
+            Self::Growing => "growing",
         }
     }
 }

@@ -19,6 +19,7 @@ pub(super) const SIZE: u64 = 256;
 pub(super) const SYNCED_SIZE: u64 = 264;
 pub(super) const OWNERS: u64 = 272;
 pub(super) const GAPS: u64 = 280;
+pub(super) const GROWTH: u64 = 296;
 /// The bits of a size word besides its check.
 const SIZE_MASK: u64 = (1 << 48) - 1;
 

@@ -2,7 +2,7 @@
 //! durable objects, entries.
 
 use super::format::{
-    Entry, GAPS, OWNERS, SIZE, SYNCED_SIZE, durable_at, entry_at, number, owners_word, size_word,
+    Entry, GAPS, GROWTH, OWNERS, SIZE, SYNCED_SIZE, durable_at, entry_at, number, owners_word, size_word,
 };
 use super::scene::{Scene, patch, read};
 use super::{Answer, Applied, Error, Finding, Kind, Repair};
@@ -144,6 +144,14 @@ pub(super) const KINDS: &[Kind] = &[
         inflict: gaps_damaged,
     },
     Kind {
+        name: "growth-damaged",
+        does: "flips a bit of the word that says in which range the file may go on past its size",
+        finding: Finding::Reported,
+        repair: Repair::Lossless,
+        answer: SAME,
+        inflict: growth_damaged,
+    },
+    Kind {
         name: "durable-damaged",
         does: "flips a bit of the flag that an object was durable; the object is there",
         finding: Finding::Reported,
@@ -278,6 +286,10 @@ fn owners_damaged(scene: &mut Scene) -> Result<Applied, Error> {
 fn owners_of_unknown_tier(scene: &mut Scene) -> Result<Applied, Error> {
     scene.set_word(OWNERS, owners_word(scene.file.id, [UNUSED_TIER; 3]))?;
     Applied::file(scene, scene.index(scene.file.id), Answer::Same)
+}
+
+fn growth_damaged(scene: &mut Scene) -> Result<Applied, Error> {
+    flip_word(scene, GROWTH, Answer::Same)
 }
 
 fn gaps_damaged(scene: &mut Scene) -> Result<Applied, Error> {

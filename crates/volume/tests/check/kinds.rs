@@ -62,6 +62,7 @@ const ALL: &[Expected] = &[
     expect("size-too-small", "object-too-long", Left),
     expect("synced-size-damaged", "synced-size-damaged", Whole),
     expect("gaps-damaged", "gaps-damaged", Whole),
+    expect("growth-damaged", "growth-damaged", Whole),
     expect("owners-damaged", "owners-damaged", Whole),
     expect("owners-of-unknown-tier", "owners-damaged", Whole),
     expect("durable-damaged", "durable-damaged", Whole),

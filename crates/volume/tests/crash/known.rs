@@ -58,6 +58,21 @@ const KNOWN: &[(&str, u64)] = &[
          write-orphan:0:12288+fsync-orphan+link-orphan:a+fsync:a+chmod:a:384+kill+fsync:a+remount",
         10,
     ),
+    // A change of a name was found without the time of the last write, which
+    // only the object had: the time before was taken for right.
+    (
+        "policy=elsewhere,disks=2,small=0,tight=0,model=n,start=both,ops=link:a:d/a+write:a:184320:4096+\
+         sync+append:a:65536+sync+rename:b:a",
+        11,
+    ),
+    // Appends that are synced one by one, and what comes after them.
+    (
+        "policy=weighted,disks=3,small=0,tight=0,model=,start=growing,ops=append:a:512+fdatasync:a+\
+         punch:a:196608:1024+append:a:512+fdatasync:a+truncate:a:197120+append:a:512+fdatasync:a+\
+         append:a:512+fdatasync:a+migrate:a:3:1+append:a:512+fdatasync:a+append:a:65536+fdatasync:a+\
+         close:a+append:a:512+fdatasync:a+kill+append:a:512+fdatasync:a",
+        12,
+    ),
 ];
 
 /// Whether exploring them finds nothing any more.

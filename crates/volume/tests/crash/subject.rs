@@ -36,6 +36,7 @@ pub(crate) const FAILPOINTS: &[&str] = match cfg!(feature = "failpoints") {
         "links-forgotten",
         "failed-spread",
         "failed-sync",
+        "growth-unrecorded",
     ],
     false => &[],
 };
@@ -76,6 +77,7 @@ fn failpoint_of(name: &str) -> std::result::Result<Failpoint, String> {
         "links-forgotten" => Failpoint::LinksAreForgotten,
         "failed-spread" => Failpoint::FailedSpreadLeavesIndex,
         "failed-sync" => Failpoint::FailedSyncIsForgotten,
+        "growth-unrecorded" => Failpoint::GrowthIsNotRecorded,
         _ => return Err(format!("there is no bug {name}; there are {}", FAILPOINTS.join(", "))),
     })
 }
