@@ -141,7 +141,7 @@ pub(crate) fn ensure_object(spread: &Spread, tier: &Tier) -> Result<()> {
         // It exists, or it was lost with its data: an empty one in its place
         // would turn that data to zeros.
         store.stat(spread.id()).map_err(|error| tier.note_error(error))?;
-        spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+        spread.object_was_made(tier.id);
         return Ok(());
     }
     make_object(spread, tier)
@@ -152,7 +152,7 @@ pub(super) fn make_object(spread: &Spread, tier: &Tier) -> Result<()> {
     if let Backend::Store(store) = &tier.backend {
         store.create(spread.id()).map_err(|error| tier.note_error(error))?;
     }
-    spread.created.fetch_or(bit(tier.id), Ordering::AcqRel);
+    spread.object_was_made(tier.id);
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use braid_contract::{Access, Errno, Error, FallocateMode, Fd, ObjectId, Result, 
 use braid_format::{RangeSize, Reason, SIZE_MAX, WholeAttr};
 use braid_home::Identity;
 use braid_index::Whole;
-use braid_tiers::{Backend, Tier, bit};
+use braid_tiers::{Backend, Tier};
 use std::sync::atomic::Ordering;
 
 /// Makes a plain file a whole one on `tier`. An empty one is about to be
@@ -109,7 +109,7 @@ fn made_whole(
     let WholeAttr { tier, range_size, reason, durable } = attr;
     let whole = Whole::settled((tier, reason), (size, ranges), durable, core.tiers.home().id);
     let spread = whole_spread(core, id, identity, range_size, whole)?;
-    spread.created.fetch_or(bit(tier), Ordering::AcqRel);
+    spread.object_was_made(tier);
     spread.trimmed.store(true, Ordering::Release);
     *spread.marked.lock() = true;
     Ok(spread)

@@ -114,6 +114,8 @@ pub struct AheadAttrs {
     pub(crate) mtime: Option<Timestamp>,
     /// The one tier that all of it is on, of a whole file.
     pub(crate) whole: Option<TierId>,
+    /// Tiers that are known to have nothing of it, as bits.
+    pub(crate) missing: u64,
 }
 
 /// A regular file in use. There is one for an inode at a time.
@@ -352,7 +354,17 @@ impl File {
                 size: spread.size(),
                 mtime: spread.times.mtime(),
                 whole: spread.index.whole_tier(),
+                missing: spread.missing(),
             }),
+        }
+    }
+
+    /// A tier answered that it has nothing of the file with this id.
+    pub(crate) fn object_is_missing(&self, id: ObjectId, tier: TierId) {
+        if let Layout::Spread(spread) = &*self.layout.read()
+            && spread.id() == id
+        {
+            spread.object_is_missing(tier);
         }
     }
 

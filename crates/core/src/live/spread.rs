@@ -5,6 +5,7 @@ use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
 use braid_format::RangeSize;
 use braid_index::Index;
 use braid_placement::Credits;
+use braid_tiers::bit;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,9 @@ pub struct Spread {
     pub(crate) cleared: AtomicBool,
     /// Tiers whose object is known to exist, as bits.
     pub(crate) created: AtomicU64,
+    /// Tiers that are known to have none, as bits, so that `stat` does not ask
+    /// them.
+    missing: AtomicU64,
     /// Held while ranges get their tier.
     pub placing: Mutex<Credits>,
     /// Ranges that are on their way to another tier.
@@ -84,6 +88,7 @@ impl Spread {
             released: AtomicU64::new(0),
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
+            missing: AtomicU64::new(0),
             placing: Mutex::new(credits),
             moving,
             trimmed: AtomicBool::new(false),
@@ -114,6 +119,7 @@ impl Spread {
             released: word(&self.released),
             cleared: flag(&self.cleared),
             created: word(&self.created),
+            missing: AtomicU64::new(0),
             placing: Mutex::new(self.placing.lock().clone()),
             moving,
             trimmed: flag(&self.trimmed),
@@ -134,6 +140,26 @@ impl Spread {
     /// How long its ranges are.
     pub fn range_size(&self) -> RangeSize {
         self.index.range_size()
+    }
+
+    /// `tier` has an object of the file from now on.
+    pub(crate) fn object_was_made(&self, tier: TierId) {
+        self.created.fetch_or(bit(tier), Ordering::AcqRel);
+        self.missing.fetch_and(!bit(tier), Ordering::AcqRel);
+    }
+
+    /// `tier` answered that it has no object of the file. One may just have been
+    /// made.
+    pub(crate) fn object_is_missing(&self, tier: TierId) {
+        self.missing.fetch_or(bit(tier), Ordering::AcqRel);
+        if self.created.load(Ordering::Acquire) & bit(tier) != 0 {
+            self.missing.fetch_and(!bit(tier), Ordering::AcqRel);
+        }
+    }
+
+    /// Tiers that are known to have no object of the file, as bits.
+    pub(crate) fn missing(&self) -> u64 {
+        self.missing.load(Ordering::Acquire)
     }
 
     /// Its size in bytes.

@@ -10,7 +10,7 @@ use braid_contract::{
     Attr, Errno, Error, Fd, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store,
 };
 use braid_home::Identity;
-use braid_tiers::Tier;
+use braid_tiers::{Tier, bit};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -99,10 +99,15 @@ fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
 /// Blocks that a file takes on tiers other than home; `None` if one of them
 /// does not answer at present.
 fn blocks_elsewhere(core: &Core, file: &File, ahead: &AheadAttrs) -> Option<u64> {
-    let stores = core.tiers.stores().filter(|(tier, _)| ahead.whole.is_none_or(|whole| whole == tier.id));
+    let may_have =
+        |tier: &Tier| ahead.whole.is_none_or(|whole| whole == tier.id) && ahead.missing & bit(tier.id) == 0;
+    let stores = core.tiers.stores().filter(|(tier, _)| may_have(tier));
     stores.into_iter().try_fold(0, |blocks, (tier, store)| match stat_soon(core, &tier, store, ahead.id) {
         Ok(stat) => Some(blocks + space_of(file, &tier, &stat) / BLOCK),
-        Err(error) if error.errno() == Errno::ENOENT => Some(blocks),
+        Err(error) if error.errno() == Errno::ENOENT => {
+            file.object_is_missing(ahead.id, tier.id);
+            Some(blocks)
+        }
         Err(_) => None,
     })
 }
