@@ -53,12 +53,16 @@ impl Model {
     pub(super) fn begin_write(&mut self, at: usize, version: u64) {
         self.cover(at + 1);
         self.possible[at].insert(version);
+        if let Some(last) = self.cut_block(bytes(at + 1)) {
+            self.possible[last].insert(0);
+        }
         self.sizes.1 = self.sizes.1.max(bytes(at + 1));
     }
 
     /// The write has succeeded.
     pub(super) fn end_write(&mut self, at: usize, version: u64) {
         if self.live.len() <= at {
+            self.zero_rest(bytes(at + 1));
             self.live.resize(at + 1, [0].into());
         }
         self.live[at] = [version].into();
@@ -68,12 +72,16 @@ impl Model {
     /// To be called before a truncation.
     pub(super) fn begin_truncate(&mut self, len: usize) {
         self.cover(len);
+        if let Some(last) = self.cut_block(bytes(len)) {
+            self.possible[last].insert(0);
+        }
         self.possible.iter_mut().skip(len).for_each(|block| _ = block.insert(0));
         self.sizes = (self.sizes.0.min(bytes(len)), self.sizes.1.max(bytes(len)));
     }
 
     /// The truncation has succeeded.
     pub(super) fn end_truncate(&mut self, len: usize) {
+        self.zero_rest(bytes(len));
         self.live.resize(len, [0].into());
         self.size = bytes(len);
     }
@@ -82,6 +90,20 @@ impl Model {
     pub(super) fn synced(&mut self) {
         self.possible = self.live.clone();
         self.sizes = (self.size, self.size);
+    }
+
+    /// The last block, if a crash left a part of it and the file grows to `size`:
+    /// the rest is zeros then.
+    fn cut_block(&self, size: u64) -> Option<usize> {
+        let cut = size > self.size && !self.size.is_multiple_of(BLOCK as u64);
+        cut.then(|| (self.size / BLOCK as u64) as usize)
+    }
+
+    /// The file grows to `size`.
+    fn zero_rest(&mut self, size: u64) {
+        if let Some(last) = self.cut_block(size) {
+            self.live[last].insert(0);
+        }
     }
 
     fn cover(&mut self, len: usize) {
@@ -133,6 +155,22 @@ mod tests {
             model.synced();
         }
         model
+    }
+
+    #[test]
+    fn the_rest_of_a_block_that_a_crash_left_in_part_is_zeros_once_the_file_grows() {
+        let mut model = Model::new(7);
+        model.begin_write(0, 1);
+        model.end_write(0, 1);
+        assert_eq!(model.verify(&block(7, 0, 1)[..BLOCK / 4]), Ok(()));
+        model.begin_write(1, 2);
+        model.end_write(1, 2);
+        model.synced();
+        let mut data = block(7, 0, 1);
+        data[BLOCK / 4..].fill(0);
+        data.extend(block(7, 1, 2));
+        assert_eq!(model.verify(&data), Ok(()));
+        assert!(model.verify(&data[..BLOCK]).is_err());
     }
 
     #[test]
