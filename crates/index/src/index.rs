@@ -407,8 +407,7 @@ impl Index {
         data_only: bool,
         is_part_size: impl FnOnce() -> bool,
     ) -> Result<()> {
-        let ranges = self.header.range_size;
-        let end = if size == 0 { 0 } else { ranges.start_of(ranges.range_of(size - 1) + 1) };
+        let end = self.header.range_size.round_up(size);
         let mut growth = self.growth.lock();
         let (grew, more) = {
             // One that is under way has taken notes of stores for its own.

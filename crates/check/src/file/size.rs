@@ -39,7 +39,7 @@ fn check_growth(
     let end = match index.grows_to()? {
         Ok(end) => end,
         Err(error) => {
-            let end = range_size.start_of(range_size.range_of(size.saturating_sub(1)) + 1);
+            let end = range_size.round_up(size.max(1));
             let what = format!("whether it goes on past its size: {error}");
             let repair = "takes it to go on as far as its last part reaches";
             let problem = file.of(Problem::damage("growth-damaged", what).repair(repair));

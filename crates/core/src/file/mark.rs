@@ -14,13 +14,13 @@ pub(super) fn mark(core: &Core, file: &File, spread: &Spread) -> Result<()> {
         return Ok(());
     }
     if core.index.is_unrecovered(spread.id()) {
-        let what = match spread.index.whole() {
-            Some(_) => "open it again when it is back",
-            None if spread.index.grows_to()? == 0 => "",
-            None => "mount the volume again when it is back",
+        let remedy = match spread.index.whole() {
+            Some(_) => Some("open it again when it is back"),
+            None if spread.index.grows_to()? == 0 => None,
+            None => Some("mount the volume again when it is back"),
         };
-        if !what.is_empty() {
-            let what = format!("its tier could not be asked what a crash left of the file: {what}");
+        if let Some(remedy) = remedy {
+            let what = format!("its tier could not be asked what a crash left of the file: {remedy}");
             return Err(Error::new(Errno::EIO, what));
         }
     }
