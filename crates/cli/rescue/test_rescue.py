@@ -297,6 +297,27 @@ class RescueTest(unittest.TestCase):
         self.assertEqual(self.run_rescue()[0], 0)
         self.assertEqual(self.rebuilt("big"), expected)
 
+    def test_file_that_was_synced_as_it_grew_is_as_long_as_its_last_part(self):
+        for tier, known in [(0, 0), (1, 40), (2, RANGE - 100)]:
+            with self.subTest(tier=tier, known=known):
+                self.setUp()
+                expected = self.volume.spread("big", ID, 2 * RANGE - 100, [1, tier])
+                patch(self.volume.index(ID), 256, size_word(ID, 256, RANGE + known))
+                patch(self.volume.index(ID), 296, size_word(ID, 296, 2 * RANGE))
+                self.check(0, expected, summary(1, 1))
+
+    def test_growth_on_a_tier_that_is_missing_is_told(self):
+        expected = self.volume.spread("big", ID, 2 * RANGE, [1, 2])
+        patch(self.volume.index(ID), 256, size_word(ID, 256, RANGE))
+        patch(self.volume.index(ID), 296, size_word(ID, 296, 2 * RANGE))
+        self.check(1, expected[:RANGE], "big: guessed: it may go on past byte 65536, on a tier that can't be asked",
+                   tiers=NAMES[:2])
+
+    def test_growth_that_an_earlier_size_left_is_ignored(self):
+        expected = self.volume.spread("big", ID, RANGE - 10, [1])
+        patch(self.volume.index(ID), 296, size_word(ID, 296, 4 * RANGE))
+        self.check(0, expected, summary(1, 1))
+
     def test_emptied_file_is_empty(self):
         self.volume.spread("big", ID, 2 * RANGE, [1, 0])
         path = self.volume.home("big")

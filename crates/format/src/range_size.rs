@@ -76,6 +76,15 @@ impl RangeSize {
         self.start_of(self.count(offset))
     }
 
+    /// The range whose part tells the size of a file, where the index has `size`
+    /// and says that the file may have grown up to `end` since
+    /// ([`GROWS_TO_AT`](crate::GROWS_TO_AT)); `None` if the size is that of the
+    /// index.
+    pub fn grown_range(self, size: u64, end: u64) -> Option<u64> {
+        let may_have = end != 0 && (end.saturating_sub(self.bytes())..=end).contains(&size);
+        may_have.then(|| self.range_of(end - 1))
+    }
+
     /// Number of ranges of a file with so many bytes.
     pub fn count(self, size: u64) -> u64 {
         size.div_ceil(self.bytes())
@@ -130,6 +139,20 @@ impl std::ops::BitOr for RangeSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_range_that_tells_the_size_is_the_one_that_the_size_of_the_index_reaches() {
+        let size = RangeSize::new(64 << 10).unwrap();
+        let end = 3 * size.bytes();
+        // The index has the size of before the range, within it, and at its end.
+        for known in [2 * size.bytes(), 2 * size.bytes() + 1, end] {
+            assert_eq!(size.grown_range(known, end), Some(2));
+        }
+        // The words of an older, a shorter and a longer file; none.
+        for (known, end) in [(2 * size.bytes() - 1, end), (end + 1, end), (0, end), (100, 0)] {
+            assert_eq!(size.grown_range(known, end), None, "{known} {end}");
+        }
+    }
 
     #[test]
     fn each_size_has_a_bit_of_its_own() {

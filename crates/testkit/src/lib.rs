@@ -22,6 +22,7 @@ mod fault;
 mod generate;
 mod model;
 mod native;
+mod once_free;
 mod op;
 mod outcome;
 mod parallel;
@@ -38,6 +39,7 @@ pub use fault::{Fault, FaultySide};
 pub use generate::{prelude, sequence};
 pub use model::{Model, ModelSide};
 pub use native::{Native, NativeSide};
+pub use once_free::once_free;
 pub use op::{
     Access, AllocateMode, Data, Name, Op, OpenSpec, Path, RenameMode, Room, SLOTS, SeekTo, SetTime, Target,
     XattrMode, XattrName,

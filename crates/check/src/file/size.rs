@@ -4,7 +4,7 @@ use super::IndexedFile;
 use super::tally::Tally;
 use crate::findings::Findings;
 use crate::report::Problem;
-use braid_contract::Result;
+use braid_contract::{Result, TierId};
 use braid_format::{GROWS_TO_AT, RangeSize, SIZE_AT, entry_at};
 
 /// The size of the file: that in its index or, where the index says that it may
@@ -49,20 +49,19 @@ fn check_growth(
             end
         }
     };
-    if end == 0 || !(end.saturating_sub(range_size.bytes())..=end).contains(&size) {
-        return Ok(0);
-    }
-    let last = range_size.range_of(end - 1);
+    let Some(last) = range_size.grown_range(size, end) else { return Ok(0) };
     let entry = index.words.decode_entry(last, index.word(entry_at(last))?).ok().flatten();
-    let part = entry.map_or(0, |entry| match target.tiers.iter().find(|tier| tier.id == entry.tier) {
-        Some(tier) => match &tier.store {
-            Some(store) => store.stat(file.id()).map_or(0, |stat| stat.size),
-            None if entry.tier == target.home_id => file.home.size(),
-            None => 0,
-        },
-        None => 0,
-    });
-    Ok(part.min(end))
+    Ok(entry.map_or(0, |entry| part_size(of, entry.tier).min(end)))
+}
+
+/// The size of the file's part on a tier; 0 if it has none that can be asked.
+fn part_size(of: IndexedFile<'_>, tier: TierId) -> u64 {
+    let IndexedFile { target, file, .. } = of;
+    if tier == target.home_id {
+        return file.home.size();
+    }
+    let store = target.tiers.iter().find(|it| it.id == tier).and_then(|it| it.store.as_ref());
+    store.and_then(|store| store.stat(file.id()).ok()).map_or(0, |stat| stat.size)
 }
 
 /// The end of the home file, or of an object that owns where it ends.

@@ -302,10 +302,8 @@ fn cut_objects(core: &Core, id: ObjectId, size: u64) -> Result<()> {
 /// the tier of the last range ([`Index::sync_size`]).
 fn known_size(core: &Core, owner: &OwnerInode, index: &Index) -> Result<u64> {
     let (size, end) = (index.size()?, index.grows_to()?);
-    if end == 0 || !(end.saturating_sub(index.range_size().bytes())..=end).contains(&size) {
-        return Ok(size);
-    }
-    let Some(entry) = index.entry(index.range_size().range_of(end - 1))? else { return Ok(size) };
+    let Some(last) = index.range_size().grown_range(size, end) else { return Ok(size) };
+    let Some(entry) = index.entry(last)? else { return Ok(size) };
     let tier = core.tiers.get(entry.tier)?;
     let part = match &tier.backend {
         Backend::Home(_) => owner.identity.size(),

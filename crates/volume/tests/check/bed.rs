@@ -7,7 +7,7 @@ use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::Machine;
 use braid_stores::native::{KernelFd, open_tier_dir};
-use braid_testkit::{SplitMix, damage};
+use braid_testkit::{SplitMix, damage, once_free};
 use braid_volume::{
     CheckOptions, CheckReport, HomeConfig, OpenError, Problem, TierConfig, Volume, VolumeConfig, check_with,
 };
@@ -65,7 +65,7 @@ impl Bed {
     pub(crate) fn config(&self) -> VolumeConfig {
         let store = |name: &str| TierConfig {
             name: name.into(),
-            store: Some(Arc::new(DirStore::open(&self.path(name)).unwrap())),
+            store: Some(Arc::new(once_free(|| DirStore::open(&self.path(name))))),
             location: name.into(),
             weight: Some(1.0),
             profile: None,
@@ -74,7 +74,7 @@ impl Bed {
         VolumeConfig {
             home: HomeConfig {
                 name: TIERS[0].into(),
-                root: open_tier_dir(&self.path(TIERS[0])).unwrap(),
+                root: once_free(|| open_tier_dir(&self.path(TIERS[0]))),
                 location: TIERS[0].into(),
                 weight: Some(1.0),
                 profile: None,
@@ -218,6 +218,21 @@ pub(crate) fn write(volume: &Volume, path: &str, pieces: &[(u64, Vec<u8>)]) {
     }
     volume.fsync(&caller, opened.handle, false).unwrap();
     volume.release(opened.handle).unwrap();
+}
+
+/// Creates a file, appends the pieces, and syncs after each, as a database does
+/// with its log. Answers what the file holds.
+pub(crate) fn write_in_syncs(volume: &Volume, name: &str, pieces: &[Vec<u8>]) -> Vec<u8> {
+    let caller = Caller::root();
+    let name = OsStr::new(name);
+    let created = volume.create(&caller, InodeId::ROOT, name, 0o100_644, 0o022, true, flags().into());
+    let (handle, mut all) = (created.unwrap().1.handle, Vec::new());
+    for piece in pieces {
+        volume.write(&caller, handle, all.len() as u64, piece, WriteFlags::default()).unwrap();
+        volume.fsync(&caller, handle, true).unwrap();
+        all.extend(piece);
+    }
+    all
 }
 
 pub(crate) fn read(volume: &Volume, path: &Path) -> Result<Vec<u8>> {

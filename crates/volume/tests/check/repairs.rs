@@ -1,9 +1,12 @@
 //! Checks of sound volumes, and the limits of repairs.
 
-use crate::bed::{Bed, RANGE, TIERS, attr_name, pattern, write};
+use crate::bed::{Bed, RANGE, TIERS, attr_name, pattern, write, write_in_syncs};
+use braid_contract::ObjectId;
+use braid_format::{SIZE_AT, Words};
 use braid_testkit::damage::{Kind, Target};
 use braid_volume::{CheckOptions, Severity, check_with};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 fn damage(bed: &Bed, kind: &str, of: &str) {
     Kind::by_name(kind).unwrap().apply(&bed.dirs(), &Target::Path(of.into()), 1).unwrap();
@@ -53,7 +56,7 @@ fn holes_of_a_file_whose_index_is_made_anew_are_not_taken_for_zeros() {
     let left = bed.check(false);
     assert!(left.iter().all(|problem| problem.code == "entry-damaged"), "{left:#?}");
     assert_eq!(left.len(), 4);
-    assert!(bed.contents()[std::path::Path::new("sparse")].is_none(), "those ranges can't be read");
+    assert!(bed.contents()[Path::new("sparse")].is_none(), "those ranges can't be read");
 }
 
 #[test]
@@ -138,6 +141,24 @@ fn what_a_kill_left_is_noted_and_recovered_by_a_repair() {
     assert_eq!(problems.len(), 1);
     assert!(bed.check(true).iter().all(|problem| problem.repaired));
     assert!(bed.check(false).is_empty());
+}
+
+#[test]
+fn a_size_that_the_last_part_tells_is_that_of_the_file() {
+    let bed = Bed::filled();
+    let volume = bed.mount();
+    let grown = write_in_syncs(&volume, "log", &[pattern(1, 6 * RANGE), pattern(2, 100), pattern(3, 100)]);
+    drop(volume);
+    // What power loss leaves, which reaches back to the last sync of the index.
+    let index = std::fs::File::options().write(true).open(bed.object("fast", "log")).unwrap();
+    let id = ObjectId(u128::from_str_radix(&bed.id("log"), 16).unwrap().to_be_bytes());
+    let size = Words::of(id).encode_size(SIZE_AT, 6 * RANGE as u64 + 100);
+    index.write_all_at(&size.to_le_bytes(), SIZE_AT).unwrap();
+    let problems = bed.check(false);
+    assert!(problems.iter().all(|problem| problem.severity == Severity::Note), "{problems:#?}");
+    assert!(bed.check(true).iter().all(|problem| problem.repaired));
+    assert!(bed.check(false).is_empty());
+    assert_eq!(bed.contents()[Path::new("log")], Some(grown));
 }
 
 #[test]

@@ -10,12 +10,11 @@ use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_stores::native::Machine;
 use braid_stores::native::open_tier_dir;
-use braid_testkit::SplitMix;
+use braid_testkit::{SplitMix, once_free};
 use braid_volume::{HomeConfig, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 pub(crate) const RANGE: u64 = 64 << 10;
 
@@ -56,20 +55,6 @@ impl Bed {
 
     pub(crate) fn open(&self) -> Open {
         Open { volume: Volume::open(self.config()).unwrap() }
-    }
-}
-
-/// Opens a directory, which a thread of a volume that was killed may hold for a
-/// moment.
-fn once_free<T>(open: impl Fn() -> Result<T>) -> T {
-    let since = Instant::now();
-    loop {
-        match open() {
-            Err(error) if error.errno() == Errno::EBUSY && since.elapsed().as_secs() < 10 => {
-                std::thread::yield_now();
-            }
-            opened => return opened.unwrap(),
-        }
     }
 }
 
