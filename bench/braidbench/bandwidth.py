@@ -32,6 +32,8 @@ class Load:
     # Bytes of all files.
     total: int
     seconds: float
+    # Files get their space before they are written, as by fio's default.
+    preallocated: bool = False
 
     @property
     def count(self) -> int:
@@ -55,13 +57,14 @@ class Load:
                 "numjobs": self.count, "thread": 1, "direct": direct, "end_fsync": 1,
                 "ioengine": "libaio" if deep else "psync", "iodepth": STREAM_DEPTH if deep else 1,
                 # The kernel's FUSE client sends writes that make a file longer one at a time.
-                "fallocate": "native" if deep else "none"}
+                "fallocate": "native" if deep or self.preallocated else "none"}
 
     def timed(self, side: sides.Side, pattern: str, folder: str, direct: int, bandwidth: float) -> dict:
         """fio's options for a fixed time: new files that no thread can fill, or the existing ones again and again."""
         options = self.options(side, pattern, folder, direct) | {"runtime": f"{round(self.seconds * 1000)}ms"}
         if pattern == "write":
-            return options | {"size": int(self.seconds * bandwidth * 1.3e6) // MIB * MIB + 32 * MIB}
+            # There would be no room for all that a thread might write.
+            return options | {"fallocate": "none", "size": int(self.seconds * bandwidth * 1.3e6) // MIB * MIB + 32 * MIB}
         return options | {"time_based": 1} | ({"norandommap": 1} if pattern.startswith("rand") else {})
 
 
@@ -107,7 +110,7 @@ def _loads(args) -> list[Load]:
     total = args.size or (128 * MIB if args.quick else 1024 * MIB)
     seconds = args.seconds or (0.5 if args.quick else 2)
     # 4 KiB are bounded by the processors, not by the devices: less work shows as much.
-    return [Load(size, count, total // 4 if size == "4K" else total, seconds)
+    return [Load(size, count, total // 4 if size == "4K" else total, seconds, args.preallocate)
             for size in sizes for count in threads if count != "stream" or size == "1M"]
 
 
@@ -123,6 +126,8 @@ def _one(bench: Bench, side: sides.Side, count: int, load: Load, patterns: list[
         # One device has one rate; as much time as the others take is enough.
         share = side.devices[0].ceiling("write") / 1e6 / combined(bench.limits(count), "write")
         load = replace(load, total=max(16 * MIB, int(load.total * share)))
+    if bench.args.untold and isinstance(side, sides.Braid):
+        side.renew()
     used = side.used()
     run("mkdir", "-p", side.root / "files", side.root / "timed")
     for pattern in PATTERNS:

@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Calla
                        f"mount --policy` takes them; separate those with settings by `;` (default {','.join(POLICIES)})")
     group.add_argument("--volume-key", action="append", default=[], metavar="YAML",
                        help="a further key of Braid's volumes, like 'movers: { promote: true }'; repeat for each")
+    group.add_argument("--untold", action="store_true", help="Braid's volumes have no weights, and `bandwidth` makes a new "
+                       "one for each load")
     group.add_argument("--mergerfs", default="mergerfs", metavar="PATH", help="the mergerfs to measure")
     group.add_argument("--third", type=limit, default="25/50", help="third tier, MB/s written/read (default 25/50)")
     group.add_argument("--third-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Calla
     group.add_argument("--sizes", type=names, help="bandwidth: block sizes, of 4K,64K,1M")
     group.add_argument("--threads", type=names, help="bandwidth: counts, and `stream` for one stream at depth 16")
     group.add_argument("--buffered", action="store_true", help="bandwidth: through the page cache, each file synced once")
+    group.add_argument("--preallocate", action="store_true", help="bandwidth: as fio does by default")
     group.add_argument("--seconds", type=float, help="length of a timed run, or of a phase")
 
 
@@ -53,7 +56,7 @@ class Bench:
         self.fio, self.repetition = Fio(host, keep), 1
         if throttled:
             report.settings.update(fast=str(args.fast), slow=str(args.slow), third=str(args.third), policies=args.policies)
-        report.settings.update(reps=args.reps, volume_keys=args.volume_key, work_dir=str(args.work_dir))
+        report.settings.update(reps=args.reps, volume_keys=args.volume_key, untold=args.untold, work_dir=str(args.work_dir))
         report.machine["versions"].pop("mergerfs", None)
         if version := first_line(args.mergerfs, "--version"):
             report.machine["versions"]["mergerfs"] = version
@@ -80,7 +83,8 @@ class Bench:
         """Braid over the tiers, once with each policy."""
         return self.wanted([
             sides.Braid(f"braid-{policy.partition(':')[0]}", self.host, tiers, self.args.braid, policy,
-                        keys=tuple(self.args.volume_key), tag=tag) for policy in self.args.policies])
+                        keys=tuple(self.args.volume_key), tag=tag, told=not self.args.untold)
+            for policy in self.args.policies])
 
     def mergerfs_version(self) -> tuple[int, int]:
         """The first two numbers of its version; zeros where it says none."""

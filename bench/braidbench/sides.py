@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -201,10 +202,12 @@ class Braid(Mounted):
     """Braid over the devices; the first one is home."""
 
     def __init__(self, name: str, host: Host, devices: list[Device], binary: Path, policy: str,
-                 options: tuple[str, ...] = (), keys: tuple[str, ...] = (), tag: str = ""):
+                 options: tuple[str, ...] = (), keys: tuple[str, ...] = (), tag: str = "", told: bool = True):
         super().__init__(name, host, devices, tag)
         # May be changed while the side is stopped.
         self.binary, self.policy, self.options = binary, policy, options
+        # Whether the tiers have weights, in proportion to the devices' limits.
+        self.told = told
         # Further keys of the volume, as lines of YAML; with any, the side is mounted by a stack file.
         self.keys = keys
 
@@ -220,7 +223,8 @@ class Braid(Mounted):
             path.write_text(self.stack())
             return [*argv, *self.options, str(path), str(self.root)]
         for device, store in zip(self.devices, self.stores):
-            argv += ["--tier", f"{device.name}={store},weight={_weight(device)}"]
+            weight = f",weight={_weight(device)}" if self.told else ""
+            argv += ["--tier", f"{device.name}={store}{weight}"]
         return argv + ["--home", self.devices[0].name, "--policy", self.policy, *self.options, str(self.root)]
 
     def stack(self) -> str:
@@ -230,12 +234,20 @@ class Braid(Mounted):
         lines = ["stack:", "  volume:", f"    home: {self.devices[0].name}", f"    policy: {{ {name}: {{ {settings} }} }}",
                  "    tiers:"]
         for device, store in zip(self.devices, self.stores):
-            lines.append(f"      {device.name}: {{ dir: {store}, weight: {_weight(device)} }}")
+            weight = f", weight: {_weight(device)}" if self.told else ""
+            lines.append(f"      {device.name}: {{ dir: {store}{weight} }}")
         lines += [f"    {line}" for key in self.keys for line in key.splitlines()]
         return "\n".join(lines) + "\n"
 
     def unmount(self) -> None:
         run(self.binary, "umount", self.root)
+
+    def renew(self) -> None:
+        """Makes a new volume in place of the side's: one that was never mounted before."""
+        self.stop()
+        for store in self.stores:
+            shutil.rmtree(store, ignore_errors=True)
+        self.start()
 
     def ask(self, *words: str) -> str:
         """One of braid's questions about the mount, as JSON text."""

@@ -97,6 +97,7 @@ pub(crate) fn stack(args: &StackArgs) -> Result<Config> {
         home: args.home.clone(),
         policy: args.policy.clone(),
         range: args.range.clone(),
+        movers: args.movers.clone(),
     })?)
 }
 
@@ -104,6 +105,9 @@ fn config(args: &MountArgs) -> Result<Config> {
     let mut config = stack(&args.stack)?;
     config.mount = mount_settings(args)?.or(config.mount);
     config.create = args.create;
+    if args.no_measure {
+        config.without_measuring();
+    }
     config.without(&args.without)?;
     Ok(config)
 }

@@ -117,8 +117,29 @@ fn render(status: &Status, colour: bool) -> String {
         status.pid,
         status.version,
         table.render(),
-        moves(status) + &remarks(status),
+        speeds(status) + &moves(status) + &remarks(status),
     )
+}
+
+/// How fast the tiers are taken to be, and why.
+fn speeds(status: &Status) -> String {
+    let mut text = String::new();
+    for tier in &status.tiers {
+        let Some(basis) = tier.speed_basis else { continue };
+        let rate = |verb: &str, rate: Option<f64>| Some(format!("{verb} {:.0} MB/s", rate? / 1e6));
+        let rates = [rate("reads", tier.read_bandwidth), rate("writes", tier.write_bandwidth)];
+        let rates: Vec<String> = rates.into_iter().flatten().collect();
+        let since = show_duration(tier.speed_age.unwrap_or(0) as f64);
+        // Writing to a string does not fail.
+        _ = writeln!(
+            text,
+            "{}: {}, known from {} ({since} ago)",
+            tier.name,
+            rates.join(", "),
+            basis.describe()
+        );
+    }
+    text
 }
 
 /// An older daemon does not answer everything.

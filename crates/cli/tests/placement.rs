@@ -76,6 +76,43 @@ impl Bench {
 }
 
 #[test]
+fn how_fast_tiers_are_is_measured_once_and_remembered() {
+    let Some(bench) = Bench::of_three() else { return };
+    bench.stack("policy: { adaptive: { } }");
+    let text = fs::read_to_string(bench.path("s.yaml")).unwrap().replace(", weight: 1", "");
+    bench.write_stack(&text);
+    // A file system without direct I/O can't be measured.
+    let direct = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .custom_flags(OFlags::DIRECT.bits().cast_signed())
+        .open(bench.path("probe"))
+        .is_ok();
+    let basis = |tier: &str| bench.tier(tier)["speed_basis"].clone();
+    bench.ok(&["mount", "s.yaml", "m", "--no-measure"]);
+    assert!(["fast", "slow", "disk"].iter().all(|tier| basis(tier).is_null()));
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    // One whose weight is given needs no measurement.
+    assert!(basis("fast").is_null());
+    if direct {
+        assert_eq!((basis("slow"), basis("disk")), ("measured".into(), "measured".into()));
+        assert!(bench.tier("slow")["weight"].as_f64().unwrap() > 1.0);
+        assert!(bench.ok(&["status", "m"]).contains("known from a measurement at the mount"));
+    }
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    if direct {
+        assert_eq!((basis("slow"), basis("disk")), ("last-mount".into(), "last-mount".into()));
+    }
+    bench.make_dir("new");
+    bench.ok(&["tier", "add", "late=new", "m"]);
+    assert_eq!(basis("late").is_string(), direct);
+    assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
 fn each_policy_places_as_it_says() {
     let Some(bench) = Bench::of_three() else { return };
     let count = |name: &str, tier: &str| bench.tiers(name).iter().filter(|found| *found == tier).count();

@@ -123,15 +123,22 @@ pub enum Mover {
     Promote,
     /// Cold ranges off tiers that run full, to slower ones.
     Demote,
+    /// Ranges in use from tiers that hold applications up to tiers that could do
+    /// more.
+    Balance,
 }
 
 impl Mover {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Promote, Self::Demote, Self::Balance];
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Promote => "promote",
             Self::Demote => "demote",
+            Self::Balance => "balance",
         }
     }
 }
@@ -141,6 +148,7 @@ impl fmt::Display for Mover {
         f.write_str(match self {
             Self::Promote => "promote what is in use",
             Self::Demote => "demote what is cold from full tiers",
+            Self::Balance => "balance what is in use between tiers",
         })
     }
 }
@@ -177,8 +185,10 @@ impl FromStr for JobId {
         match text {
             "promote" => Ok(Self::Mover(Mover::Promote)),
             "demote" => Ok(Self::Mover(Mover::Demote)),
+            "balance" => Ok(Self::Mover(Mover::Balance)),
             number => number.parse().map(Self::Number).map_err(|_| {
-                "a job is called by its number, or promote or demote, if it is one that stands".into()
+                "a job is called by its number, or promote, demote or balance, if it is one that stands"
+                    .into()
             }),
         }
     }

@@ -54,7 +54,7 @@ pub use random::SplitMix;
 pub use request::{Operation, Reply, Request, Served, Service, dispatch};
 pub use status::{
     AffectedRun, Device, HoldingRule, Latency, LatencyBucket, LatencyHistogram, MoveCount, NamedTier, Pinned,
-    PlacedRun, ThreadStatus, TierState, TierStatus, Trouble,
+    PlacedRun, SpeedBasis, ThreadStatus, TierState, TierStatus, Trouble,
 };
 pub use store::{ObjectStat, ReadPiece, Store, StoreCapabilities, StoreIo};
 pub use store_layer::{StoreLayer, StoreOperation};

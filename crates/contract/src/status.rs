@@ -66,6 +66,33 @@ impl fmt::Display for TierState {
     }
 }
 
+/// What the figures of a tier's speed rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpeedBasis {
+    /// The volume's profile.
+    Profile,
+    /// The last mount.
+    LastMount,
+    /// A short measurement at the mount.
+    Measured,
+    /// Its use since the mount.
+    Use,
+}
+
+impl SpeedBasis {
+    /// Its description, after "known from".
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Profile => "the profile",
+            Self::LastMount => "the last mount",
+            Self::Measured => "a measurement at the mount",
+            Self::Use => "use",
+        }
+    }
+}
+
 /// The state of one tier. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TierStatus {
@@ -89,7 +116,7 @@ pub struct TierStatus {
     /// Faults that are armed on it for a drill. Filled in by the daemon.
     #[serde(default)]
     pub faults: Vec<String>,
-    /// Its share when ranges are dealt by weight; 0 if unknown.
+    /// Its share when ranges are dealt by weight, in MB/s; 0 if unknown.
     pub weight: f64,
     /// Space that Braid leaves free.
     pub reserve: u64,
@@ -132,6 +159,12 @@ pub struct TierStatus {
     /// The same for bytes written.
     #[serde(default)]
     pub write_bandwidth: Option<f64>,
+    /// What these bandwidths rest on; `None` if none is known.
+    #[serde(default)]
+    pub speed_basis: Option<SpeedBasis>,
+    /// Seconds since they were last observed to be so.
+    #[serde(default)]
+    pub speed_age: Option<u64>,
     /// Latency of applications' reads within the last second, or the last epoch
     /// if that is longer, in nanoseconds.
     #[serde(default)]

@@ -54,16 +54,30 @@ impl StackNode {
 }
 
 impl Config {
+    /// Has no tier measured: a flag says so.
+    pub fn without_measuring(&mut self) {
+        if let Some(volume) = self.volume_mut() {
+            volume.measure = Some(Located::new(false, Place::flag("--no-measure")));
+        }
+    }
+
+    fn volume_mut(&mut self) -> Option<&mut VolumeSettings> {
+        let mut node = &mut self.stack;
+        while let StackNode::Wrapper { child, .. } = node {
+            node = child;
+        }
+        match node {
+            StackNode::Volume(volume) => Some(volume),
+            StackNode::Wrapper { .. } => None,
+        }
+    }
+
     /// Leaves these tiers out of the mount, each named by a flag `--without`.
     ///
     /// # Errors
     /// If there is no such tier, or it is home.
     pub fn without(&mut self, names: &[String]) -> Result<(), Refusal> {
-        let mut node = &mut self.stack;
-        while let StackNode::Wrapper { child, .. } = node {
-            node = child;
-        }
-        let StackNode::Volume(volume) = node else { return Ok(()) };
+        let Some(volume) = self.volume_mut() else { return Ok(()) };
         for name in names {
             let named = Located::new(name.clone(), Place::flag(format!("--without {name}")));
             known(&volume.tiers, &named)?;
@@ -106,6 +120,8 @@ pub struct VolumeSettings {
     pub heat_budget: Option<Located<u64>>,
     /// Whether latencies and threads are monitored.
     pub monitor: Option<Located<bool>>,
+    /// Whether tiers of unknown speed are measured at the mount.
+    pub measure: Option<Located<bool>>,
     /// Settings of the movers, which move ranges in the background.
     pub movers: Option<Movers>,
 }
@@ -125,6 +141,8 @@ pub struct Movers {
     pub promote: Option<Located<bool>>,
     /// Whether a full tier gives cold ranges to slower ones.
     pub demote: Option<Located<bool>>,
+    /// Whether ranges in use go off tiers that hold applications up.
+    pub balance: Option<Located<bool>>,
     /// Limit on each tier, in bytes a second.
     pub bandwidth: Option<Located<u64>>,
     /// Bytes a second that jobs always keep on each tier.

@@ -7,7 +7,7 @@ use crate::section::{Field, Section};
 use crate::source::Source;
 use crate::stack_text::entry;
 use crate::yaml::{Node, Value};
-use crate::{policy, values, volume_settings};
+use crate::{movers, policy, values, volume_settings};
 use std::path::Path;
 
 /// The flags of a stack, as written.
@@ -21,6 +21,8 @@ pub struct StackFlags {
     pub policy: Option<String>,
     /// `--range`.
     pub range: Option<String>,
+    /// `--movers`.
+    pub movers: Option<String>,
 }
 
 /// The policy without `--policy`.
@@ -69,7 +71,8 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         memory: Vec::new(),
         heat_budget: None,
         monitor: None,
-        movers: None,
+        measure: None,
+        movers: flags.movers.as_deref().map(movers::from_flag).transpose()?,
     };
     cross_check::check(&volume)?;
     let source = Source { root: document(flags, &volume), base: "/".into(), file: None };
@@ -89,6 +92,12 @@ fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
     let policy = policy::node(policy, &volume.policy.place).map_or_else(|_| text(policy), |node| node.value);
     let mut keys = vec![entry("home", text(&volume.home.value)), entry("policy", policy)];
     keys.extend(flags.range.as_ref().map(|range| entry("range", text(range))));
+    if let Some(movers) = &volume.movers {
+        let on = [("promote", &movers.promote), ("demote", &movers.demote), ("balance", &movers.balance)];
+        let on = on.map(|(name, set)| (name, set.as_ref().is_some_and(|set| set.value)));
+        let on = on.map(|(name, on)| entry(name, text(if on { "true" } else { "false" })));
+        keys.push(entry("movers", Value::Map(on.into())));
+    }
     let tier = |(tier, flag): (&TierSettings, &String)| {
         let dir = std::path::absolute(&tier.dir.value).unwrap_or_else(|_| tier.dir.value.clone());
         let (_, settings) = split(flag);

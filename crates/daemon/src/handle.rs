@@ -30,6 +30,8 @@ pub(crate) struct VolumeHandle {
     /// On top of the other modules.
     pub(crate) trace: Arc<Trace>,
     devices: Arc<Devices>,
+    /// Whether tiers of unknown speed are measured.
+    pub(crate) measures: bool,
     opened: Instant,
 }
 
@@ -47,6 +49,7 @@ impl VolumeHandle {
             modules,
             trace,
             devices: Arc::new(devices),
+            measures: config.stack.volume().measure.as_ref().is_none_or(|measure| measure.value),
             opened: Instant::now(),
         }
     }

@@ -4,7 +4,7 @@
 use crate::config::{Movers, VolumeSettings};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
-use braid_contract::units;
+use braid_contract::{Mover, units};
 use braid_volume::{HEAT_BUDGET_DEFAULT, MoversConfig};
 
 /// Smallest useful memory, in bytes.
@@ -13,12 +13,13 @@ const BUDGET_MIN: u64 = 64 << 10;
 /// Lowest limit that may be set, in bytes a second.
 const BANDWIDTH_MIN: u64 = 1 << 20;
 
-const BANDWIDTH_ADVICE: &str = "write 1MiB/s or more; promote: false and demote: false move nothing";
+const BANDWIDTH_ADVICE: &str = "write 1MiB/s or more; promote, demote and balance: false move nothing";
 const FLOOR_ADVICE: &str = "write 1MiB/s or more: what somebody has started must end";
 
 const MOVER_KEYS: &[&str] = &[
     "promote",
     "demote",
+    "balance",
     "bandwidth",
     "job_floor",
     "watermark_high",
@@ -48,6 +49,7 @@ pub(crate) fn from_file(field: &Field) -> Result<Movers, Refusal> {
     let movers = Movers {
         promote: section.take("promote").map(|field| field.truth()).transpose()?,
         demote: section.take("demote").map(|field| field.truth()).transpose()?,
+        balance: section.take("balance").map(|field| field.truth()).transpose()?,
         bandwidth: section.take("bandwidth").map(|field| rate(&field, BANDWIDTH_ADVICE)).transpose()?,
         job_floor: section.take("job_floor").map(|field| rate(&field, FLOOR_ADVICE)).transpose()?,
         watermark_high: high,
@@ -56,6 +58,26 @@ pub(crate) fn from_file(field: &Field) -> Result<Movers, Refusal> {
         latency_factor: section.take("latency_factor").map(|field| factor(&field)).transpose()?,
     };
     Ok(movers)
+}
+
+/// `--movers`: the movers that are to be on, separated by commas, or `none`.
+pub(crate) fn from_flag(text: &str) -> Result<Movers, Refusal> {
+    let place = Place::flag(format!("--movers {text}"));
+    let mut on: Vec<Mover> = Vec::new();
+    for name in text.split(',').filter(|_| text != "none") {
+        let Some(mover) = Mover::ALL.into_iter().find(|mover| mover.name() == name) else {
+            let advice = "write none, or some of promote, demote and balance, separated by commas";
+            return Err(place.refuse(format!("there is no mover '{name}'"), advice));
+        };
+        on.push(mover);
+    }
+    let set = |mover: Mover| Some(Located::new(on.contains(&mover), place.clone()));
+    Ok(Movers {
+        promote: set(Mover::Promote),
+        demote: set(Mover::Demote),
+        balance: set(Mover::Balance),
+        ..Movers::default()
+    })
 }
 
 fn share(field: &Field) -> Result<Located<f64>, Refusal> {
@@ -89,12 +111,16 @@ pub(crate) fn check(volume: &VolumeSettings) -> Result<(), Refusal> {
         let found = format!("a tier is relieved from {high}% used down to {low}%");
         return Err(place.refuse(found, "the low watermark must be below the high one: 90% and 80%"));
     }
-    if volume.heat_budget.as_ref().is_some_and(|budget| budget.value == 0)
-        && movers.promote.as_ref().is_some_and(|promote| promote.value)
-    {
-        let place = movers.promote.as_ref().map_or_else(|| volume.place.clone(), |set| set.place.clone());
-        let advice = "give heat a budget, or write promote: false";
-        return Err(place.refuse("nothing is known to be in use while heat has a budget of 0", advice));
+    if volume.heat_budget.as_ref().is_none_or(|budget| budget.value != 0) {
+        return Ok(());
+    }
+    for (name, set) in [("promote", &movers.promote), ("balance", &movers.balance)] {
+        if let Some(set) = set.as_ref().filter(|set| set.value) {
+            let advice = format!("give heat a budget, or write {name}: false");
+            return Err(set
+                .place
+                .refuse("nothing is known to be in use while heat has a budget of 0", advice));
+        }
     }
     Ok(())
 }
@@ -111,14 +137,18 @@ fn watermarks(volume: &VolumeSettings) -> (f64, f64) {
     (high, set(|movers| &movers.watermark_low).unwrap_or_else(|| (high - 10.0).max(high / 2.0)))
 }
 
-/// The settings with defaults. Without `movers`, only a policy that puts home
-/// first has movers, since they are its other half.
+/// The settings with defaults. A policy says which movers are on; with the key
+/// `movers`, one that has none gets those of the paper.
 pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
     let home_first = volume.policy.value.home_watermark().is_some();
     let given = volume.movers.as_ref();
-    let on = home_first || given.is_some();
-    let truth =
-        |set: Option<&Option<Located<bool>>>| set.and_then(Option::as_ref).map_or(on, |set| set.value);
+    let of_policy = match volume.policy.value.kind().movers {
+        [] if given.is_some() => &[Mover::Promote, Mover::Demote],
+        movers => movers,
+    };
+    let is_on = |mover: Mover, set: Option<&Option<Located<bool>>>| {
+        set.and_then(Option::as_ref).map_or_else(|| of_policy.contains(&mover), |set| set.value)
+    };
     let (high, low) = watermarks(volume);
     let threshold = given.and_then(|movers| movers.heat_threshold.as_ref()).map(|set| set.value / 100.0);
     let rate = |set: fn(&Movers) -> &Option<Located<u64>>| {
@@ -126,8 +156,9 @@ pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
     };
     let default = MoversConfig::NONE;
     MoversConfig {
-        promote: truth(given.map(|movers| &movers.promote)),
-        demote: truth(given.map(|movers| &movers.demote)),
+        promote: is_on(Mover::Promote, given.map(|movers| &movers.promote)),
+        demote: is_on(Mover::Demote, given.map(|movers| &movers.demote)),
+        balance: is_on(Mover::Balance, given.map(|movers| &movers.balance)),
         bandwidth: rate(|movers| &movers.bandwidth),
         job_floor: rate(|movers| &movers.job_floor).unwrap_or(default.job_floor),
         watermark_high: high / 100.0,

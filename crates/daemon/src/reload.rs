@@ -22,7 +22,7 @@ use braid_volume::{MoversConfig, PlacementConfig, TierChange, TierConfig};
 use std::path::Path;
 
 /// Keys of the volume that only a mount sets.
-const FIXED: &[&str] = &["epoch", "profile", "jobs", "heat", "monitor"];
+const FIXED: &[&str] = &["epoch", "profile", "jobs", "heat", "monitor", "measure"];
 
 /// The changes to apply.
 struct Plan {
@@ -383,6 +383,7 @@ fn mover_changes(before: &MoversConfig, after: &MoversConfig) -> Vec<String> {
     let changes = [
         ("promote", before.promote.to_string(), after.promote.to_string()),
         ("demote", before.demote.to_string(), after.demote.to_string()),
+        ("balance", before.balance.to_string(), after.balance.to_string()),
         ("bandwidth", rate(before.bandwidth), rate(after.bandwidth)),
         ("job_floor", rate(Some(before.job_floor)), rate(Some(after.job_floor))),
         ("watermark_high", percent(before.watermark_high), percent(after.watermark_high)),

@@ -9,7 +9,7 @@ use crate::refusal::{Located, Place, Refusal};
 use braid_contract::units;
 use braid_placement::{
     EPOCH_NS_DEFAULT, Pace, PlacedBy, Simulated, SimulatedTier, SimulatorConfig, TierSimulated, Trace,
-    simulate,
+    WEIGHT_UNIT, simulate,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -17,8 +17,6 @@ use std::collections::BTreeMap;
 /// Latency of each read and write on a tier that was not calibrated, in
 /// nanoseconds, on top of its transfer.
 const LATENCY_NS: u64 = 40_000;
-/// Bandwidth that a weight of 1 stands for, in bytes a second.
-const WEIGHT_UNIT: f64 = 1e6;
 /// A slice of the kernel's throttle, in nanoseconds.
 const THROTTLE_NS: u64 = 100_000_000;
 

@@ -11,7 +11,7 @@ use crate::reply::{cant_open, invalid, refused};
 use crate::section::Section;
 use crate::stack_text::Edit;
 use crate::values::{self, check_name};
-use crate::{drill, require, told, validate};
+use crate::{drill, require, speed, told, validate};
 use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
 use braid_stores::dir::DirStore;
@@ -54,6 +54,9 @@ pub(crate) fn add(
     let (joining, config) = joining(handle, (name, dir, settings), mountpoint)?;
     let added = handle.volume.add_tier(config);
     let id = added.map_err(|error| Asked::Add { dir: &joining.dir }.failed(&error))?;
+    if handle.measures {
+        speed::find_out(&handle.volume, |added| (added == name).then(|| joining.dir.clone()));
+    }
     joined(handle, name, id, joining)
 }
 

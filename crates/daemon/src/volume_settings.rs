@@ -29,6 +29,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
     let base = reading.base;
     let known = [
         "home", "policy", "rules", "epoch", "profile", "range", "jobs", "tiers", "heat", "monitor", "movers",
+        "measure",
     ];
     let mut section = Section::of(field, &known)?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
@@ -67,6 +68,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
         memory: in_memory,
         heat_budget: section.take("heat").map(|field| movers::heat_budget(&field)).transpose()?.flatten(),
         monitor: section.take("monitor").map(|field| field.truth()).transpose()?,
+        measure: section.take("measure").map(|field| field.truth()).transpose()?,
         movers: section.take("movers").map(|field| movers::from_file(&field)).transpose()?,
     };
     cross_check::check(&settings)?;

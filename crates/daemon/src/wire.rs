@@ -5,7 +5,7 @@ use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
 use crate::refusal::Refusal;
-use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, validate};
+use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
 use braid_fuse::{CacheMode, FuseConfig, Session};
 use braid_placement::EPOCH_NS_DEFAULT;
@@ -50,7 +50,12 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
                 // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            Ok(VolumeHandle::new(volume, config, drills, places))
+            let handle = VolumeHandle::new(volume, config, drills, places);
+            if handle.measures {
+                let dir = |name: &str| settings.tier(name).map(|tier| paths::real(&tier.dir.value));
+                speed::find_out(&handle.volume, dir);
+            }
+            Ok(handle)
         }
         Err(error) => Err(refuse(&error, settings)),
     }

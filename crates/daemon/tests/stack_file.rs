@@ -53,7 +53,7 @@ fn unknown_keys() {
     refused(
         "    range:",
         "    stripe:",
-        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers",
+        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers, measure",
     );
     refused(
         "mount:",
@@ -471,7 +471,7 @@ fn movers_heat_and_monitor() {
             "movers: { demot: true }",
             format!(
                 "{movers}.demot: unknown key\n  help: did you mean 'demote'? The keys here are promote, demote, \
-                 bandwidth, job_floor, watermark_high, watermark_low, heat_threshold, latency_factor"
+                 balance, bandwidth, job_floor, watermark_high, watermark_low, heat_threshold, latency_factor"
             ),
         ),
         (
@@ -486,7 +486,7 @@ fn movers_heat_and_monitor() {
             "movers: { bandwidth: 5KiB/s }",
             format!(
                 "{movers}.bandwidth: 5KiB/s is too slow for anything to be moved\n  \
-                 help: write 1MiB/s or more; promote: false and demote: false move nothing"
+                 help: write 1MiB/s or more; promote, demote and balance: false move nothing"
             ),
         ),
         (

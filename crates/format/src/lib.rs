@@ -21,6 +21,7 @@ mod pin_attr;
 mod range_size;
 mod rehome;
 mod seal;
+mod speeds;
 mod words;
 
 pub use counts::SavedCounts;
@@ -38,6 +39,7 @@ pub use pin_attr::{PinAttr, StoredPin};
 pub use range_size::{RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize, RangeSizes};
 pub use rehome::{RehomeRecord, RehomeStage};
 pub use seal::{Proof, Seal, Secret};
+pub use speeds::{SavedBandwidth, SavedSpeed, SavedSpeeds};
 pub use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 
 use std::fmt;

@@ -55,6 +55,9 @@ pub enum Reason {
     Rule(RuleNumber),
     /// The first choice of the policy that a rule names.
     RulePolicy(RuleNumber),
+    /// Its space was set aside before there was data: its first write decides
+    /// anew.
+    SetAside,
 }
 
 impl Reason {
@@ -62,6 +65,7 @@ impl Reason {
     const RULE: u8 = 10;
     const RULE_POLICY: u8 = Self::RULE + RuleNumber::MAX + 1;
     const RULE_POLICY_LAST: u8 = Self::RULE_POLICY + RuleNumber::MAX;
+    const SET_ASIDE: u8 = 255;
 
     pub(super) fn code(self) -> u8 {
         match self {
@@ -76,6 +80,7 @@ impl Reason {
             Self::Evacuated => 9,
             Self::Rule(number) => Self::RULE + number.0,
             Self::RulePolicy(number) => Self::RULE_POLICY + number.0,
+            Self::SetAside => Self::SET_ASIDE,
         }
     }
 
@@ -94,6 +99,7 @@ impl Reason {
             Self::RULE_POLICY..=Self::RULE_POLICY_LAST => {
                 Self::RulePolicy(RuleNumber(code - Self::RULE_POLICY))
             }
+            Self::SET_ASIDE => Self::SetAside,
             _ => return None,
         })
     }

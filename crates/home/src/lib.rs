@@ -23,4 +23,4 @@ pub use replacement::{INTENT, LIMBO, RECORD, read_label, read_record, remove_rec
 pub use walk::Seen;
 
 /// Leftovers in `.braid` of replacing a small file.
-pub const TEMPORARIES: [&str; 4] = ["volume.new", "label.new", "counts.new", "heat.new"];
+pub const TEMPORARIES: [&str; 5] = ["volume.new", "label.new", "counts.new", "heat.new", "speeds.new"];

@@ -33,6 +33,8 @@ const TIER: &str = r#"{
     "write_rate": 2.0,
     "read_bandwidth": 120.0,
     "write_bandwidth": null,
+    "speed_basis": "last-mount",
+    "speed_age": 60,
     "read_latency_ns": { "ops": 4, "mean": 10, "p50": 8, "p99": 30 },
     "write_latency_ns": { "ops": 4, "mean": 10, "p50": 8, "p99": 30 },
     "read_latency_total_ns": { "ops": 4, "mean": 10, "p50": 8, "p99": 30 },

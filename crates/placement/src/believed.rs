@@ -8,14 +8,14 @@ pub struct KnownRates {
     pub learned: [Option<f64>; 2],
     /// Rates through the page cache.
     pub guess: [Option<f64>; 2],
-    /// Its configured weight.
+    /// Its configured weight, in MB/s.
     pub weight: Option<f64>,
 }
 
 /// Bytes a second of a tier if nothing is known of any tier.
 const SOME: f64 = 100e6;
-/// Bytes a second of a weight of 1 while no tier with a weight was observed.
-const WEIGHT_UNIT: f64 = 1e6;
+/// Bytes a second of a weight of 1: weights are MB/s.
+pub const WEIGHT_UNIT: f64 = 1e6;
 
 /// Estimated bytes a second of each tier, read and written. For an unobserved
 /// direction, the estimate is by weight; or by the rate through the page cache;

@@ -8,7 +8,7 @@
 
 use crate::epoch::EpochLoad;
 use crate::learn::Learned;
-use crate::settings::TierProfile;
+use crate::settings::{DirectionProfile, TierProfile};
 use crate::sync::Mutex;
 use braid_contract::Environment;
 use std::sync::Arc;
@@ -105,6 +105,18 @@ impl Load {
     pub fn seed(&self, profile: &TierProfile) {
         let mut epoch = self.epoch.lock();
         epoch.learned = [&profile.read, &profile.write].map(Learned::seeded);
+    }
+
+    /// Starts with a bandwidth, in bytes a second, that so many parallel
+    /// operations reached.
+    pub fn believe(&self, direction: Direction, bandwidth: f64, threads: u32) {
+        let profile = DirectionProfile { bandwidth, latency_ns: 0, threads, degrades_at: None };
+        self.epoch.lock().learned[direction as usize] = Learned::seeded(&profile);
+    }
+
+    /// Forgets what was learned.
+    pub fn forget(&self) {
+        self.epoch.lock().learned = [Learned::default(), Learned::default()];
     }
 
     /// Runs one operation on `len` bytes and counts it; it answers the bytes it
@@ -232,9 +244,16 @@ impl Load {
     /// busy enough.
     pub fn measured_bandwidth(&self) -> Option<f64> {
         let epoch = self.epoch.lock();
-        let [read, write] =
-            [0, 1].map(|at: usize| epoch.learned[at].bandwidth().or(epoch.learned[at].guess()));
+        let [read, write] = epoch.learned.each_ref().map(Learned::bandwidth);
         // A tier that was only written is compared by that.
+        write.or(read)
+    }
+
+    /// The rate through the page cache, in either direction, which may have been
+    /// memory's.
+    pub fn cached_rate(&self) -> Option<f64> {
+        let epoch = self.epoch.lock();
+        let [read, write] = epoch.learned.each_ref().map(Learned::guess);
         write.or(read)
     }
 

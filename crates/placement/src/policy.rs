@@ -29,6 +29,17 @@ pub trait Policy: Send + Sync {
         false
     }
 
+    /// Whether home comes before all other tiers, however fast they are.
+    fn prefers_home(&self) -> bool {
+        false
+    }
+
+    /// Whether the tier for data may be another than the one for space that is
+    /// set aside for it, since it depends on the writer, or on the load.
+    fn decides_at_write(&self) -> bool {
+        true
+    }
+
     /// Whether a file that fits in one range may begin on another tier than
     /// home, whose used share is `used`, 0 to 1. Movers relieve home until it
     /// is below `low`.

@@ -3,7 +3,7 @@
 
 use crate::policy::Policy;
 use crate::policy_setting::{Setting, SettingValue, Target};
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub struct PolicyKind {
     /// The setting, a percentage, for how far home is filled before any other
     /// tier; `None` if the policy does not put home first.
     pub home_watermark: Option<&'static str>,
+    /// The movers that are on where nothing is said of them.
+    pub movers: &'static [Mover],
     /// Makes the policy; `None` if a setting names an unknown tier.
     pub(crate) make: fn(&PolicyConfig, TierOf<'_>) -> Option<Arc<dyn Policy>>,
 }

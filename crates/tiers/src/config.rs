@@ -1,7 +1,7 @@
 //! The configuration of tiers and movers. The daemon fills these in from a
 //! stack file or from command-line flags.
 
-use braid_contract::{Fd, Store};
+use braid_contract::{Fd, Mover, Store};
 use braid_placement::{Reserve, TierProfile};
 use std::sync::Arc;
 
@@ -48,6 +48,9 @@ pub struct MoversConfig {
     pub promote: bool,
     /// Whether a full tier gives cold ranges to slower ones.
     pub demote: bool,
+    /// Whether ranges in use go from tiers that hold applications up to tiers
+    /// that could do more.
+    pub balance: bool,
     /// Limit on reads of movers and jobs from a tier, and on their writes to
     /// it, in bytes a second; `None` is
     /// [`BANDWIDTH_DEFAULT`](Self::BANDWIDTH_DEFAULT) for movers, and no limit
@@ -72,10 +75,16 @@ impl MoversConfig {
     /// Limit of movers on a tier unless set otherwise, in bytes a second.
     pub const BANDWIDTH_DEFAULT: u64 = 50 << 20;
 
+    /// Each mover, and whether it is on.
+    pub fn each(&self) -> [(Mover, bool); 3] {
+        [(Mover::Promote, self.promote), (Mover::Demote, self.demote), (Mover::Balance, self.balance)]
+    }
+
     /// No movers.
     pub const NONE: Self = Self {
         promote: false,
         demote: false,
+        balance: false,
         bandwidth: None,
         job_floor: 8 << 20,
         watermark_high: 0.9,

@@ -6,6 +6,7 @@
 mod abilities;
 mod account;
 mod backend;
+mod basis;
 mod config;
 mod errors;
 mod health;

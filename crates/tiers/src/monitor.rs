@@ -51,7 +51,7 @@ pub struct RecentLoad {
     /// Applications' operations in flight, on average.
     pub in_flight: f64,
     /// Bytes that applications read and wrote per second.
-    pub(crate) foreground_rate: [f64; 2],
+    pub foreground_rate: [f64; 2],
     /// Bytes that movers read and wrote per second.
     pub mover_rate: [f64; 2],
 }

@@ -2,6 +2,7 @@
 
 use crate::abilities::Abilities;
 use crate::backend::Backend;
+use crate::basis::Basis;
 use crate::errors::Errors;
 use crate::health::{Health, Trouble};
 use crate::limiter::InFlightLimiter;
@@ -9,9 +10,9 @@ use crate::monitor::Monitor;
 use crate::room::{AGE_MAX_NS, Figures, Room};
 use crate::settings::{Admission, Settings};
 use braid_contract::{
-    Environment, Errno, Error, Fd, Result, Store, StoreCapabilities, TierId, TierState, Usage,
+    Environment, Errno, Error, Fd, Result, SpeedBasis, Store, StoreCapabilities, TierId, TierState, Usage,
 };
-use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile};
+use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile, WEIGHT_UNIT};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,6 +43,8 @@ pub struct Tier {
     /// Ranges that spread files have on it.
     pub ranges: AtomicU64,
     profile: Option<TierProfile>,
+    /// What the figures of its speed rest on.
+    basis: Basis,
     room: Room,
     /// The expected label.
     label: Vec<u8>,
@@ -69,7 +72,7 @@ pub struct TierParts {
     pub location: String,
     /// Where it is to keep data.
     pub place: Place,
-    /// Bandwidth relative to the others, if configured.
+    /// Its share against other tiers in MB/s, if configured.
     pub weight: Option<f64>,
     /// Its calibrated performance, if any.
     pub profile: Option<TierProfile>,
@@ -97,8 +100,11 @@ impl Tier {
             }
         };
         let load = Load::new(environment());
+        let basis = Basis::default();
         if let Some(profile) = &parts.profile {
             load.seed(profile);
+            let bandwidth = [profile.read, profile.write].map(|known| Some(known.bandwidth));
+            basis.set(SpeedBasis::Profile, environment().wall_ns(), bandwidth);
         }
         let abilities = Abilities::new(&backend);
         Self {
@@ -114,6 +120,7 @@ impl Tier {
             errors: Errors::default(),
             ranges: AtomicU64::new(0),
             profile: parts.profile,
+            basis,
             room: Room::new(),
             label: parts.label,
             probing: AtomicBool::new(false),
@@ -134,6 +141,9 @@ impl Tier {
             *place.write() = root;
             self.abilities.renew(&self.backend);
             *self.location.write() = location;
+            // The figures were of another device.
+            self.load.forget();
+            self.basis.forget();
             self.measure();
         }
     }
@@ -289,6 +299,29 @@ impl Tier {
         Direction::BOTH.map(|direction| self.load.bandwidth(direction))
     }
 
+    /// Takes bandwidths of reads and writes for its own, in bytes a second and
+    /// with the fewest threads that reach them, as observed at a time in
+    /// nanoseconds since 1970.
+    pub fn believe(&self, bandwidth: [Option<(f64, u32)>; 2], from: SpeedBasis, seen_ns: i64) {
+        for (direction, known) in Direction::BOTH.into_iter().zip(bandwidth) {
+            if let Some((bandwidth, threads)) = known {
+                self.load.believe(direction, bandwidth, threads.max(1));
+            }
+        }
+        self.basis.set(from, seen_ns, self.bandwidth());
+    }
+
+    /// What its [`bandwidth`](Self::bandwidth) rests on, and when it was last
+    /// observed, in nanoseconds since 1970; `None` if it is not known.
+    pub fn speed_basis(&self) -> Option<(SpeedBasis, i64)> {
+        self.basis.get()
+    }
+
+    /// Seconds since a time in nanoseconds since 1970, by its clock.
+    pub fn seconds_since(&self, then_ns: i64) -> u64 {
+        u64::try_from(self.environment.wall_ns().saturating_sub(then_ns) / 1_000_000_000).unwrap_or(0)
+    }
+
     /// Notes what an error of the tier means for its health, and answers the
     /// error for the application.
     pub fn note_error(&self, error: Error) -> Error {
@@ -382,6 +415,7 @@ impl Tier {
     /// Closes an epoch of all counters of the tier.
     pub fn close_epoch(&self) {
         self.load.close_epoch();
+        self.basis.note_use(self.bandwidth(), self.environment.wall_ns());
         self.monitor.close_epoch(self.environment.monotonic_ns());
     }
 
@@ -397,10 +431,18 @@ impl Tier {
 }
 
 impl Tier {
-    /// Bandwidth relative to the others: as configured, or as measured; `None`
-    /// before a measurement.
+    /// Its share against other tiers, in MB/s: as configured, which is a wish,
+    /// or as measured; `None` before a measurement.
     pub fn weight(&self) -> Option<f64> {
-        self.given_weight().or_else(|| self.load.measured_bandwidth())
+        self.given_weight().or_else(|| Some(self.load.measured_bandwidth()? / WEIGHT_UNIT))
+    }
+
+    /// How fast it is, in MB/s, by what is known best: as measured, or else as
+    /// configured; `None` if nothing is known. Data that is to go to a faster
+    /// tier goes by this.
+    pub fn speed(&self) -> Option<f64> {
+        let measured = self.load.measured_bandwidth().map(|bandwidth| bandwidth / WEIGHT_UNIT);
+        measured.or_else(|| self.given_weight()).or_else(|| Some(self.load.cached_rate()? / WEIGHT_UNIT))
     }
 
     /// The configured weight, if any.

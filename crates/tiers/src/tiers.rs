@@ -148,7 +148,7 @@ impl Tiers {
     /// `excluded`, a set of bits by tier number, count as full.
     pub fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
-        let weights = with_means(&all.iter().map(|tier| tier.weight()).collect::<Vec<_>>(), 1.0);
+        let weights = weights(&all);
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
         let view = |(at, tier): (usize, &Arc<Tier>)| {
             // A hanging tier must not be asked for its room.
@@ -180,7 +180,7 @@ impl Tiers {
             id: tier.id,
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth,
-            known: tier.weight().is_some(),
+            known: tier.speed().is_some(),
         };
         let tiers = all.iter().zip(bandwidths).map(tier).collect();
         Epoch { nanos: self.home.load.last_epoch_ns(), tiers }
@@ -223,6 +223,17 @@ impl Tiers {
             tier.ranges.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The weights of tiers, in MB/s. One that nothing is known of has the mean of
+/// the others. The rate through the page cache says little beside real figures,
+/// and counts while there are none.
+fn weights(tiers: &[Arc<Tier>]) -> Vec<f64> {
+    let mut known: Vec<Option<f64>> = tiers.iter().map(|tier| tier.weight()).collect();
+    if known.iter().all(Option::is_none) {
+        known = tiers.iter().map(|tier| tier.speed()).collect();
+    }
+    with_means(&known, 1.0)
 }
 
 /// A tier as a bit in a set of tiers.

@@ -1,9 +1,10 @@
 //! Background work: one thread looks after the tiers, one carries out removals,
-//! two move ranges, some carry out jobs, and one counts ranges after a crash
+//! three move ranges, some carry out jobs, and one counts ranges after a crash
 //! and then ends.
 
 use crate::forget::keep_bound;
 use crate::jobs::{JobList, PARALLEL_MAX};
+use crate::speeds;
 use crate::threads::Stop;
 use crate::volume::Volume;
 use braid_contract::{Mover, Result};
@@ -34,12 +35,13 @@ pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
 /// Starts the threads of the movers that are on by these settings, unless they
 /// run already. A thread whose mover is off idles.
 pub(crate) fn start_movers(volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
-    let movers: [(_, _, _, ThreadBody); 2] = [
-        (Mover::Promote, config.promote, "braid-promote", promote),
-        (Mover::Demote, config.demote, "braid-demote", demote),
-    ];
     let mut started = volume.threads.movers.lock();
-    for (mover, _, name, work) in movers.into_iter().filter(|(_, on, ..)| *on) {
+    for (mover, _) in config.each().into_iter().filter(|(_, on)| *on) {
+        let (name, work): (_, ThreadBody) = match mover {
+            Mover::Promote => ("braid-promote", promote),
+            Mover::Demote => ("braid-demote", demote),
+            Mover::Balance => ("braid-balance", balance),
+        };
         if !started.contains(&mover) {
             start(volume, name, work)?;
             started.insert(mover);
@@ -119,6 +121,9 @@ impl Volume {
         if config.demote {
             self.movers.demote(&|| false);
         }
+        if config.balance {
+            self.movers.balance(&|| false);
+        }
     }
 
     /// Closes the tiers' epochs, and passes them on to policies and movers.
@@ -161,7 +166,11 @@ impl Volume {
     fn clean_up(&self) {
         let _entered = self.core.barrier.enter();
         reap_due(&self.core);
-        self.movers.heat.save_if_due(&self.core.home);
+        if self.movers.heat.save_if_due(&self.core.home)
+            && let Err(error) = speeds::save(&self.core)
+        {
+            tracing::warn!(%error, "the speeds of tiers could not be saved");
+        }
         self.set_space_aside();
     }
 
@@ -192,6 +201,10 @@ fn promote(stop: &Stop, volume: &Weak<Volume>) {
 
 fn demote(stop: &Stop, volume: &Weak<Volume>) {
     in_rounds(stop, volume, |volume| volume.movers.demote(&|| stop.is_set()));
+}
+
+fn balance(stop: &Stop, volume: &Weak<Volume>) {
+    in_rounds(stop, volume, |volume| volume.movers.balance(&|| stop.is_set()));
 }
 
 /// Repeats `work` until the volume ends.

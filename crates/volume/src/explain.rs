@@ -135,7 +135,7 @@ impl Volume {
             size_after: size + bytes,
             new_bytes: bytes,
         };
-        let request = file::PlacementRequest { file, origin: Origin::default(), span };
+        let request = file::PlacementRequest::new(file, Origin::default(), span);
         let tier = choose(&self.core, &request, &credits, 0).ok()?.tier;
         Some(NamedTier { id: tier.id, name: tier.name.clone() })
     }
@@ -253,6 +253,7 @@ fn describe(reason: Reason) -> Cow<'static, str> {
         Reason::Demoted => "demoted: its tier ran full and it was not in use",
         Reason::Rebalanced => "moved to give every tier its share",
         Reason::Evacuated => "moved off a tier that is to be empty",
+        Reason::SetAside => "set aside before there is data: its first write decides anew",
         Reason::Moved => "moved off a tier that had no room for more of it",
     }
     .into()

@@ -37,6 +37,7 @@ mod occupancy;
 mod open;
 mod placement;
 mod rehome;
+mod speeds;
 mod status;
 mod strays;
 mod threads;
@@ -44,7 +45,7 @@ mod volume;
 mod watch;
 
 pub use affected::AffectedFile;
-pub use api::{PlacementConfig, TierChange};
+pub use api::{PlacementConfig, TierChange, TierOfUnknownSpeed};
 pub use braid_check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 #[cfg(feature = "failpoints")]
 pub use braid_core::Failpoint;

@@ -14,6 +14,7 @@ use crate::placement::Placement;
 use crate::placement::sizes_of;
 use crate::rehome::Changes;
 use crate::rehome::HomeReplacement;
+use crate::speeds;
 use crate::strays::look_for_strays;
 use crate::threads::BackgroundThreads;
 use crate::volume::Volume;
@@ -121,6 +122,7 @@ impl Volume {
             }
         }
         volume.movers.heat.load(&volume.core.home);
+        speeds::load(&volume.core);
         volume.jobs.load();
         volume.membership.finish_removals(left_out)?;
         leave_notices(&volume.core);
@@ -517,7 +519,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let jobs = Arc::new(Jobs::new(&core, &throttles));
     let claims = Arc::<Jobs>::clone(&jobs);
     Ok(Volume {
-        movers: Movers::new(&core, &heat, &placement, &throttles),
+        movers: Movers::new(&core, &heat, &throttles),
         membership: Membership::new(&core, &placement, claims, config.monitor),
         home_replacement: HomeReplacement::new(&core, &heat, &throttles, &changes),
         importer: Importer::new(&core),

@@ -81,11 +81,6 @@ impl Placement {
         Rules::make(&now.rules_config, &others).is_none().then_some("a rule of the policy")
     }
 
-    /// Whether the policy puts home before all other tiers.
-    pub(crate) fn is_home_first(&self) -> bool {
-        self.0.read().policy_config.home_watermark().is_some()
-    }
-
     /// The policy, and the number of rules before it.
     pub(crate) fn describe(&self) -> String {
         let policy = self.policy().describe();

@@ -132,6 +132,7 @@ fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
     let reserve = tier.reserve().bytes(usage.total);
     let [read_bandwidth, write_bandwidth] =
         tier.bandwidth().map(|known| known.filter(|bandwidth| bandwidth.is_finite()));
+    let basis = tier.speed_basis();
     let [read_latency_ns, write_latency_ns] = now.latency;
     let [read_latency_total_ns, write_latency_total_ns] = tier.monitor.total();
     let [read_latency_histogram_ns, write_latency_histogram_ns] = tier.monitor.histograms();
@@ -162,6 +163,8 @@ fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
         write_rate: finite(load.rates[1]),
         read_bandwidth,
         write_bandwidth,
+        speed_basis: basis.map(|(basis, _)| basis),
+        speed_age: basis.map(|(_, seen_ns)| tier.seconds_since(seen_ns)),
         read_latency_ns,
         write_latency_ns,
         read_latency_total_ns,

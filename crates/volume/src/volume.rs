@@ -6,6 +6,7 @@ use crate::membership::Membership;
 use crate::movers::Movers;
 use crate::placement::Placement;
 use crate::rehome::HomeReplacement;
+use crate::speeds;
 use crate::strays::Strays;
 use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
@@ -60,6 +61,9 @@ impl Volume {
         self.core.sync_all_tiers()?;
         if let Err(error) = self.movers.heat.save(&self.core.home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
+        }
+        if let Err(error) = speeds::save(&self.core) {
+            tracing::warn!(%error, "the next mount does not know how fast tiers are");
         }
         if let Err(error) = save_counts(&self.core) {
             tracing::warn!(%error, "the next mount counts the ranges anew");

@@ -95,6 +95,37 @@ fn is_clean(bed: &Bed) {
 }
 
 #[test]
+fn promotion_and_demotion_agree_with_a_policy_that_puts_home_first() {
+    let bed = Bed::new();
+    let (first, ino, data) = with_file(&bed, "a");
+    first.close();
+    // Home is slower than the other tier, by its weight and by what was found.
+    let mut config = bed.config();
+    config.policy = braid_placement::PolicyConfig::named("home-first").unwrap();
+    (config.home.weight, config.tiers[0].weight) = (Some(44.0), Some(66.0));
+    let open = open(config);
+    assert_eq!(open.lookup("a").unwrap(), ino);
+    open.volume.measured("slow", [(400e6, 1), (400e6, 1)]);
+    done(&open, JobKind::Promote { path: "a".into() });
+    assert_eq!((on(&open, ino, "slow"), content(&open, ino) == data), (0, true));
+    done(&open, JobKind::Demote { path: "a".into() });
+    assert_eq!((on(&open, ino, "slow"), content(&open, ino) == data), (RANGES, true));
+    open.close();
+}
+
+#[test]
+fn what_was_found_of_a_tier_counts_and_not_its_weight_where_the_faster_one_is_meant() {
+    let bed = Bed::new();
+    let (open, ino, _) = with_file(&bed, "a");
+    for (tier, rate) in [("fast", 20e6), ("slow", 60e6)] {
+        open.volume.measured(tier, [(rate, 1), (rate, 1)]);
+    }
+    done(&open, JobKind::Promote { path: "a".into() });
+    assert_eq!(on(&open, ino, "slow"), RANGES);
+    open.close();
+}
+
+#[test]
 fn a_file_moves_and_a_tree() {
     let bed = Bed::new();
     let (open, ino, data) = with_file(&bed, "a");

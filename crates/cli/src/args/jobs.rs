@@ -48,8 +48,8 @@ pub(crate) struct StartArgs {
 }
 
 const SPEED_HELP: &str = "\
-How fast a tier is follows from the weights in the stack file, or from what was
-measured. Data that is on a tier as good already, or for which better ones have
+How fast a tier is follows from what was seen of it (braid status), or else from
+its weight; with the policy home-first, home comes first. Data that is on a tier as good already, or for which better ones have
 no room, stays where it is.
 
 Examples:

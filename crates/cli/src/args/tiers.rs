@@ -58,7 +58,7 @@ pub(crate) struct TierAddArgs {
 
 const TIER_SET_HELP: &str = "\
 SETTING is one of
-  weight=NUMBER     the share of the tier when data is dealt by weight; auto: measured
+  weight=NUMBER     the share of the tier when data is dealt by weight, in MB/s; auto: measured
   reserve=AMOUNT    space to leave free, such as 5% or 10GiB; default: 1%, at most 1 GiB
   require=WHAT      mountpoint or uuid=UUID: what the directory must be at a mount; nothing: no more
   readonly          no new data, and what is written to data that is there goes elsewhere

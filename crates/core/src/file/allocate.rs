@@ -287,24 +287,16 @@ fn reserve_spread(
     for range in spread.range_size().ranges_of(offset, end) {
         let (start, end) = part_of(spread, range, offset, end);
         let new = spread.index.entry(range)?.is_none();
-        place(core, file, spread, start..end, origin, Demand::Allocate)?;
-        let _writing = writing(core, spread, start, end);
-        let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
-        let tier = core.tiers.get(entry.tier)?;
-        if !tier.capabilities().allocate {
-            return Ok(AllocationOutcome::RangeMustMove(start, Demand::Allocate));
-        }
-        let before = allocated_on(file, spread, &tier);
-        let result = reserve_on(file, spread, &tier, start..end);
-        let grown = allocated_on(file, spread, &tier).saturating_sub(before);
-        if new || grown > 0 {
-            taken.pieces.push(AllocatedPiece { tier, bytes: start..end, new, grown });
-        }
-        match result {
-            Err(error) if error.is_full() => {
-                return Ok(AllocationOutcome::RangeMustMove(start, Demand::Room));
+        let obstacle = loop {
+            place(core, file, spread, start..end, origin, Demand::Allocate)?;
+            match reserve_range(core, file, spread, (range, start..end, new), taken)? {
+                Reserved::Elsewhere => {}
+                Reserved::Here => break None,
+                Reserved::Not(demand) => break Some(demand),
             }
-            result => result?,
+        };
+        if let Some(demand) = obstacle {
+            return Ok(AllocationOutcome::RangeMustMove(start, demand));
         }
     }
     // Before there is a size that needs it.
@@ -320,6 +312,50 @@ fn reserve_spread(
         spread.index.size_was_set();
     }
     Ok(AllocationOutcome::All)
+}
+
+/// Where the space for a part of a range was reserved.
+enum Reserved {
+    /// On the tier that has the range.
+    Here,
+    /// On the one that had it until its first write came meanwhile.
+    Elsewhere,
+    /// Nowhere: its tier lacks this.
+    Not(Demand),
+}
+
+/// Reserves the space of `bytes`, a part of a range, on the tier that has it.
+fn reserve_range(
+    core: &Core,
+    file: &File,
+    spread: &Spread,
+    (range, bytes, new): (u64, Range<u64>, bool),
+    taken: &mut AllocationSteps,
+) -> Result<Reserved> {
+    let _writing = writing(core, spread, bytes.start, bytes.end);
+    let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
+    let tier = core.tiers.get(entry.tier)?;
+    if !tier.capabilities().allocate {
+        return Ok(Reserved::Not(Demand::Allocate));
+    }
+    let before = allocated_on(file, spread, &tier);
+    let result = reserve_on(file, spread, &tier, bytes.clone());
+    let grown = allocated_on(file, spread, &tier).saturating_sub(before);
+    {
+        // The range can't come back to the tier while this is locked.
+        let _placing = spread.placing.lock();
+        if spread.index.entry(range)?.is_some_and(|now| now.tier != tier.id) {
+            spread.left_set_aside.lock().push((tier.id, range));
+            return Ok(Reserved::Elsewhere);
+        }
+    }
+    if new || grown > 0 {
+        taken.pieces.push(AllocatedPiece { tier, bytes, new, grown });
+    }
+    match result {
+        Err(error) if error.is_full() => Ok(Reserved::Not(Demand::Room)),
+        result => result.map(|()| Reserved::Here),
+    }
 }
 
 fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {

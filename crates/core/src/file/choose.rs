@@ -3,10 +3,10 @@
 
 use crate::core::Core;
 use crate::live::File;
-use braid_contract::{Errno, Result};
+use braid_contract::{Errno, Result, TierId};
 use braid_format::{RangeSize, Reason};
 use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
-use braid_tiers::Tier;
+use braid_tiers::{Tier, bit};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,9 @@ pub struct PlacementRequest<'a> {
     pub origin: Origin,
     /// The bytes that are written.
     pub span: WriteSpan,
+    /// The tier on which their space is set aside, if one has it: it needs no
+    /// room for them.
+    pub(super) set_aside_on: Option<TierId>,
 }
 
 /// The tier that was chosen, and the policy and reason behind it.
@@ -70,7 +73,13 @@ pub fn choose(
     credits: &Credits,
     excluded: u64,
 ) -> Result<TierChoice> {
-    let tiers = core.tiers.views(request.span.needed_bytes(), excluded);
+    let mut tiers = core.tiers.views(request.span.needed_bytes(), excluded);
+    if let Some(on) = request.set_aside_on.filter(|on| excluded & bit(*on) == 0)
+        && let Some(view) = tiers.iter_mut().find(|view| view.id == on)
+    {
+        let tier = core.tiers.get(on)?;
+        view.has_room |= tier.is_healthy() && tier.takes_ranges();
+    }
     let (rules, policy) = (core.placer.rules(), core.placer.policy());
     let facts = FileFacts { core, file: request.file };
     let number = |name: &str| core.tiers.number(name);
@@ -83,6 +92,17 @@ pub fn choose(
 pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &TierChoice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
+}
+
+/// Notes in `credits` that the choice was carried out, for which no data is
+/// written now.
+pub(super) fn credited(
+    core: &Core,
+    request: &PlacementRequest<'_>,
+    credits: &mut Credits,
+    choice: &TierChoice,
+) {
+    choice.add_to(credits, &core.tiers.views(0, 0), request.span.new_bytes);
 }
 
 /// Tells policy and credits that the choice was carried out.
@@ -150,11 +170,23 @@ pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan
 }
 
 impl TierChoice {
+    /// Whether the data may go elsewhere, where this is for space alone.
+    pub(super) fn may_differ_at_write(&self) -> bool {
+        !matches!(self.reason, Reason::Rule(_)) && self.policy.decides_at_write()
+    }
+
     /// So many bytes are dealt to the tier.
     pub fn add_to(&self, credits: &mut Credits, tiers: &[TierView], bytes: u64) {
         if let Some(view) = tiers.iter().find(|view| view.id == self.tier.id) {
             credits.add(view.id, bytes, self.policy.share(view));
         }
+    }
+}
+
+impl<'a> PlacementRequest<'a> {
+    /// A request for the ranges that a write touches first.
+    pub fn new(file: &'a File, origin: Origin, span: WriteSpan) -> Self {
+        Self { file, origin, span, set_aside_on: None }
     }
 }
 

@@ -105,7 +105,7 @@ fn next_target(core: &Core, file: &File, offset: u64, excluded: u64) -> Result<O
     let credits = spread.placing.lock();
     let span =
         braid_placement::WriteSpan { offset: start, len: bytes, size, size_after: size, new_bytes: bytes };
-    let request = PlacementRequest { file, origin: Origin::default(), span };
+    let request = PlacementRequest::new(file, Origin::default(), span);
     Ok(Some(find_room(core, &request, &credits, excluded)?.tier))
 }
 

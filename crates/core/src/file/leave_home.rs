@@ -58,7 +58,7 @@ pub(crate) fn leaves_home(
     let new_bytes = ranges.round_up(end) - ranges.start_of(ranges.range_of(offset));
     let credits = credits_of_plain(core, file, size, ranges);
     let span = WriteSpan { offset, len: end - offset, size, size_after: end.max(size), new_bytes };
-    let request = PlacementRequest { file, origin, span };
+    let request = PlacementRequest::new(file, origin, span);
     let whole = has_no_room && size <= ranges.bytes();
     let chosen = if has_no_room {
         find_room(core, &request, &credits, 0)
@@ -105,7 +105,7 @@ fn begins_elsewhere(
         return Ok(Some(leave));
     }
     let (request, credits) =
-        (PlacementRequest { file, origin, span }, credits_of_plain(core, file, 0, ranges));
+        (PlacementRequest::new(file, origin, span), credits_of_plain(core, file, 0, ranges));
     match choose(core, &request, &credits, 0) {
         Ok(choice) if spared && !choice.tier.is_home() => Ok(Some(leave)),
         Ok(choice) if spared => {
@@ -170,7 +170,7 @@ fn leave_as_whole(
         let size = file.home_size().map_err(NotSpread::Failed)?;
         let (len, size_after) = (end - offset + size, end.max(size));
         let span = WriteSpan { offset, len, size, size_after, new_bytes: ranges.round_up(size_after) };
-        let request = PlacementRequest { file, origin, span };
+        let request = PlacementRequest::new(file, origin, span);
         let choice = find_room(core, &request, &credits, excluded).map_err(NotSpread::Failed)?;
         match become_whole(core, file, &choice.tier, choice.reason, (ranges, end)) {
             Ok(()) => {
@@ -217,7 +217,7 @@ fn should_spread_ahead(
 ) -> Result<Option<RangeSize>> {
     /// Turns of the policy that are looked at: its pattern repeats.
     const TURNS_MAX: usize = 256;
-    if end <= smallest_range(core).bytes() || !may_spread(file) {
+    if end <= smallest_range(core).bytes() || !may_spread(file) || grows_on_home(core) {
         return Ok(None);
     }
     let ranges = range_size_for(core, file, offset, end, origin)?;
@@ -229,8 +229,8 @@ fn should_spread_ahead(
     for range in ranges.ranges_of(offset, end).take(TURNS_MAX) {
         let (offset, size_after) = (ranges.start_of(range), end.max(size));
         let span = WriteSpan { offset, len: ranges.bytes(), size, size_after, new_bytes: ranges.bytes() };
-        match choose(core, &PlacementRequest { file, origin, span }, &credits, 0) {
-            Ok(choice) if !choice.tier.is_home() => return Ok(Some(ranges)),
+        match choose(core, &PlacementRequest::new(file, origin, span), &credits, 0) {
+            Ok(choice) if !choice.tier.is_home() || choice.may_differ_at_write() => return Ok(Some(ranges)),
             Ok(choice) => credits.add(choice.tier.id, ranges.bytes(), share_of(core, &choice.tier)),
             Err(_) => return Ok(None),
         }

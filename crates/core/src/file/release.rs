@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
-use crate::file::extents::next_data_on;
+use crate::file::extents::{next_data_on, part_size};
 use crate::file::home_inode::unnoticed;
 use crate::file::pieces::punch_piece;
 use crate::file::presence::concerning;
@@ -49,10 +49,58 @@ pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u6
     if !tier.capabilities().punch {
         return Ok(());
     }
-    let ranges = spread.range_size();
     note_release(spread, tier.id);
+    let ranges = spread.range_size();
     let punch = || punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes());
-    unnoticed(file, spread, tier, punch).context("releasing a range")
+    unnoticed(file, spread, tier, punch).context("freeing the space of a range")
+}
+
+/// Frees space that was set aside, of ranges that got their tier elsewhere. Some
+/// file systems free none behind the end of a part, which is not to be longer
+/// than the file: so the space waits until the file is as long, or, with `all`,
+/// until its last writer is gone.
+pub(super) fn release_set_aside(core: &Core, file: &File, spread: &Spread, all: bool) {
+    let (ranges, size) = (spread.range_size(), spread.size());
+    let due: Vec<(TierId, u64)> = {
+        let mut left = spread.left_set_aside.lock();
+        left.extract_if(.., |(_, range)| all || ranges.start_of(*range + 1) <= size).collect()
+    };
+    for (tier, range) in due {
+        let released =
+            core.tiers.get(tier).and_then(|tier| release_unwritten(file, spread, &tier, range, size));
+        if let Err(error) = released {
+            tracing::debug!(file = %spread.id(), range, %error, "space that was set aside is not freed");
+        }
+    }
+}
+
+/// Frees the space of a range on a tier that never had data in it.
+fn release_unwritten(file: &File, spread: &Spread, tier: &Tier, range: u64, size: u64) -> Result<()> {
+    let is_there = spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id);
+    if is_there || !tier.capabilities().punch {
+        return Ok(());
+    }
+    let ranges = spread.range_size();
+    let bytes = ranges.bytes_of(range..range + 1, size);
+    let release = || {
+        if !bytes.is_empty() && part_size(file, spread, tier)? < bytes.end {
+            // It only ever makes the part longer, whatever others do with it.
+            lengthen_part(file, spread, tier, bytes)?;
+        }
+        punch_piece(file, spread, tier, ranges.start_of(range), ranges.bytes())
+    };
+    unnoticed(file, spread, tier, release).context("freeing space that was set aside")
+}
+
+/// Has the file's part reach to the end of `bytes`, whose space it has.
+fn lengthen_part(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
+    let (start, len) = (bytes.start, bytes.end - bytes.start);
+    match &tier.backend {
+        Backend::Home(_) => {
+            file.writable()?.allocate(FallocateMode::Allocate { keep_size: false }, start, len)
+        }
+        Backend::Store(store) => store.allocate(spread.id(), start, len, false),
+    }
 }
 
 /// Frees space on `tier` beyond the end of the file's part there. The caller
@@ -76,6 +124,7 @@ pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<(
 pub(super) fn release_ahead(core: &Core, file: &File) {
     let layout = file.layout.write();
     let Layout::Spread(spread) = &*layout else { return };
+    release_set_aside(core, file, spread, true);
     let ahead = std::mem::take(&mut *spread.ahead.lock());
     for (range, AllocatedAhead { tier, .. }) in ahead {
         let bytes = spread.range_size().start_of(range)..spread.range_size().start_of(range + 1);

@@ -50,6 +50,11 @@ pub struct Spread {
     missing: AtomicU64,
     /// Held while ranges get their tier.
     pub placing: Mutex<Credits>,
+    /// How ranges are dealt that are set aside before there is data.
+    pub(crate) set_aside: Mutex<Credits>,
+    /// Space that was set aside for ranges which then got their tier elsewhere,
+    /// and that is to be freed: the tier that has it, and the range.
+    pub(crate) left_set_aside: Mutex<Vec<(TierId, u64)>>,
     /// Ranges that are on their way to another tier.
     pub moving: Moving,
     /// Leftovers of a crash beyond the size are known to be gone.
@@ -89,6 +94,8 @@ impl Spread {
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
             missing: AtomicU64::new(0),
+            set_aside: Mutex::new(credits.clone()),
+            left_set_aside: Mutex::default(),
             placing: Mutex::new(credits),
             moving,
             trimmed: AtomicBool::new(false),
@@ -121,6 +128,8 @@ impl Spread {
             created: word(&self.created),
             missing: AtomicU64::new(0),
             placing: Mutex::new(self.placing.lock().clone()),
+            set_aside: Mutex::new(self.set_aside.lock().clone()),
+            left_set_aside: Mutex::new(self.left_set_aside.lock().clone()),
             moving,
             trimmed: flag(&self.trimmed),
             ahead: Mutex::new(self.ahead.lock().clone()),

@@ -1,8 +1,8 @@
 //! One measurement, for a point of a curve: threads that read or write for a
 //! while, and their throughput.
 
-use super::scratch::ScratchFile;
 use crate::profile::Point;
+use crate::scratch::ScratchFile;
 use braid_contract::SplitMix;
 use braid_sys::AlignedBuf;
 use rustix::io::Errno;

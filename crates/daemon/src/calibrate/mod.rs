@@ -2,7 +2,7 @@
 //! against the number of threads, measured on scratch files, and the profile
 //! that policies use. `braid bench calibrate` is the only caller.
 //!
-//! `scratch` has the files, `measure` measures one point, `curve` reads the
+//! `scratch` makes the files, `measure` measures one point, `curve` reads the
 //! points, and [`output`] writes profile and plot.
 
 pub mod output;
@@ -10,18 +10,17 @@ pub mod output;
 mod curve;
 mod measure;
 mod plot;
-mod scratch;
 
 use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::profile::{Figures, Point, Profile, TierFigures, VERSION};
 use crate::refusal::{Place, Refusal};
+use crate::scratch::{self, ScratchFile};
 use crate::validate;
 use braid_contract::Errno;
 use braid_contract::units::{show_size, write_size};
 use braid_stores::native::{open_dir, open_tier_dir};
 pub use measure::Direction;
 use measure::Run;
-use scratch::ScratchFile;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;

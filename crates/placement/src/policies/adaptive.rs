@@ -23,7 +23,7 @@ use crate::per_tier::PerTier;
 use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "where it is done soonest, and where the file is owed one",
     settings: &[],
     home_watermark: None,
+    movers: &[Mover::Demote, Mover::Balance],
     make: |_, _| Some(Arc::new(Adaptive::new())),
 };
 

@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::policy_setting::{Setting, SettingKind};
 use crate::sync::Mutex;
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "the same, remapped each epoch",
     settings: &[THREADS, TIER_THRESHOLD, GLOBAL_THRESHOLD],
     home_watermark: None,
+    movers: &[Mover::Promote, Mover::Demote],
     make: |settings, _| {
         let thresholds = [settings.share(TIER_THRESHOLD.key)?, settings.share(GLOBAL_THRESHOLD.key)?];
         Some(Arc::new(Dynamic::new(settings.threads(THREADS.key)?, thresholds)))

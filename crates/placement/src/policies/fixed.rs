@@ -7,7 +7,7 @@ use crate::epoch::Epoch;
 use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::sync::Arc;
 
 pub(super) const KIND: PolicyKind = PolicyKind {
@@ -15,6 +15,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "threads are mapped to tiers, the fastest first",
     settings: &[THREADS],
     home_watermark: None,
+    movers: &[Mover::Promote, Mover::Demote],
     make: |settings, _| Some(Arc::new(Static::new(settings.threads(THREADS.key)?))),
 };
 

@@ -6,7 +6,7 @@ use crate::context::{Context, TierView};
 use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::policy_setting::{Setting, SettingKind};
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::sync::Arc;
 
 pub(super) const KIND: PolicyKind = PolicyKind {
@@ -14,6 +14,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "home up to a watermark, then the fastest with room",
     settings: &[WATERMARK],
     home_watermark: Some(WATERMARK.key),
+    movers: &[Mover::Promote, Mover::Demote],
     make: |settings, _| Some(Arc::new(HomeFirst { watermark: settings.share(WATERMARK.key)? })),
 };
 
@@ -37,6 +38,14 @@ impl Policy for HomeFirst {
         true
     }
 
+    fn prefers_home(&self) -> bool {
+        true
+    }
+
+    fn decides_at_write(&self) -> bool {
+        false
+    }
+
     fn spares_home(&self, used: f64, _low: f64) -> bool {
         used >= self.watermark
     }
@@ -47,7 +56,7 @@ impl Policy for HomeFirst {
             return Some(home.id);
         }
         let others = context.tiers.iter().filter(|tier| !tier.home && tier.has_room);
-        let fastest = others.max_by(|a, b| a.weight.total_cmp(&b.weight));
+        let fastest = others.max_by(|a, b| a.bandwidth[1].total_cmp(&b.bandwidth[1]));
         // Above the watermark, home is still better than refusing the write.
         fastest.or(home).map(|tier: &TierView| tier.id)
     }

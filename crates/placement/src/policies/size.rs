@@ -17,6 +17,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "small files and small synchronous writes home",
     settings: &[SMALL, SYNC, LARGE],
     home_watermark: None,
+    movers: &[],
     make: |settings, tier| {
         let [small, sync] = [settings.size(SMALL.key)?, settings.size(SYNC.key)?];
         Some(Arc::new(Size::new(small, sync, settings.target(LARGE.key, tier)?)))
@@ -75,6 +76,10 @@ impl Policy for Size {
 
     fn decides_shares(&self) -> bool {
         true
+    }
+
+    fn decides_at_write(&self) -> bool {
+        false
     }
 
     fn place(&self, context: &Context<'_>) -> Option<TierId> {

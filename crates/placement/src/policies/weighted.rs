@@ -13,6 +13,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "each file is dealt over all tiers by weight",
     settings: &[],
     home_watermark: None,
+    movers: &[],
     make: |_, _| Some(Arc::new(Weighted)),
 };
 

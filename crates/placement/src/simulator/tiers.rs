@@ -5,7 +5,7 @@ use super::config::{SimulatedTier, SimulatorConfig};
 use super::device::Device;
 use super::file::Piece;
 use super::outcome::{PlacedBy, TierSimulated};
-use crate::believed::{KnownRates, believed, with_means};
+use crate::believed::{KnownRates, WEIGHT_UNIT, believed, with_means};
 use crate::context::TierView;
 use crate::epoch::{Epoch, TierEpoch};
 use crate::load::{Direction, Load};
@@ -180,10 +180,11 @@ impl Tiers {
 }
 
 impl Tier {
-    /// Its weight: as configured, or as measured.
+    /// Its weight in MB/s: as configured, or as measured.
     fn weight(&self) -> Option<f64> {
         let measured = |direction| self.load.bandwidth(direction);
-        self.given.weight.or_else(|| measured(Direction::Write).or_else(|| measured(Direction::Read)))
+        let bandwidth = || measured(Direction::Write).or_else(|| measured(Direction::Read));
+        self.given.weight.or_else(|| Some(bandwidth()? / WEIGHT_UNIT))
     }
 
     /// Its free bytes.

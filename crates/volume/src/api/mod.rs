@@ -9,4 +9,4 @@ mod tiers;
 
 pub(crate) use home::Replacer;
 pub use placement::PlacementConfig;
-pub use tiers::TierChange;
+pub use tiers::{TierChange, TierOfUnknownSpeed};

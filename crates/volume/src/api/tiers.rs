@@ -4,21 +4,32 @@
 use crate::jobs::JobStatus;
 use crate::membership::RemovedTier;
 use crate::volume::Volume;
-use braid_contract::{Errno, Error, JobKind, RefusalKind, Result, TierId};
+use braid_contract::{Errno, Error, JobKind, RefusalKind, Result, SpeedBasis, TierId};
 use braid_placement::Reserve;
-use braid_tiers::TierConfig;
+use braid_tiers::{Tier, TierConfig};
+use std::sync::Arc;
 
 /// Changes to a tier's settings; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TierChange {
-    /// Bandwidth relative to the other tiers; measured while running if
-    /// `Some(None)`.
+    /// Its share against other tiers, in MB/s; as measured if `Some(None)`.
     pub weight: Option<Option<f64>>,
     /// Space to be left free.
     pub reserve: Option<Reserve>,
     /// Whether it is read only: it takes no new ranges, and a range on it that
     /// is written to goes to another tier first.
     pub readonly: Option<bool>,
+}
+
+/// A tier that nothing tells the speed of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TierOfUnknownSpeed {
+    /// Its name.
+    pub name: String,
+    /// The device number of its file system, as in `stat`.
+    pub device: u64,
+    /// Bytes that may be placed there.
+    pub room: u64,
 }
 
 impl Volume {
@@ -107,6 +118,34 @@ impl Volume {
             Ok(())
         })?;
         Ok((id.ok_or(Errno::EINVAL)?, status))
+    }
+
+    /// The tiers of which neither a weight nor anything else tells how fast they
+    /// are; none where there is one tier only.
+    pub fn tiers_of_unknown_speed(&self) -> Vec<TierOfUnknownSpeed> {
+        if self.core.tiers.iter().count() < 2 {
+            return Vec::new();
+        }
+        let unknown = self
+            .core
+            .tiers
+            .iter()
+            .filter(|tier| tier.speed().is_none() && tier.is_healthy() && !tier.is_absent());
+        let told = |tier: Arc<Tier>| TierOfUnknownSpeed {
+            name: tier.name.clone(),
+            device: tier.last_usage().device,
+            room: tier.room(),
+        };
+        unknown.map(told).collect()
+    }
+
+    /// A measurement found that a tier reads and writes so many bytes a second,
+    /// with so many parallel operations.
+    pub fn measured(&self, name: &str, bandwidth: [(f64, u32); 2]) {
+        if let Ok(tier) = self.core.tiers.named(name) {
+            let now_ns = self.core.environment.wall_ns();
+            tier.believe(bandwidth.map(Some), SpeedBasis::Measured, now_ns);
+        }
     }
 
     /// Changes settings of a tier until the unmount; a mount sets them anew.

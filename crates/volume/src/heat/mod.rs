@@ -209,14 +209,13 @@ impl Heat {
         }
     }
 
-    /// Saves heat, if it is due. Waits for home.
-    pub(crate) fn save_if_due(&self, home: &Home) {
-        let now = self.now();
-        if now.saturating_sub(self.saved.load(Ordering::Acquire)) >= SAVE_EVERY
-            && let Err(error) = self.save(home)
-        {
+    /// Saves heat, if it is due; answers whether it was. Waits for home.
+    pub(crate) fn save_if_due(&self, home: &Home) -> bool {
+        let is_due = self.now().saturating_sub(self.saved.load(Ordering::Acquire)) >= SAVE_EVERY;
+        if is_due && let Err(error) = self.save(home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
         }
+        is_due
     }
 
     /// Saves the table for the next mount.

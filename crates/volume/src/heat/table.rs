@@ -199,6 +199,14 @@ impl Table {
         cold
     }
 
+    /// Ranges that were used or placed at or after a moment, in seconds since
+    /// 1970.
+    pub(crate) fn used_since(&self, since: u32) -> Vec<HotRange> {
+        spots(self.files.iter().filter(|(file, _)| !self.settled.contains(file)))
+            .filter(|spot| spot.record.last >= since)
+            .collect()
+    }
+
     /// The files with the hottest ranges, each as a whole, hottest first.
     pub(crate) fn hottest(&self, max: usize, now: u32) -> Vec<(FileKey, f64)> {
         let mut files: Vec<(FileKey, f64)> = self

@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub(super) enum Goal {
     /// Everything on this tier.
     To(Arc<Tier>),
-    /// Everything on a faster tier, or on a slower one; the tiers and their
-    /// weights, best first.
+    /// Everything on a better tier, or on a worse one; the tiers and their
+    /// ranks, the one to go to first.
     Ranked { tiers: Vec<(Arc<Tier>, f64)>, reason: Reason },
     /// Every tier has its share of each file.
     Shares,
@@ -155,7 +155,7 @@ fn choose_for(core: &Core, file: &File, bytes: u64, excluded: u64) -> Result<Arc
     let mut credits = spread.placing.lock();
     let size = spread.size();
     let span = WriteSpan { offset: 0, len: bytes, size, size_after: size, new_bytes: bytes };
-    let request = PlacementRequest { file, origin: Origin::default(), span };
+    let request = PlacementRequest::new(file, Origin::default(), span);
     let choice = find_room(core, &request, &credits, excluded)?;
     placed(core, &request, &mut credits, &choice);
     Ok(choice.tier)
@@ -209,7 +209,7 @@ fn is_better(tiers: &[(Arc<Tier>, f64)], at: usize, from: TierId) -> bool {
     let place = tiers.iter().position(|(tier, _)| tier.id == from);
     // A tier that takes no new ranges comes last.
     let place = place.unwrap_or(tiers.len());
-    at < place && tiers.get(at).map(|(_, weight)| *weight) != tiers.get(place).map(|(_, weight)| *weight)
+    at < place && tiers.get(at).map(|(_, rank)| *rank) != tiers.get(place).map(|(_, rank)| *rank)
 }
 
 /// The paths at which a job begins.

@@ -106,8 +106,7 @@ fn most_within_room(core: &Core, views: &[TierView], have: &[u64; TIERS], ranges
 /// The ranges, of so many, that rules and policy would give each tier for a new
 /// file.
 fn as_chosen(core: &Core, file: &File, ranges: RangeSize, count: u64, most: &[u64; TIERS]) -> [u64; TIERS] {
-    let request =
-        PlacementRequest { file, origin: Origin::default(), span: WriteSpan::at_rest(file.size_now()) };
+    let request = PlacementRequest::new(file, Origin::default(), WriteSpan::at_rest(file.size_now()));
     let mut credits = Credits::new(file.inode.ino.0, ranges.get());
     let views = core.tiers.views(0, 0);
     let mut want = [0; TIERS];

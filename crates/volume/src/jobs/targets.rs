@@ -25,17 +25,24 @@ pub(super) fn target_named(core: &Core, name: &str) -> Result<Arc<Tier>> {
     }
 }
 
-/// The tiers that take new ranges, fastest first.
+/// The tiers that take new ranges, best first, as movers see them: by speed, but
+/// home before all others where the policy puts it there. Each has its rank,
+/// which equally good ones share.
 ///
 /// # Errors
-/// `EINVAL` if none is known to be faster than another.
+/// `EINVAL` if none is known to be better than another.
 pub(super) fn ranked_tiers(core: &Core) -> Result<Vec<(Arc<Tier>, f64)>> {
     let views = core.tiers.views(0, 0);
-    let view = |tier: &Tier| views.iter().find(|view| view.id == tier.id);
-    let mut tiers = core.tiers.by_speed(false, |tier| view(tier).map_or(0.0, |view| view.weight));
-    tiers.retain(|(tier, _)| view(tier).is_some_and(|view| view.has_room));
+    let home_first = core.placer.policy().prefers_home();
+    let mut tiers = core.tiers.by_speed(home_first);
+    tiers.retain(|(tier, _)| views.iter().any(|view| view.id == tier.id && view.has_room));
+    for (tier, rank) in &mut tiers {
+        if home_first && tier.is_home() {
+            *rank = f64::INFINITY;
+        }
+    }
     match (tiers.first(), tiers.last()) {
-        (Some((_, fastest)), Some((_, slowest))) if fastest > slowest => Ok(tiers),
+        (Some((_, best)), Some((_, worst))) if best > worst => Ok(tiers),
         _ => {
             let what = "no tier is known to be faster than another: give them weights, or name the tier";
             Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what))

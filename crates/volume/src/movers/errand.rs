@@ -44,6 +44,7 @@ fn reason(mover: Mover) -> Reason {
     match mover {
         Mover::Promote => Reason::Promoted,
         Mover::Demote => Reason::Demoted,
+        Mover::Balance => Reason::Rebalanced,
     }
 }
 

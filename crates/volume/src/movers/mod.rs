@@ -1,12 +1,14 @@
 //! Movers move ranges in the background (PolyStore Algorithm 2): frequently
 //! used ranges go to faster tiers, and full tiers give cold ranges to slower
-//! ones. Each has a thread (`background`); they move ranges by
+//! ones; a third one of our own moves what is in use off tiers that hold
+//! applications up. Each has a thread (`background`); they move ranges by
 //! [`relocate`](braid_core::file::relocate), and decide by the heat of ranges.
 //!
-//! `rounds` lets them run, pause and report; `promote` and `demote` choose
+//! `rounds` lets them run, pause and report; `promote`, `demote` and `balance` choose
 //! ranges and targets, by `order`; `reach` opens their files, and `errand`
 //! moves the ranges.
 
+mod balance;
 mod demote;
 mod errand;
 mod order;

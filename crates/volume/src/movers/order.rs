@@ -48,23 +48,22 @@ impl Movers {
     /// All tiers, the fastest first: by bandwidth, but home before all others
     /// where the policy puts it there.
     pub(super) fn tiers_by_speed(&self) -> Vec<Arc<Tier>> {
-        let tiers = self.core.tiers.by_speed(self.is_home_first(), |tier| tier.weight().unwrap_or(0.0));
-        tiers.into_iter().map(|(tier, _)| tier).collect()
+        self.core.tiers.by_speed(self.is_home_first()).into_iter().map(|(tier, _)| tier).collect()
     }
 
     /// Whether a range in use is better off on `a` than on `b`.
     pub(super) fn is_faster(&self, a: &Tier, b: &Tier) -> bool {
         let home_first = self.is_home_first();
         // A tier of unknown speed is not taken for slow.
-        if !(home_first && (a.is_home() || b.is_home())) && (a.weight().is_none() || b.weight().is_none()) {
+        if !(home_first && (a.is_home() || b.is_home())) && (a.speed().is_none() || b.speed().is_none()) {
             return false;
         }
-        let speed = |tier: &Tier| (tier.is_home(), tier.weight().unwrap_or(0.0));
+        let speed = |tier: &Tier| (tier.is_home(), tier.speed().unwrap_or(0.0));
         is_much_faster(speed(a), speed(b), home_first)
     }
 
     fn is_home_first(&self) -> bool {
-        self.placement.is_home_first()
+        self.core.placer.policy().prefers_home()
     }
 
     /// Why movers may not put more on a tier now, if they may not (Algorithm 2:

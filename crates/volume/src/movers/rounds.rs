@@ -151,7 +151,7 @@ impl Rounds {
     fn stand(&self) {
         let config = self.config();
         let now_ns = self.environment.monotonic_ns();
-        for (mover, on) in [(Mover::Promote, config.promote), (Mover::Demote, config.demote)] {
+        for (mover, on) in config.each() {
             let mut all = self.standing.lock();
             if !on {
                 // Ends the current round.

@@ -1,9 +1,8 @@
-//! The state that both movers share: the core, heat, the policy's order of
-//! tiers, and the files to be left alone.
+//! The state that movers share: the core, heat, and the files to be left alone.
 
+use super::balance::Imbalance;
 use super::rounds::Rounds;
 use crate::heat::Heat;
-use crate::placement::Placement;
 use braid_contract::{MoveCount, Mover, TierId};
 use braid_core::Core;
 use braid_format::FileKey;
@@ -25,28 +24,23 @@ type MovedCounts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
 pub(crate) struct Movers {
     pub(super) core: Arc<Core>,
     pub(crate) heat: Arc<Heat>,
-    pub(super) placement: Arc<Placement>,
     pub(super) throttles: Arc<Throttles>,
     pub(crate) rounds: Rounds,
     counts: Mutex<MovedCounts>,
+    pub(super) imbalance: Mutex<Imbalance>,
     /// Files that are left alone, and until when.
     later: Mutex<HashMap<FileKey, u64>>,
 }
 
 impl Movers {
-    pub(crate) fn new(
-        core: &Arc<Core>,
-        heat: &Arc<Heat>,
-        placement: &Arc<Placement>,
-        throttles: &Arc<Throttles>,
-    ) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, heat: &Arc<Heat>, throttles: &Arc<Throttles>) -> Self {
         Self {
             core: Arc::clone(core),
             heat: Arc::clone(heat),
-            placement: Arc::clone(placement),
             throttles: Arc::clone(throttles),
             rounds: Rounds::new(&core.environment, throttles),
             counts: Mutex::default(),
+            imbalance: Mutex::default(),
             later: Mutex::default(),
         }
     }
@@ -98,5 +92,6 @@ fn cause(mover: Mover) -> &'static str {
     match mover {
         Mover::Promote => "hot",
         Mover::Demote => "watermark",
+        Mover::Balance => "imbalance",
     }
 }

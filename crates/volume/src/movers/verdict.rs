@@ -24,6 +24,13 @@ impl Movers {
                 return format!("stays: {name} {}", closed.describe());
             }
         }
+        if self.rounds.is_at_work(Mover::Balance)
+            && degree > 0
+            && let Some(to) = self.imbalance_of(tier.id)
+        {
+            let to = self.core.tiers.name_of(to);
+            return format!("may go to {to}: {} has more to do than it can", tier.name);
+        }
         if self.rounds.is_at_work(Mover::Demote) && degree < self.heat.cold_below() && self.needs_relief(tier)
         {
             let to = self.relief_targets(tier).into_iter().find(has_room);

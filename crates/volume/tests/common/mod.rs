@@ -4,7 +4,7 @@
 pub(crate) mod machine;
 
 use braid_contract::{
-    Caller, Errno, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
+    Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
 };
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;

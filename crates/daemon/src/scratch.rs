@@ -1,5 +1,5 @@
 //! Scratch files on a tier for its measurement. They have no names: however the
-//! program ends, the kernel frees their space.
+//! program ends, the kernel frees their space. `calibrate` and `speed` use them.
 
 use braid_contract::SplitMix;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT};
@@ -13,9 +13,9 @@ use std::path::Path;
 const FILL: usize = 1 << 20;
 
 /// A file of a fixed size for direct I/O, all of it written.
-pub(super) struct ScratchFile {
+pub(crate) struct ScratchFile {
     fd: OwnedFd,
-    pub(super) size: u64,
+    pub(crate) size: u64,
 }
 
 impl AsFd for ScratchFile {
@@ -26,20 +26,28 @@ impl AsFd for ScratchFile {
 
 /// Creates `count` files of `size` bytes each below `dir`. `EINVAL` where the
 /// file system has no direct I/O.
-pub(super) fn make(dir: &Path, count: usize, size: u64) -> io::Result<Vec<ScratchFile>> {
+pub(crate) fn make(dir: &Path, count: usize, size: u64) -> io::Result<Vec<ScratchFile>> {
+    let mut buf = AlignedBuf::new();
+    let files = open(dir, count)?.into_iter().map(|fd| {
+        fill(&fd, size, &mut buf)?;
+        Ok(ScratchFile { fd, size })
+    });
+    files.collect()
+}
+
+/// Creates `count` empty files below `dir` for direct I/O. `EINVAL` where the
+/// file system has none.
+pub(crate) fn open(dir: &Path, count: usize) -> io::Result<Vec<OwnedFd>> {
     let fds = unnamed(dir, count).or_else(|error| match error {
         // The file system can't create a file without a name.
         Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL => unlinked(dir, count),
         error => Err(error),
     })?;
-    let mut buf = AlignedBuf::new();
-    let files = fds.into_iter().map(|fd| {
-        let flags = rustix::fs::fcntl_getfl(&fd)?;
-        rustix::fs::fcntl_setfl(&fd, flags | OFlags::DIRECT)?;
-        fill(&fd, size, &mut buf)?;
-        Ok(ScratchFile { fd, size })
-    });
-    files.collect()
+    for fd in &fds {
+        let flags = rustix::fs::fcntl_getfl(fd)?;
+        rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT)?;
+    }
+    Ok(fds)
 }
 
 fn unnamed(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {

@@ -1,0 +1,180 @@
+//! A short measurement of tiers of unknown speed, at the mount and when a tier is
+//! added: before it places anything, a volume knows roughly how fast its tiers
+//! are. Use corrects the figures, and the next mount remembers them.
+
+use crate::scratch;
+use braid_contract::SplitMix;
+use braid_sys::AlignedBuf;
+use braid_volume::Volume;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Parallel operations: they saturate most devices.
+const THREADS: usize = 4;
+/// Bytes of one operation.
+const BLOCK: u64 = 1 << 20;
+/// The most bytes that are written to a tier, and then read.
+const BYTES_MAX: u64 = 64 << 20;
+/// The longest time for each of the two.
+const TIME_MAX: Duration = Duration::from_millis(400);
+/// The first moments do not count, if there is more: throttles and caches of
+/// devices let them pass too fast.
+const WARM_UP: Duration = Duration::from_millis(100);
+/// The part of a tier's room that may be used for a moment.
+const ROOM_SHARE: u64 = 8;
+
+/// Bytes a second, written and read.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    read: f64,
+    write: f64,
+}
+
+/// Measures those of the volume's tiers whose speed is not known and whose
+/// directory `dir_of` tells. Those on one device follow one another; a tier that
+/// can't be measured is left to be learned.
+pub(crate) fn find_out(volume: &Volume, dir_of: impl Fn(&str) -> Option<PathBuf> + Sync) {
+    let unknown = volume.tiers_of_unknown_speed();
+    let mut devices: Vec<u64> = unknown.iter().map(|tier| tier.device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    std::thread::scope(|scope| {
+        for device in devices {
+            let tiers = unknown.iter().filter(move |tier| tier.device == device);
+            let dir_of = &dir_of;
+            scope.spawn(move || {
+                for tier in tiers {
+                    let Some(dir) = dir_of(&tier.name) else { continue };
+                    match measure(&dir, (tier.room / ROOM_SHARE).min(BYTES_MAX)) {
+                        Ok(Rates { read, write }) => {
+                            tracing::info!(tier = %tier.name, read, write, "measured how fast a tier is");
+                            let threads = THREADS as u32;
+                            volume.measured(&tier.name, [(read, threads), (write, threads)]);
+                        }
+                        Err(error) => {
+                            tracing::debug!(tier = %tier.name, %error, "its speed can't be measured; it is learned");
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Writes at most so many bytes to files without names in `dir`, and reads them
+/// back.
+fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
+    let each = bytes / THREADS as u64 / BLOCK;
+    if each == 0 {
+        return Err(Errno::NOSPC.into());
+    }
+    let files = scratch::open(dir, THREADS)?;
+    let began = Instant::now();
+    let written = in_parallel(&files, |file, number| {
+        let mut buf = AlignedBuf::new();
+        let block = buf.bytes(BLOCK as usize);
+        SplitMix::new(number as u64).fill(block);
+        work(began, each, |offset| rustix::io::pwrite(file, block, offset))
+    })?;
+    let began_reading = Instant::now();
+    let lens: Vec<u64> = written.iter().map(|done| done.len() as u64).collect();
+    let read = in_parallel(&files, |file, number| {
+        let mut buf = AlignedBuf::new();
+        let block = buf.bytes(BLOCK as usize);
+        work(began_reading, lens[number], |offset| rustix::io::pread(file, &mut *block, offset))
+    })?;
+    let rate = |done: &[Vec<Duration>]| rate(&done.concat()).ok_or(io::Error::from(Errno::IO));
+    Ok(Rates { read: rate(&read)?, write: rate(&written)? })
+}
+
+/// Has one thread for each file work on it; answers what they answer.
+fn in_parallel<T: Send>(
+    files: &[OwnedFd],
+    work: impl Fn(&OwnedFd, usize) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = files
+            .iter()
+            .enumerate()
+            .map(|(number, file)| {
+                let work = &work;
+                std::thread::Builder::new().spawn_scoped(scope, move || work(file, number))
+            })
+            .collect::<io::Result<_>>()?;
+        let gone = |_| io::Error::other("a measuring thread panicked");
+        threads.into_iter().map(|thread| thread.join().map_err(gone)?).collect()
+    })
+}
+
+/// Carries out at most so many operations of a block each, until the time is up;
+/// answers when each ended, after `began`.
+fn work(
+    began: Instant,
+    blocks: u64,
+    mut op: impl FnMut(u64) -> rustix::io::Result<usize>,
+) -> io::Result<Vec<Duration>> {
+    let mut ended = Vec::new();
+    for at in 0..blocks {
+        loop {
+            match op(at * BLOCK) {
+                Err(Errno::INTR) => {}
+                Ok(done) if done as u64 == BLOCK => break,
+                Ok(_) => return Err(Errno::NOSPC.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        ended.push(began.elapsed());
+        if began.elapsed() >= TIME_MAX {
+            break;
+        }
+    }
+    Ok(ended)
+}
+
+/// Operations after the first moments from which on only they count.
+const LATE_MIN: usize = 8;
+
+/// Bytes a second, by the times at which operations ended; without the first
+/// moments, if enough of them were later.
+fn rate(ended: &[Duration]) -> Option<f64> {
+    let last = *ended.iter().max()?;
+    let late = ended.iter().filter(|at| **at > WARM_UP).count();
+    let (count, seconds) = match last > 2 * WARM_UP && late >= LATE_MIN {
+        true => (late, last - WARM_UP),
+        false => (ended.len(), last),
+    };
+    Some(count as f64 * BLOCK as f64 / seconds.as_secs_f64().max(1e-6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_at_the_beginning_does_not_count() {
+        let at = |ms: u64| Duration::from_millis(ms);
+        let steady: Vec<Duration> = (1..=40).map(|op| at(10 * op)).collect();
+        let expected = 100.0 * BLOCK as f64;
+        assert!((rate(&steady).unwrap() / expected - 1.0).abs() < 0.05, "{:?}", rate(&steady));
+        let burst: Vec<Duration> = (0..20).map(|_| at(1)).chain(steady).collect();
+        assert!((rate(&burst).unwrap() / expected - 1.0).abs() < 0.05, "{:?}", rate(&burst));
+        // A device that is done at once.
+        let fast: Vec<Duration> = (1..=64).map(|op| at(op) / 2).collect();
+        assert!((rate(&fast).unwrap() / (2000.0 * BLOCK as f64) - 1.0).abs() < 0.05);
+        assert_eq!(rate(&[]), None);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_measurement() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        match measure(dir.path(), 8 << 20) {
+            Ok(Rates { read, write }) => assert!(read > 0.0 && write > 0.0),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()), "{error}"),
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(measure(dir.path(), 3 << 20).is_err(), "no room for a block each");
+    }
+}

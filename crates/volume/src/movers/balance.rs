@@ -1,0 +1,222 @@
+//! Wrong placement is put right while data is in use: where one tier has all
+//! that it can do and another has not, ranges in use go from the former to the
+//! latter, until each has work in proportion to what it can do.
+//!
+//! A range that was moved so is left there for a while, and an imbalance has to
+//! last before anything moves: what is in use changes, and must not make ranges
+//! go back and forth.
+
+use super::errand::{Errand, ErrandEnd};
+use super::shared::Movers;
+use crate::heat::HotRange;
+use braid_contract::{Mover, SplitMix, TierId};
+use braid_core::file::is_pinned;
+use braid_core::live::{File, Layout};
+use braid_format::Reason;
+use braid_tiers::Tier;
+use std::sync::Arc;
+
+/// Ranges that were used within so many seconds count as in use.
+const IN_USE: u32 = 20;
+/// How long an imbalance has to last.
+const LASTING_NS: u64 = 2_000_000_000;
+/// Longest round: after it, other ranges may be in use.
+const ROUND_NS: u64 = 2_000_000_000;
+/// How long a range stays where this mover put it, in seconds.
+const STAYS: u32 = 120;
+/// A tier with less than this part of the busiest tier's work could do more.
+const IDLE: f64 = 0.75;
+/// Part of the data in use that has to be in the wrong place.
+const TOLERANCE: f64 = 0.1;
+
+/// The imbalance that was seen last.
+#[derive(Debug, Default)]
+pub(super) struct Imbalance {
+    tiers: Option<(TierId, TierId)>,
+    since_ns: u64,
+}
+
+/// A tier, and the applications' work on it.
+#[derive(Clone, Copy, Debug)]
+struct TierWork {
+    id: TierId,
+    /// It has all that it can do.
+    saturated: bool,
+    /// It takes ranges.
+    takes: bool,
+    /// The part of what it can do that applications ask of it.
+    used: f64,
+    /// Bytes a second that it can do of such work.
+    bandwidth: f64,
+    /// Ranges in use.
+    active: f64,
+}
+
+/// Ranges to move from one tier to another.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Shift {
+    from: TierId,
+    to: TierId,
+    ranges: usize,
+}
+
+/// The ranges that go from the tier that holds up the others to the one that has
+/// least to do, so that both have work in proportion.
+fn shift(work: &[TierWork]) -> Option<Shift> {
+    let most = |tiers: &[TierWork]| tiers.iter().copied().max_by(|a, b| a.used.total_cmp(&b.used));
+    let saturated: Vec<TierWork> = work.iter().copied().filter(|tier| tier.saturated).collect();
+    let from = most(&saturated)?;
+    let idle = work.iter().filter(|tier| tier.takes && tier.id != from.id && !tier.saturated);
+    let to = idle.min_by(|a, b| a.used.total_cmp(&b.used)).filter(|to| to.used <= IDLE * from.used)?;
+    let active: f64 = work.iter().map(|tier| tier.active).sum();
+    let bandwidth: f64 =
+        work.iter().filter(|tier| tier.takes || tier.active > 0.0).map(|tier| tier.bandwidth).sum();
+    let due = |tier: &TierWork| active * tier.bandwidth / bandwidth;
+    let ranges = (from.active - due(&from)).min(due(to) - to.active);
+    (ranges >= (active * TOLERANCE).max(1.0)).then_some(Shift {
+        from: from.id,
+        to: to.id,
+        ranges: ranges as usize,
+    })
+}
+
+impl Movers {
+    /// Moves ranges in use from a tier that holds applications up to one that
+    /// could do more, if it has been so for a while.
+    pub(crate) fn balance(&self, stopped: &(dyn Fn() -> bool + Sync)) {
+        let Some(round) = self.rounds.round(Mover::Balance) else { return };
+        let Some((shift, spots)) = self.lasting_shift() else { return };
+        let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
+        let [Ok(from), Ok(to)] = tiers else { return };
+        let end_ns = self.core.environment.monotonic_ns() + ROUND_NS;
+        let pace = &*round.pace;
+        let stop = || stopped() || pace.is_stopped() || self.core.environment.monotonic_ns() >= end_ns;
+        let targets = [to];
+        let leaves = |tier: &Tier, _: &Tier| tier.id == from.id;
+        let errand = Errand { mover: Mover::Balance, pace, to: &targets, leaves: &leaves, stop: &stop };
+        let mut left = shift.ranges;
+        for spot in spots {
+            if left == 0 || stop() {
+                return;
+            }
+            match self.balance_range(&spot, &errand) {
+                Ok(ErrandEnd::Done(0)) => {}
+                Ok(ErrandEnd::Done(_)) => left -= 1,
+                Ok(ErrandEnd::Ended(_)) => return,
+                Err(error) if self.note_unmoved(spot.file, &errand, &error) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The shift that is due, and the ranges on the tier that has too much, in
+    /// an order in which any part of them is a fair sample.
+    fn lasting_shift(&self) -> Option<(Shift, Vec<HotRange>)> {
+        self.heat.refresh();
+        let now = self.heat.now();
+        let active = self.heat.table().used_since(now.saturating_sub(IN_USE));
+        let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
+        let shift = shift(&self.work(&tiers, &active));
+        let now_ns = self.core.environment.monotonic_ns();
+        let mut imbalance = self.imbalance.lock();
+        let found = shift.map(|shift| (shift.from, shift.to));
+        if imbalance.tiers != found {
+            *imbalance = Imbalance { tiers: found, since_ns: now_ns };
+        }
+        let shift = shift.filter(|_| now_ns.saturating_sub(imbalance.since_ns) >= LASTING_NS)?;
+        let mut spots: Vec<HotRange> = active
+            .into_iter()
+            .filter(|spot| spot.record.tier == shift.from && !self.is_left_alone(spot.file))
+            .collect();
+        spots.sort_by_key(|spot| SplitMix::of(spot.file.ino, spot.range.into()).next_u64());
+        Some((shift, spots))
+    }
+
+    fn work(&self, tiers: &[Arc<Tier>], active: &[HotRange]) -> Vec<TierWork> {
+        let views = self.core.tiers.views(0, 0);
+        let rates: Vec<[f64; 2]> = tiers.iter().map(|tier| tier.monitor.now().foreground_rate).collect();
+        let [read, written] = [0, 1].map(|at| rates.iter().map(|rates| rates[at]).sum::<f64>());
+        // Nothing is known of writes if there are none.
+        let reads = if read + written > 0.0 { read / (read + written) } else { 0.5 };
+        let of = |(tier, rates): (&Arc<Tier>, &[f64; 2])| {
+            let view = views.iter().find(|view| view.id == tier.id)?;
+            let [read, write] = view.bandwidth;
+            Some(TierWork {
+                id: tier.id,
+                saturated: tier.is_saturated(),
+                takes: view.has_room && self.closed(tier).is_none(),
+                used: rates[0] / read + rates[1] / write,
+                bandwidth: 1.0 / (reads / read + (1.0 - reads) / write),
+                active: active.iter().filter(|spot| spot.record.tier == tier.id).count() as f64,
+            })
+        };
+        tiers.iter().zip(&rates).filter_map(of).collect()
+    }
+
+    fn balance_range(&self, spot: &HotRange, errand: &Errand<'_>) -> braid_contract::Result<ErrandEnd> {
+        let reached = self.reach(spot.file)?;
+        if is_pinned(&self.core, &reached.file).unwrap_or(true) {
+            self.leave_alone(spot.file);
+            return Ok(ErrandEnd::Done(0));
+        }
+        if self.was_just_balanced(&reached.file, spot)? {
+            return Ok(ErrandEnd::Done(0));
+        }
+        let ranges = self.ranges_to_move(&reached.file, &[spot.range])?;
+        Ok(self.move_ranges(&reached, &ranges, errand))
+    }
+
+    /// Whether this mover or a job put the range there a short while ago.
+    fn was_just_balanced(&self, file: &File, spot: &HotRange) -> braid_contract::Result<bool> {
+        let layout = file.layout.read();
+        let Layout::Spread(spread) = &*layout else { return Ok(false) };
+        let entry = spread.index.entry(spot.range.into())?;
+        let balanced = entry.is_some_and(|entry| entry.reason == Reason::Rebalanced);
+        Ok(balanced && self.heat.now().saturating_sub(spot.record.since) < STAYS)
+    }
+
+    /// Why the mover would take a range of this tier, for `explain`.
+    pub(super) fn imbalance_of(&self, tier: TierId) -> Option<TierId> {
+        let (from, to) = self.imbalance.lock().tiers?;
+        (from == tier).then_some(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tier(id: u8, used: f64, bandwidth: f64, active: f64) -> TierWork {
+        TierWork { id: TierId(id), saturated: used >= 0.9, takes: used < 0.9, used, bandwidth, active }
+    }
+
+    fn ranges(work: &[TierWork]) -> Option<(u8, u8, usize)> {
+        shift(work).map(|shift| (shift.from.0, shift.to.0, shift.ranges))
+    }
+
+    #[test]
+    fn as_much_goes_as_makes_both_equally_busy() {
+        assert_eq!(ranges(&[tier(0, 0.0, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)]), Some((1, 0, 800)));
+        // The faster one has too much.
+        assert_eq!(ranges(&[tier(0, 1.0, 400.0, 1000.0), tier(1, 0.1, 100.0, 0.0)]), Some((0, 1, 200)));
+        // What a third tier lacks is not its to give.
+        let work = [tier(0, 0.0, 100.0, 0.0), tier(1, 1.0, 100.0, 900.0), tier(2, 0.2, 100.0, 0.0)];
+        assert_eq!(ranges(&work), Some((1, 0, 300)));
+    }
+
+    #[test]
+    fn nothing_goes_where_nothing_is_gained() {
+        // In proportion, nearly, and both busy; or neither is.
+        for work in [
+            [tier(0, 1.0, 400.0, 800.0), tier(1, 1.0, 100.0, 200.0)],
+            [tier(0, 0.7, 400.0, 780.0), tier(1, 1.0, 100.0, 220.0)],
+            [tier(0, 0.1, 400.0, 0.0), tier(1, 0.5, 100.0, 1000.0)],
+            [tier(0, 0.8, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)],
+        ] {
+            assert_eq!(shift(&work), None, "{work:?}");
+        }
+        let closed = TierWork { takes: false, ..tier(0, 0.0, 400.0, 0.0) };
+        assert_eq!(shift(&[closed, tier(1, 1.0, 100.0, 1000.0)]), None);
+        assert_eq!(shift(&[]), None);
+    }
+}

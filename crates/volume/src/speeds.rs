@@ -1,0 +1,80 @@
+//! How fast tiers are, remembered from mount to mount in `.braid/speeds` of
+//! home: a volume that was in use knows its tiers before it places anything.
+//! What was seen of another device is not believed. All of it may be lost: it
+//! is measured or learned again.
+
+use braid_contract::{Access, Context, Errno, Error, Result, SpeedBasis};
+use braid_core::Core;
+use braid_format::{SavedBandwidth, SavedSpeed, SavedSpeeds};
+use braid_placement::Direction;
+use braid_tiers::Tier;
+use std::ffi::OsStr;
+use std::io::IoSliceMut;
+
+/// Where speeds are saved, below `.braid`.
+const SAVED: &str = "speeds";
+
+/// Tells the tiers what was seen of them before.
+pub(crate) fn load(core: &Core) {
+    let saved = match read_saved(core) {
+        Ok(Some(saved)) => saved,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::warn!(%error, "the remembered speeds of tiers are of no use; they are learned again");
+            return;
+        }
+    };
+    for tier in core.tiers.iter().filter(|tier| !tier.is_absent()) {
+        let usage = tier.last_usage();
+        let known = saved.0.get(usize::from(tier.id.0)).copied().flatten();
+        let Some(known) = known.filter(|known| (known.device, known.total) == (usage.device, usage.total))
+        else {
+            continue;
+        };
+        let seen_ns = i64::try_from(known.seen).unwrap_or(0).saturating_mul(1_000_000_000);
+        let bandwidth = known.bandwidth.map(|known| Some((known?.bandwidth as f64, known?.threads)));
+        tier.believe(bandwidth, SpeedBasis::LastMount, seen_ns);
+    }
+}
+
+/// Saves what is known of the tiers for the next mount.
+pub(crate) fn save(core: &Core) -> Result<()> {
+    let mut saved = SavedSpeeds::default();
+    for tier in core.tiers.iter().filter(|tier| !tier.is_absent()) {
+        if let Some(place) = saved.0.get_mut(usize::from(tier.id.0)) {
+            *place = speed_of(&tier);
+        }
+    }
+    if saved == SavedSpeeds::default() {
+        return Ok(());
+    }
+    core.home.braid()?.replace_small(SAVED, &saved.encode()).context("saving the speeds of tiers")
+}
+
+/// What is known of a tier; `None` if that is nothing, or only what a profile
+/// says.
+fn speed_of(tier: &Tier) -> Option<SavedSpeed> {
+    let (basis, since_ns) = tier.speed_basis()?;
+    if basis == SpeedBasis::Profile {
+        return None;
+    }
+    let bandwidth = Direction::BOTH.map(|direction| {
+        let bandwidth = tier.load.bandwidth(direction).filter(|bandwidth| *bandwidth >= 1.0)? as u64;
+        Some(SavedBandwidth { bandwidth, threads: tier.load.saturating(direction).unwrap_or(1) })
+    });
+    let usage = tier.last_usage();
+    let seen = u64::try_from(since_ns / 1_000_000_000).unwrap_or(0);
+    Some(SavedSpeed { device: usage.device, total: usage.total, seen, bandwidth })
+}
+
+fn read_saved(core: &Core) -> Result<Option<SavedSpeeds>> {
+    let file = match core.home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
+        Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
+        result => result?,
+    };
+    // One byte more shows a file that is too long.
+    let mut bytes = vec![0; SavedSpeeds::LEN + 1];
+    let done = file.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
+    let saved = SavedSpeeds::decode(&bytes[..done]);
+    saved.map(Some).map_err(|error| Error::new(Errno::EUCLEAN, error.to_string()))
+}
