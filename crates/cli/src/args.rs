@@ -148,6 +148,10 @@ pub(crate) struct MountArgs {
     #[arg(long, short)]
     pub(crate) foreground: bool,
 
+    /// What moves data in the background: some of promote, demote and balance, or none [default: by policy]
+    #[arg(long, value_name = "MOVERS", requires = "tiers")]
+    pub(crate) movers: Option<String>,
+
     /// Measure no tiers: without this, those of unknown speed are, for half a second
     #[arg(long)]
     pub(crate) no_measure: bool,
@@ -238,10 +242,6 @@ pub(crate) struct StackArgs {
     /// Size of a range: a power of two, 64KiB to 64MiB [default: the volume's, or 2MiB for a new one]
     #[arg(long, value_name = "SIZE", requires = "tiers")]
     pub(crate) range: Option<String>,
-
-    /// What moves data in the background: promote, demote, balance, or none [default: as the policy needs]
-    #[arg(long, value_name = "MOVERS", requires = "tiers")]
-    pub(crate) movers: Option<String>,
 }
 
 impl MountArgs {

@@ -92,7 +92,6 @@ fn target(args: &FsckArgs) -> Result<(Target, &[PathBuf])> {
         home: args.home.clone(),
         policy: None,
         range: None,
-        movers: None,
     };
     let config = mount::stack(&stack)?;
     Ok(match serving(&config) {

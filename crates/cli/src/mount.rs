@@ -86,6 +86,11 @@ pub(crate) fn tell_own_files(config: &Config) {
 
 /// The stack that the arguments describe.
 pub(crate) fn stack(args: &StackArgs) -> Result<Config> {
+    stack_with(args, None)
+}
+
+/// The same with these movers, where it is described by flags.
+fn stack_with(args: &StackArgs, movers: Option<&String>) -> Result<Config> {
     if let Some(path) = &args.stack {
         return Ok(stack_file::load(path)?);
     }
@@ -97,12 +102,12 @@ pub(crate) fn stack(args: &StackArgs) -> Result<Config> {
         home: args.home.clone(),
         policy: args.policy.clone(),
         range: args.range.clone(),
-        movers: args.movers.clone(),
+        movers: movers.cloned(),
     })?)
 }
 
 fn config(args: &MountArgs) -> Result<Config> {
-    let mut config = stack(&args.stack)?;
+    let mut config = stack_with(&args.stack, args.movers.as_ref())?;
     config.mount = mount_settings(args)?.or(config.mount);
     config.create = args.create;
     if args.no_measure {

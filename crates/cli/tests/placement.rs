@@ -80,7 +80,7 @@ fn how_fast_tiers_are_is_measured_once_and_remembered() {
     let Some(bench) = Bench::of_three() else { return };
     bench.stack("policy: { adaptive: { } }");
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap().replace(", weight: 1", "");
-    bench.write_stack(&text);
+    bench.write_stack(&text.replace("    tiers:", "    measure: no\n    tiers:"));
     // A file system without direct I/O can't be measured.
     let direct = fs::OpenOptions::new()
         .write(true)
@@ -89,9 +89,12 @@ fn how_fast_tiers_are_is_measured_once_and_remembered() {
         .open(bench.path("probe"))
         .is_ok();
     let basis = |tier: &str| bench.tier(tier)["speed_basis"].clone();
-    bench.ok(&["mount", "s.yaml", "m", "--no-measure"]);
-    assert!(["fast", "slow", "disk"].iter().all(|tier| basis(tier).is_null()));
-    bench.ok(&["umount", "m"]);
+    for words in [&["mount", "s.yaml", "m"][..], &["mount", "s.yaml", "m", "--no-measure"]] {
+        bench.ok(words);
+        assert!(["fast", "slow", "disk"].iter().all(|tier| basis(tier).is_null()));
+        bench.ok(&["umount", "m"]);
+        bench.write_stack(&text);
+    }
     bench.ok(&["mount", "s.yaml", "m"]);
     // One whose weight is given needs no measurement.
     assert!(basis("fast").is_null());
@@ -109,6 +112,34 @@ fn how_fast_tiers_are_is_measured_once_and_remembered() {
     bench.ok(&["tier", "add", "late=new", "m"]);
     assert_eq!(basis("late").is_string(), direct);
     assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_policy_brings_its_movers_and_a_flag_says_otherwise() {
+    let Some(bench) = Bench::of_three() else { return };
+    let movers = |words: &[&str]| {
+        let tiers = ["mount", "--tier", "fast=a,weight=3", "--tier", "slow=b,weight=1", "m"];
+        bench.ok(&[&tiers[..], words].concat());
+        let jobs = bench.json(&["job", "list", "--json"]);
+        bench.ok(&["umount", "m"]);
+        let ids = jobs["jobs"].as_array().unwrap().iter().filter_map(|job| job["id"].as_str());
+        ids.map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert_eq!(movers(&[]), [""; 0]);
+    assert_eq!(movers(&["--policy", "adaptive"]), ["demote", "balance"]);
+    assert_eq!(movers(&["--policy", "static"]), ["promote", "demote"]);
+    assert_eq!(movers(&["--policy", "adaptive", "--movers", "none"]), [""; 0]);
+    assert_eq!(movers(&["--movers", "balance,promote"]), ["promote", "balance"]);
+    let tier = ["mount", "--tier", "fast=a", "m", "--movers", "promote,faster"];
+    assert!(bench.refused(&tier).contains("there is no mover 'faster'"));
+    bench.write_stack(
+        "stack: { volume: { home: fast, policy: weighted, movers: { balance: true, promote: false, demote: false }, \
+         tiers: { fast: { dir: a, weight: 3 }, slow: { dir: b, weight: 1 } } } }\n",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(bench.ok(&["job", "show", "balance"]).contains("balance what is in use between tiers"));
+    bench.ok(&["job", "pause", "balance"]);
     bench.ok(&["umount", "m"]);
 }
 

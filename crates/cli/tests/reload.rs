@@ -88,7 +88,7 @@ fn what_changed_in_the_stack_file_comes_into_force() {
         ("home-first: { watermark: 70% }", "adaptive: { }"),
         ("movers: { promote: false, bandwidth: 20MiB/s }", ""),
     ]);
-    assert!(bench.ok(&["reload", "m"]).starts_with("policy: adaptive, was home-first\nmovers: demote false"));
+    assert!(bench.ok(&["reload", "m"]).starts_with("policy: adaptive, was home-first\nmovers: balance true"));
     assert!(!bench.ok(&["job", "list"]).contains("demote"), "a mover is off");
     bench.unmount_clean();
 }

@@ -16,13 +16,15 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 4;
 /// Bytes of one operation.
 const BLOCK: u64 = 1 << 20;
-/// The most bytes that are written to a tier, and then read.
+/// The most bytes that are written to a tier, and then read back.
 const BYTES_MAX: u64 = 64 << 20;
+/// How often they are read at most.
+const PASSES_MAX: u64 = 4;
 /// The longest time for each of the two.
 const TIME_MAX: Duration = Duration::from_millis(400);
 /// The first moments do not count, if there is more: throttles and caches of
 /// devices let them pass too fast.
-const WARM_UP: Duration = Duration::from_millis(100);
+const WARM_UP: Duration = Duration::from_millis(80);
 /// The part of a tier's room that may be used for a moment.
 const ROOM_SHARE: u64 = 8;
 
@@ -77,14 +79,15 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
         let mut buf = AlignedBuf::new();
         let block = buf.bytes(BLOCK as usize);
         SplitMix::new(number as u64).fill(block);
-        work(began, each, |offset| rustix::io::pwrite(file, block, offset))
+        work(began, 0..each, |offset| rustix::io::pwrite(file, block, offset))
     })?;
     let began_reading = Instant::now();
     let lens: Vec<u64> = written.iter().map(|done| done.len() as u64).collect();
     let read = in_parallel(&files, |file, number| {
         let mut buf = AlignedBuf::new();
         let block = buf.bytes(BLOCK as usize);
-        work(began_reading, lens[number], |offset| rustix::io::pread(file, &mut *block, offset))
+        let blocks = (0..PASSES_MAX).flat_map(|_| 0..lens[number]);
+        work(began_reading, blocks, |offset| rustix::io::pread(file, &mut *block, offset))
     })?;
     let rate = |done: &[Vec<Duration>]| rate(&done.concat()).ok_or(io::Error::from(Errno::IO));
     Ok(Rates { read: rate(&read)?, write: rate(&written)? })
@@ -109,15 +112,15 @@ fn in_parallel<T: Send>(
     })
 }
 
-/// Carries out at most so many operations of a block each, until the time is up;
+/// Carries out an operation on each of these blocks, until the time is up;
 /// answers when each ended, after `began`.
 fn work(
     began: Instant,
-    blocks: u64,
+    blocks: impl Iterator<Item = u64>,
     mut op: impl FnMut(u64) -> rustix::io::Result<usize>,
 ) -> io::Result<Vec<Duration>> {
     let mut ended = Vec::new();
-    for at in 0..blocks {
+    for at in blocks {
         loop {
             match op(at * BLOCK) {
                 Err(Errno::INTR) => {}
@@ -137,16 +140,24 @@ fn work(
 /// Operations after the first moments from which on only they count.
 const LATE_MIN: usize = 8;
 
+/// Operations that end within so much time may be of one burst.
+const BURST: Duration = Duration::from_millis(30);
+
 /// Bytes a second, by the times at which operations ended; without the first
-/// moments, if enough of them were later.
+/// moments, if enough of them were later. Throttles pass operations in bursts,
+/// the last of which is cut short: those before it count, up to its beginning.
 fn rate(ended: &[Duration]) -> Option<f64> {
-    let last = *ended.iter().max()?;
-    let late = ended.iter().filter(|at| **at > WARM_UP).count();
-    let (count, seconds) = match last > 2 * WARM_UP && late >= LATE_MIN {
-        true => (late, last - WARM_UP),
-        false => (ended.len(), last),
+    let mut ended = ended.to_vec();
+    ended.sort_unstable();
+    let last = *ended.last()?;
+    let early = ended.partition_point(|at| *at <= WARM_UP);
+    let late = if last > 2 * WARM_UP && ended.len() - early >= LATE_MIN { &ended[early..] } else { &ended };
+    let before = late.partition_point(|at| *at + BURST < last);
+    let (count, time) = match (late.first(), late.get(before)) {
+        (Some(first), Some(next)) if before > 0 && late.len() > LATE_MIN => (before, *next - *first),
+        _ => (ended.len(), last),
     };
-    Some(count as f64 * BLOCK as f64 / seconds.as_secs_f64().max(1e-6))
+    Some(count as f64 * BLOCK as f64 / time.as_secs_f64().max(1e-6))
 }
 
 #[cfg(test)]
@@ -164,7 +175,11 @@ mod tests {
         // A device that is done at once.
         let fast: Vec<Duration> = (1..=64).map(|op| at(op) / 2).collect();
         assert!((rate(&fast).unwrap() / (2000.0 * BLOCK as f64) - 1.0).abs() < 0.05);
+        // A throttle that passes ten operations ten times a second.
+        let throttled: Vec<Duration> = (0..35).map(|op| at(op / 10 * 100 + op % 10 / 5)).collect();
+        assert!((rate(&throttled).unwrap() / expected - 1.0).abs() < 0.05, "{:?}", rate(&throttled));
         assert_eq!(rate(&[]), None);
+        assert_eq!(rate(&[at(10)]), Some(expected));
     }
 
     #[test]

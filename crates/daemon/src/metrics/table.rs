@@ -198,7 +198,7 @@ fn of_tiers() -> Vec<Metric> {
         }),
         gauge(
             "braid_tier_weight",
-            "Share of the tier when ranges are dealt by weight, 0 if not known",
+            "Share of the tier when ranges are dealt by weight, in MB/s; 0 if not known",
             |told| tiers(told, |tier| tier.weight),
         ),
     ]

@@ -15,6 +15,7 @@ use braid_core::live::{File, Layout};
 use braid_format::Reason;
 use braid_tiers::Tier;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Ranges that were used within so many seconds count as in use.
 const IN_USE: u32 = 20;
@@ -22,12 +23,14 @@ const IN_USE: u32 = 20;
 const LASTING_NS: u64 = 2_000_000_000;
 /// Longest round: after it, other ranges may be in use.
 const ROUND_NS: u64 = 2_000_000_000;
+/// Ranges that are moved at the same time.
+const PARALLEL: usize = 4;
 /// How long a range stays where this mover put it, in seconds.
 const STAYS: u32 = 120;
 /// A tier with less than this part of the busiest tier's work could do more.
-const IDLE: f64 = 0.75;
+const IDLE: f64 = 0.92;
 /// Part of the data in use that has to be in the wrong place.
-const TOLERANCE: f64 = 0.1;
+const TOLERANCE: f64 = 0.04;
 
 /// The imbalance that was seen last.
 #[derive(Debug, Default)]
@@ -93,17 +96,36 @@ impl Movers {
         let stop = || stopped() || pace.is_stopped() || self.core.environment.monotonic_ns() >= end_ns;
         let targets = [to];
         let leaves = |tier: &Tier, _: &Tier| tier.id == from.id;
+        let moved = AtomicUsize::new(0);
+        let stop = || stop() || moved.load(Ordering::Relaxed) >= shift.ranges;
         let errand = Errand { mover: Mover::Balance, pace, to: &targets, leaves: &leaves, stop: &stop };
-        let mut left = shift.ranges;
+        // The tier is busy, and each range waits there for its turn.
+        let parts: Vec<_> = (0..PARALLEL).map(|part| spots.iter().skip(part).step_by(PARALLEL)).collect();
+        let done = self.core.side_by_side(parts, |spots| {
+            self.balance_ranges(spots, &errand, &moved);
+            Ok(())
+        });
+        if let Err(error) = done {
+            tracing::warn!(%error, "balancing");
+        }
+    }
+
+    /// Moves ranges until the errand ends, and counts them.
+    fn balance_ranges<'a>(
+        &self,
+        spots: impl Iterator<Item = &'a HotRange>,
+        errand: &Errand<'_>,
+        moved: &AtomicUsize,
+    ) {
         for spot in spots {
-            if left == 0 || stop() {
+            if (errand.stop)() {
                 return;
             }
-            match self.balance_range(&spot, &errand) {
+            match self.balance_range(spot, errand) {
                 Ok(ErrandEnd::Done(0)) => {}
-                Ok(ErrandEnd::Done(_)) => left -= 1,
+                Ok(ErrandEnd::Done(_)) => _ = moved.fetch_add(1, Ordering::Relaxed),
                 Ok(ErrandEnd::Ended(_)) => return,
-                Err(error) if self.note_unmoved(spot.file, &errand, &error) => return,
+                Err(error) if self.note_unmoved(spot.file, errand, &error) => return,
                 Err(_) => {}
             }
         }
@@ -187,7 +209,7 @@ mod tests {
     use super::*;
 
     fn tier(id: u8, used: f64, bandwidth: f64, active: f64) -> TierWork {
-        TierWork { id: TierId(id), saturated: used >= 0.9, takes: used < 0.9, used, bandwidth, active }
+        TierWork { id: TierId(id), saturated: used >= 0.95, takes: used < 0.95, used, bandwidth, active }
     }
 
     fn ranges(work: &[TierWork]) -> Option<(u8, u8, usize)> {
@@ -210,8 +232,8 @@ mod tests {
         for work in [
             [tier(0, 1.0, 400.0, 800.0), tier(1, 1.0, 100.0, 200.0)],
             [tier(0, 0.7, 400.0, 780.0), tier(1, 1.0, 100.0, 220.0)],
+            [tier(0, 0.94, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)],
             [tier(0, 0.1, 400.0, 0.0), tier(1, 0.5, 100.0, 1000.0)],
-            [tier(0, 0.8, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)],
         ] {
             assert_eq!(shift(&work), None, "{work:?}");
         }

@@ -18,8 +18,8 @@ pub(super) struct Errand<'a> {
     pub(super) to: &'a [Arc<Tier>],
     /// Whether a range is to leave its current tier, the first argument, for
     /// one of those.
-    pub(super) leaves: &'a dyn Fn(&Tier, &Tier) -> bool,
-    pub(super) stop: &'a dyn Fn() -> bool,
+    pub(super) leaves: &'a (dyn Fn(&Tier, &Tier) -> bool + Sync),
+    pub(super) stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// The end of an errand for one file.

@@ -82,7 +82,7 @@ impl Movers {
         lists.into_values().collect()
     }
 
-    fn promote_to(&self, to: &Tier, list: &Promotions, pace: &Pace, stop: &dyn Fn() -> bool) {
+    fn promote_to(&self, to: &Tier, list: &Promotions, pace: &Pace, stop: &(dyn Fn() -> bool + Sync)) {
         // Ranges that do not fit go to the next tier.
         let targets: Vec<_> = self.tiers_by_speed().into_iter().skip_while(|tier| tier.id != to.id).collect();
         let leaves = |from: &Tier, to: &Tier| self.is_faster(to, from);

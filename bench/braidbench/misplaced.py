@@ -1,0 +1,160 @@
+"""Scenario `misplaced`: how soon data in the wrong place is put right while it is in use. Files were written where
+they do not belong; then 16 threads read or overwrite them for a while. The rate is that of the programs, second by
+second, and `braid status` tells what was moved for it. Braid's volumes are as by default: no weights, `adaptive` and
+its movers."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from braidbench import sides
+from braidbench.devices import MB
+from braidbench.evaluation import KIB, MIB, Bench, combined, device_size, stop_all
+from braidbench.host import BenchError, Host, run
+from braidbench.report import Report, number
+
+SUMMARY = "files in the wrong place are read or overwritten: seconds until it is put right, bytes moved, latency"
+THREADS = 16
+BLOCK = 64 * KIB
+RANGE = 2 * MIB
+# Of the rate that is possible.
+AIM = 0.9
+# Seconds that the mean of the rate is taken over.
+SMOOTH = 3
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong placement: the weights by which `weighted` deals the files, slow tier over fast one."""
+
+    name: str
+    weights: tuple[int, int]
+
+
+PLACEMENTS = {"slow": Wrong("slow", (1, 1000)), "half": Wrong("half", (1, 1)), "quarter": Wrong("quarter", (50, 60))}
+PATTERNS = ["read", "write"]
+CELLS = [f"{wrong}-{pattern}" for wrong in PLACEMENTS for pattern in PATTERNS]
+
+
+def measure(host: Host, report: Report, args, keep) -> None:
+    """Runs the scenario."""
+    bench = Bench(host, report, args, keep)
+    cells = bench.chosen(CELLS, quick=["slow-read"])
+    size = args.size or (256 * MIB if args.quick else 2048 * MIB)
+    seconds = args.seconds or (10 if args.quick else SECONDS)
+    report.settings.update(threads=THREADS, block=BLOCK, size=size, seconds=seconds)
+    tiers = bench.tiers(2, [device_size(size)] * 2)
+    side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), told=False)
+    try:
+        for repetition in range(args.reps):
+            bench.repetition = repetition + 1
+            for cell in cells:
+                bench.attempt(side, cell, lambda c=cell: _one(bench, side, c, size, seconds), stop=True)
+    finally:
+        stop_all([side])
+        _tabulate(bench, side, cells)
+
+
+def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) -> None:
+    wrong, pattern = cell.split("-")
+    _fill(bench, side, PLACEMENTS[wrong], size)
+    before = _moved(side)
+    log = bench.keep / f"{bench.fio.count + 1:03}-{cell}"
+    options = _options(side, size) | {"rw": pattern, "time_based": 1, "runtime": f"{seconds:g}s", "direct": 1,
+                                      "write_bw_log": log, "log_avg_msec": 1000, "per_job_logs": 0}
+    result = bench.fio.run(cell, **options)
+    rates = _rates(log, seconds)
+    whole = combined(bench.limits(2), pattern)
+    # What is in the wrong place at first.
+    fast = _limit(side, 0, pattern) / whole
+    needed = abs(fast - _part_on_fast(PLACEMENTS[wrong])) * size
+    moved = _moved(side) - before
+    late = rates[-SMOOTH * 3:]
+    for what, unit, value in (("first seconds", "MB/s", sum(rates[:2]) / 2), ("last seconds", "MB/s", sum(late) / len(late)),
+                              ("part of what is possible", "%", 100 * sum(late) / len(late) / whole),
+                              ("seconds to 90 %", "s", _converged(rates, AIM * whole)),
+                              ("moved", "MB", moved / MB), ("moved over needed", "", moved / needed),
+                              ("p99", "ms", (result.latency_ns_p99 or 0) / 1e6)):
+        if value is not None:
+            bench.report.cell(side.name, f"{cell}: {what}", unit).samples.append(value)
+
+
+def _fill(bench: Bench, side: sides.Braid, wrong: Wrong, size: int) -> None:
+    """Writes the files where they do not belong: on a new volume, by weights, without movers."""
+    side.renew()
+    side.stop()
+    adaptive, side.policy, side.keys = side.policy, "weighted", (*side.keys, "measure: no")
+    weights = dict(zip((device.name for device in side.devices), wrong.weights))
+    stack, side.stack = side.stack, lambda: _told(stack(), weights)
+    try:
+        side.start()
+        run("mkdir", "-p", side.root / "load")
+        bench.fio.run(f"fill-{wrong.name}", **_options(side, size), rw="write", direct=1, fallocate="none", end_fsync=1)
+    finally:
+        side.stop()
+        side.policy, side.keys, side.stack = adaptive, side.keys[:-1], stack
+    side.start()
+
+
+def _told(stack: str, weights: dict[str, int]) -> str:
+    """The stack file with weights."""
+    for name, weight in weights.items():
+        stack = stack.replace(f"      {name}: {{ ", f"      {name}: {{ weight: {weight}, ")
+    return stack
+
+
+def _options(side: sides.Braid, size: int) -> dict:
+    return {"directory": side.root / "load", "filename_format": "f.$jobnum", "bs": BLOCK, "size": size // THREADS,
+            "numjobs": THREADS, "thread": 1, "ioengine": "psync"}
+
+
+def _limit(side: sides.Braid, tier: int, pattern: str) -> float:
+    return side.devices[tier].ceiling("write" if pattern == "write" else "read") / MB
+
+
+def _part_on_fast(wrong: Wrong) -> float:
+    return wrong.weights[0] / sum(wrong.weights)
+
+
+def _moved(side: sides.Braid) -> int:
+    """Bytes that movers have moved since the mount."""
+    try:
+        return sum(move["bytes"] for move in json.loads(side.ask("status", str(side.root)))["moves"])
+    except (ValueError, KeyError):
+        raise BenchError(f"{side.name}: cannot read the answer of `braid status`") from None
+
+
+def _rates(log, seconds: float) -> list[float]:
+    """MB/s of all threads in each second, from fio's log."""
+    path = log.with_name(f"{log.name}_bw.log")
+    sums = [0.0] * int(seconds)
+    for line in path.read_text().splitlines():
+        at, kib, *_ = line.split(",")
+        second = round(int(at) / 1000) - 1
+        if 0 <= second < len(sums):
+            sums[second] += int(kib) * 1024 / MB
+    path.unlink()
+    return sums
+
+
+def _converged(rates: list[float], aim: float) -> float | None:
+    """The first second from which on the mean stays above the aim; none if it does not."""
+    means = [sum(rates[max(0, at - SMOOTH + 1): at + 1]) / min(SMOOTH, at + 1) for at in range(len(rates))]
+    below = [at for at, mean in enumerate(means) if mean < aim]
+    if not below:
+        return 0
+    return below[-1] + 1 if below[-1] + 1 < len(means) else None
+
+
+def _tabulate(bench: Bench, side: sides.Braid, cells: list[str]) -> None:
+    figures = ["first seconds", "last seconds", "part of what is possible", "seconds to 90 %", "moved", "moved over needed", "p99"]
+    rows = []
+    for cell in cells:
+        medians = [bench.report.cells.get((side.name, f"{cell}: {figure}")) for figure in figures]
+        rows.append([cell, *("" if found is None or found.median is None else number(found.median) for found in medians)])
+    bench.report.table("data in the wrong place, in use by 16 threads: MB/s at first and at last, part of what is possible "
+                       "at last (%), seconds until 90 % of it, MB moved, that over what had to move, p99 (ms)",
+                       ["case", *figures], rows)

@@ -1,0 +1,88 @@
+//! Ranges in use leave a tier that holds applications up.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod common;
+
+use braid_contract::{FileSystem, HandleId, InodeId, PlacedRun};
+use braid_placement::PolicyConfig;
+use braid_volume::{MoversConfig, Volume, check};
+use common::{Bed, Open, RANGE, caller, pattern};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Ranges of the file.
+const RANGES: u64 = 256;
+const READERS: u64 = 4;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ranges of a file on the tier of this name, for this reason.
+fn on(open: &Open, ino: InodeId, tier: &str, reason: &str) -> u64 {
+    let runs = open.volume.explain(ino).unwrap().runs;
+    let on =
+        |run: &&PlacedRun| run.tier.as_ref().is_some_and(|on| on.name == tier) && run.reason.contains(reason);
+    runs.iter().filter(on).map(|run| run.ranges).sum()
+}
+
+/// Reads the file over and over, past the page cache, until it is enough.
+fn read_on(open: &Open, handle: HandleId, first: u64, enough: &AtomicBool) {
+    let mut buf = vec![0; RANGE as usize];
+    for range in (0..RANGES).cycle().skip(first as usize) {
+        if enough.load(Ordering::Relaxed) {
+            return;
+        }
+        open.volume.read(&caller(), handle, range * RANGE, &mut buf, true).unwrap();
+    }
+}
+
+#[test]
+fn what_is_in_use_leaves_a_tier_that_holds_applications_up_and_stays_where_it_went() {
+    let bed = Bed::new();
+    let movers = MoversConfig { balance: true, bandwidth: Some(1 << 30), ..MoversConfig::NONE };
+    let all_on_slow = Open { volume: Volume::open(bed.config()).unwrap() };
+    all_on_slow.volume.set_tier("fast", tier_change(1e-6)).unwrap();
+    let (ino, handle) = all_on_slow.create("f");
+    let data = pattern(1, (RANGES * RANGE) as usize);
+    all_on_slow.write_ranges(handle, &data);
+    let before = on(&all_on_slow, ino, "slow", "");
+    assert!(before >= RANGES - 1, "{before}");
+    all_on_slow.volume.release(handle).unwrap();
+    all_on_slow.close();
+
+    let mut config = bed.config();
+    (config.movers, config.policy) = (movers, PolicyConfig::named("adaptive").unwrap());
+    let open = Open { volume: Volume::open(config).unwrap() };
+    // The readers find the slow tier busy, and the other one does nothing.
+    open.volume.measured("slow", [(1e6, 1), (1e6, 1)]);
+    open.volume.measured("fast", [(1e12, 1), (1e12, 1)]);
+    let ino = open.lookup("f").unwrap();
+    let handle = open.open(ino);
+    let (enough, begun) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        for reader in 0..READERS {
+            let (open, enough) = (&open, &enough);
+            scope.spawn(move || read_on(open, handle, reader * RANGES / READERS, enough));
+        }
+        while on(&open, ino, "fast", "its share") < RANGES / 2 && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        enough.store(true, Ordering::Relaxed);
+    });
+    let moved = || on(&open, ino, "fast", "its share");
+    assert!(moved() >= RANGES / 2, "{}", moved());
+    let counted = || open.volume.status().moves.iter().map(|count| count.ranges).sum::<u64>();
+    // A range counts once its move has ended.
+    while counted() < moved() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(counted(), moved(), "nothing was moved twice");
+    assert!(open.read(handle, 0, data.len()) == data);
+    open.volume.release(handle).unwrap();
+    open.close();
+    let report = check(bed.config(), false, &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+fn tier_change(weight: f64) -> braid_volume::TierChange {
+    braid_volume::TierChange { weight: Some(Some(weight)), ..Default::default() }
+}
