@@ -2,6 +2,19 @@
 
 use std::fmt;
 
+/// The counters of a block device, since some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceCounters {
+    /// Bytes read and written, by all users.
+    pub bytes: [u64; 2],
+    /// Milliseconds that reads and writes took, all together.
+    pub waited_ms: [u64; 2],
+    /// Operations in flight now.
+    pub in_flight: u64,
+    /// Milliseconds with at least one in flight.
+    pub busy_ms: u64,
+}
+
 /// Time, chance and threads. A simulation provides its own, so that a run can
 /// be repeated exactly.
 pub trait Environment: Send + Sync + fmt::Debug {
@@ -15,6 +28,12 @@ pub trait Environment: Send + Sync + fmt::Debug {
 
     /// Fills `bytes` with unpredictable data.
     fn fill_random(&self, bytes: &mut [u8]) -> crate::Result<()>;
+
+    /// What the kernel counts of the block device of this number, as in `stat`;
+    /// `None` if it is none, or not a device of this machine.
+    fn device_counters(&self, _number: u64) -> Option<DeviceCounters> {
+        None
+    }
 
     /// Whether threads may be started. Without them, work on several tiers is
     /// done on one after another, and background work only on request.

@@ -34,7 +34,7 @@ mod usage;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
-pub use environment::Environment;
+pub use environment::{DeviceCounters, Environment};
 pub use errno::{Errno, Retry};
 pub use error::{Context, Error, RefusalKind, Result};
 pub use file_system::{

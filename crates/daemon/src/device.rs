@@ -1,17 +1,14 @@
 //! Kernel information about the block devices below tiers, and the path of an
 //! open file. `wire` needs it for `status`.
 
-use braid_contract::NativeFd;
+use braid_contract::{DeviceCounters, NativeFd};
 use braid_ipc::protocol::Device;
-use rustix::fs::{major, minor};
+use braid_stores::native::{device_counters, device_dir};
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// The kernel counts in sectors of this size, whatever the device's are.
-const SECTOR: u64 = 512;
 
 /// Shortest time for new rates: before that, the previous ones are reported
 /// again.
@@ -31,17 +28,8 @@ pub(crate) struct Devices {
 #[derive(Debug)]
 struct Seen {
     at: Instant,
-    counters: Counters,
+    counters: DeviceCounters,
     told: Device,
-}
-
-/// The kernel's counters of a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Counters {
-    read_bytes: u64,
-    write_bytes: u64,
-    in_flight: u64,
-    busy_ms: u64,
 }
 
 impl Devices {
@@ -55,8 +43,7 @@ impl Devices {
     /// The figures of a device; `None` if it is no block device, as for a file
     /// system in memory or over several devices.
     pub(crate) fn look(&self, number: u64) -> Option<Device> {
-        let dir = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
-        let counters = parse(&std::fs::read_to_string(dir.join("stat")).ok()?)?;
+        let (dir, counters) = (device_dir(number), device_counters(number)?);
         let now = Instant::now();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.entry(number).or_insert_with(|| {
@@ -79,26 +66,12 @@ impl Devices {
     }
 }
 
-/// The kernel's `stat` of a block device (`Documentation/block/stat.rst`).
-fn parse(text: &str) -> Option<Counters> {
-    let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    match fields[..] {
-        [_, _, read, _, _, _, written, _, in_flight, busy_ms, ..] => Some(Counters {
-            read_bytes: read.saturating_mul(SECTOR),
-            write_bytes: written.saturating_mul(SECTOR),
-            in_flight,
-            busy_ms,
-        }),
-        _ => None,
-    }
-}
-
-fn figures(name: &str, then: Counters, now: Counters, since: Duration) -> Device {
+fn figures(name: &str, then: DeviceCounters, now: DeviceCounters, since: Duration) -> Device {
     let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / since.as_secs_f64();
     Device {
         name: name.to_owned(),
-        read_rate: rate(now.read_bytes, then.read_bytes),
-        write_rate: rate(now.write_bytes, then.write_bytes),
+        read_rate: rate(now.bytes[0], then.bytes[0]),
+        write_rate: rate(now.bytes[1], then.bytes[1]),
         in_flight: now.in_flight,
         busy: (rate(now.busy_ms, then.busy_ms) / 1000.0).min(1.0),
     }
@@ -121,13 +94,11 @@ mod tests {
 
     #[test]
     fn what_the_kernel_counts_comes_to_rates() {
-        let then = parse("  10 0 1000 5 20 0 2000 9 3 400 14 0 0 0 0 1 2\n").unwrap();
-        assert_eq!((then.read_bytes, then.write_bytes, then.in_flight), (512_000, 1_024_000, 3));
-        let now = parse("11 0 3000 5 20 0 2000 9 1 1400 14").unwrap();
+        let then = DeviceCounters { bytes: [512_000, 1_024_000], busy_ms: 400, ..Default::default() };
+        let now = DeviceCounters { bytes: [1_536_000, 1_024_000], busy_ms: 1400, in_flight: 1, ..then };
         let figures = figures("x", then, now, Duration::from_secs(2));
         assert_eq!((figures.read_rate, figures.write_rate), (512_000.0, 0.0));
         assert_eq!((figures.busy, figures.in_flight), (0.5, 1));
-        assert_eq!((parse(""), parse("1 2 three")), (None, None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::epoch::EpochLoad;
 use crate::learn::Learned;
 use crate::settings::{DirectionProfile, TierProfile};
 use crate::sync::Mutex;
-use braid_contract::Environment;
+use braid_contract::{DeviceCounters, Environment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,6 +60,12 @@ struct Epoch {
     busy_then: u64,
     last: [EpochLoad; 2],
     busy: f64,
+    /// The load to judge by: that of the device beneath, where data went
+    /// through the page cache, and of the tier's operations otherwise.
+    judged: [EpochLoad; 2],
+    device_then: Option<DeviceCounters>,
+    /// Nanoseconds for which data in the page cache may keep the device busy.
+    cached_ns: [u64; 2],
     learned: [Learned; 2],
 }
 
@@ -91,6 +97,9 @@ impl Load {
             busy_then: 0,
             last: [EpochLoad::default(); 2],
             busy: 0.0,
+            judged: [EpochLoad::default(); 2],
+            device_then: None,
+            cached_ns: [0; 2],
             learned: [Learned::default(), Learned::default()],
         };
         Self {
@@ -159,8 +168,9 @@ impl Load {
         }
     }
 
-    /// Closes an epoch: computes its rates, and learns from them.
-    pub fn close_epoch(&self) {
+    /// Closes an epoch: computes its rates, and learns from them. `device` has
+    /// the counters of the block device beneath, if there is one.
+    pub fn close_epoch(&self, device: Option<DeviceCounters>) {
         let now_ns = self.environment.monotonic_ns();
         let mut epoch = self.epoch.lock();
         let nanos = now_ns.saturating_sub(epoch.began_ns);
@@ -188,6 +198,7 @@ impl Load {
         epoch.busy = share(busy, epoch.busy_then).min(1.0);
         epoch.busy_then = busy;
         epoch.began_ns = now_ns;
+        epoch.judge(device, nanos);
         epoch.learn();
     }
 
@@ -214,13 +225,15 @@ impl Load {
         const BUSY_MIN: f64 = 0.9;
         const RATE_MIN: f64 = 0.85;
         let epoch = self.epoch.lock();
-        if epoch.busy < BUSY_MIN || epoch.last[direction as usize].rate <= 0.0 {
+        let judged = &epoch.judged[direction as usize];
+        let by_device = *judged != epoch.last[direction as usize];
+        if judged.rate <= 0.0 || (if by_device { judged.busy } else { epoch.busy }) < BUSY_MIN {
             return false;
         }
         // The other direction takes its part of the device.
         let used = |direction: Direction| {
             let bandwidth = epoch.learned[direction as usize].bandwidth();
-            bandwidth.map_or(0.0, |bandwidth| epoch.last[direction as usize].rate / bandwidth)
+            bandwidth.map_or(0.0, |bandwidth| epoch.judged[direction as usize].rate / bandwidth)
         };
         used(direction) >= RATE_MIN || used(Direction::Read) + used(Direction::Write) >= 1.0
     }
@@ -230,9 +243,10 @@ impl Load {
         self.epoch.lock().last_ns
     }
 
-    /// The load in this direction in the last epoch.
+    /// The load in this direction in the last epoch: that of the device, where
+    /// the tier's data went through the page cache and there is one.
     pub fn last_epoch(&self, direction: Direction) -> EpochLoad {
-        self.epoch.lock().last[direction as usize]
+        self.epoch.lock().judged[direction as usize]
     }
 
     /// Bytes of the operations in flight now.
@@ -268,17 +282,52 @@ impl Load {
     }
 }
 
+/// How long the device may be busy with data that went to the page cache.
+const CACHED_NS: u64 = 10_000_000_000;
+/// Share of a direction's bytes that must bypass the page cache for its
+/// operations to show what the tier does.
+const DIRECT_MIN: f64 = 0.9;
+
 impl Epoch {
-    /// Learns the tier's bandwidth from the epoch.
-    fn learn(&mut self) {
-        let moved: f64 = self.last.iter().map(|last| last.rate).sum();
+    /// Finds the load to judge by. Operations through the page cache show what
+    /// memory does: the device's own counters are asked then, as long as it may
+    /// be busy with such data.
+    fn judge(&mut self, device: Option<DeviceCounters>, nanos: u64) {
+        let then = std::mem::replace(&mut self.device_then, device);
+        let device = then.zip(device).map(|(then, now)| device_load(&then, &now, nanos));
         for at in [0, 1] {
-            let last = self.last[at];
-            // A part of the work only shows a lower bound.
-            let alone = last.rate >= 0.9 * moved;
-            self.learned[at].learn(last, alone);
+            let own = self.last[at];
+            let cached = own.rate > 0.0 && own.direct < DIRECT_MIN;
+            self.cached_ns[at] = if cached { CACHED_NS } else { self.cached_ns[at].saturating_sub(nanos) };
+            let by_device = cached || own.rate <= 0.0 && self.cached_ns[at] > 0;
+            self.judged[at] = device.filter(|_| by_device).map_or(own, |device| device[at]);
         }
     }
+
+    /// Learns the tier's bandwidth from the epoch.
+    fn learn(&mut self) {
+        let moved: f64 = self.judged.iter().map(|judged| judged.rate).sum();
+        for at in [0, 1] {
+            let judged = self.judged[at];
+            // A part of the work only shows a lower bound.
+            let alone = judged.rate >= 0.9 * moved;
+            self.learned[at].learn(judged, alone);
+        }
+    }
+}
+
+/// The load of a device between two moments so many nanoseconds apart, read and
+/// written.
+fn device_load(then: &DeviceCounters, now: &DeviceCounters, nanos: u64) -> [EpochLoad; 2] {
+    let seconds = nanos as f64 / 1e9;
+    let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
+    let busy = (since(now.busy_ms, then.busy_ms) / 1e3 / seconds).min(1.0);
+    [0, 1].map(|at: usize| {
+        let rate = since(now.bytes[at], then.bytes[at]) / seconds;
+        let in_flight = since(now.waited_ms[at], then.waited_ms[at]) / 1e3 / seconds;
+        // Busy with the other direction is not busy with this one.
+        EpochLoad { rate, in_flight, busy: if rate > 0.0 { busy } else { 0.0 }, direct: 1.0 }
+    })
 }
 
 /// The number of operations in flight, integrated over time.
@@ -393,11 +442,11 @@ mod tests {
         let sample = load.sample();
         assert_eq!((sample.bytes, sample.ops), ([0, 15], [0, 2]));
         set(500_000_000);
-        load.close_epoch();
+        load.close_epoch(None);
         let rates = load.sample().rates;
         assert!(rates[0] == 0.0 && (rates[1] - 30.0).abs() < 1e-6, "{rates:?}");
         set(600_000_000);
-        load.close_epoch();
+        load.close_epoch(None);
         assert_eq!(load.sample().rates, [0.0, 0.0]);
     }
 
@@ -412,7 +461,7 @@ mod tests {
         set(40 * MS);
         load.end(Direction::Write, (100, false), Some(100));
         set(50 * MS);
-        load.close_epoch();
+        load.close_epoch(None);
         let epoch = load.last_epoch(Direction::Write);
         assert!((epoch.busy - 0.8).abs() < 1e-6, "{epoch:?}");
         assert!((epoch.in_flight - 1.2).abs() < 1e-6 && epoch.direct == 0.0, "{epoch:?}");
@@ -421,10 +470,40 @@ mod tests {
         set(75 * MS);
         load.end(Direction::Write, (200, true), None);
         set(100 * MS);
-        load.close_epoch();
+        load.close_epoch(None);
         let epoch = load.last_epoch(Direction::Write);
         assert!((epoch.busy - 0.5).abs() < 1e-6 && (epoch.in_flight - 0.5).abs() < 1e-6, "{epoch:?}");
         assert_eq!((epoch.rate, load.queued(Direction::Write)), (0.0, 0));
+    }
+
+    #[test]
+    fn what_goes_through_the_page_cache_is_judged_by_the_device() {
+        let (load, set) = load();
+        let mut now = 0;
+        let mut device = DeviceCounters::default();
+        // Memory takes a hundred times as much as the device writes.
+        let mut epoch = |cached: usize, written: u64, busy_ms: u64| {
+            if cached > 0 {
+                load.begin(Direction::Write, cached);
+                load.end(Direction::Write, (cached, false), Some(cached));
+            }
+            now += 100_000_000;
+            set(now);
+            device.bytes[1] += written;
+            device.busy_ms += busy_ms;
+            device.waited_ms[1] += 4 * busy_ms;
+            load.close_epoch(Some(device));
+            (load.bandwidth(Direction::Write), load.is_saturated(Direction::Write))
+        };
+        epoch(0, 0, 0);
+        let (bandwidth, saturated) = epoch(600_000_000, 6_000_000, 100);
+        assert!((bandwidth.unwrap() / 60e6 - 1.0).abs() < 1e-6 && saturated, "{bandwidth:?}");
+        // It goes on writing what memory took, and has a rest then.
+        assert!(epoch(0, 6_000_000, 100).1);
+        assert!(!epoch(0, 600_000, 10).1);
+        assert_eq!(load.sample().rates[1], 0.0, "no operation was carried out");
+        let seen = load.last_epoch(Direction::Write);
+        assert!((seen.rate / 6e6 - 1.0).abs() < 1e-6 && (seen.busy - 0.1).abs() < 1e-6, "{seen:?}");
     }
 
     #[test]
@@ -437,7 +516,7 @@ mod tests {
             load.end(Direction::Write, (bytes, true), Some(bytes));
             now += 100 * MS;
             set(now);
-            load.close_epoch();
+            load.close_epoch(None);
             load.is_saturated(Direction::Write)
         };
         assert!(epoch(100, 1000));

@@ -9,6 +9,7 @@ use std::time::Instant;
 /// # Panics
 ///
 /// If it can't be opened, or is not free within ten seconds.
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub fn once_free<T>(open: impl Fn() -> Result<T>) -> T {
     let since = Instant::now();
     loop {

@@ -414,7 +414,11 @@ impl Tier {
 
     /// Closes an epoch of all counters of the tier.
     pub fn close_epoch(&self) {
-        self.load.close_epoch();
+        let device = self.room.figures().and_then(|known| {
+            // Figures of a moment ago: nothing waits for the tier.
+            self.environment.device_counters(known.usage.device)
+        });
+        self.load.close_epoch(device);
         self.basis.note_use(self.bandwidth(), self.environment.wall_ns());
         self.monitor.close_epoch(self.environment.monotonic_ns());
     }

@@ -1,6 +1,7 @@
-//! The machine's clocks, random numbers and threads.
+//! The machine's clocks, random numbers, threads and devices.
 
-use braid_contract::{Environment, Result};
+use crate::native::device::device_counters;
+use braid_contract::{DeviceCounters, Environment, Result};
 use rustix::time::ClockId;
 
 /// The machine: its clocks, its random numbers, its threads.
@@ -24,6 +25,10 @@ impl Environment for Machine {
             done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
         }
         Ok(())
+    }
+
+    fn device_counters(&self, number: u64) -> Option<DeviceCounters> {
+        device_counters(number)
     }
 
     fn threads(&self) -> bool {

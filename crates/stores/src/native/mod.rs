@@ -6,12 +6,14 @@
 mod below;
 mod btrfs;
 mod calls;
+mod device;
 mod dir;
 mod fd;
 mod machine;
 mod own_mount;
 mod words;
 
+pub use device::{device_counters, device_dir};
 pub(crate) use dir::{mount_of, try_lock, write_back};
 pub use dir::{open_dir, open_tier_dir, with_access_times};
 pub use fd::KernelFd;

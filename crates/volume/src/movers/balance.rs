@@ -7,7 +7,7 @@
 //! go back and forth.
 
 use super::errand::{Errand, ErrandEnd};
-use super::shared::Movers;
+use super::shared::{Imbalance, Movers};
 use crate::heat::HotRange;
 use braid_contract::{Mover, SplitMix, TierId};
 use braid_core::file::is_pinned;
@@ -25,19 +25,12 @@ const LASTING_NS: u64 = 2_000_000_000;
 const ROUND_NS: u64 = 2_000_000_000;
 /// Ranges that are moved at the same time.
 const PARALLEL: usize = 4;
-/// How long a range stays where this mover put it, in seconds.
+/// How long a range stays where a mover put it, in seconds.
 const STAYS: u32 = 120;
 /// A tier with less than this part of the busiest tier's work could do more.
 const IDLE: f64 = 0.92;
 /// Part of the data in use that has to be in the wrong place.
 const TOLERANCE: f64 = 0.04;
-
-/// The imbalance that was seen last.
-#[derive(Debug, Default)]
-pub(super) struct Imbalance {
-    tiers: Option<(TierId, TierId)>,
-    since_ns: u64,
-}
 
 /// A tier, and the applications' work on it.
 #[derive(Clone, Copy, Debug)]
@@ -181,20 +174,23 @@ impl Movers {
             self.leave_alone(spot.file);
             return Ok(ErrandEnd::Done(0));
         }
-        if self.was_just_balanced(&reached.file, spot)? {
+        if self.was_just_moved(&reached.file, spot)? {
             return Ok(ErrandEnd::Done(0));
         }
         let ranges = self.ranges_to_move(&reached.file, &[spot.range])?;
         Ok(self.move_ranges(&reached, &ranges, errand))
     }
 
-    /// Whether this mover or a job put the range there a short while ago.
-    fn was_just_balanced(&self, file: &File, spot: &HotRange) -> braid_contract::Result<bool> {
+    /// Whether a mover, or a job that balances, put the range there a short while
+    /// ago.
+    fn was_just_moved(&self, file: &File, spot: &HotRange) -> braid_contract::Result<bool> {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(false) };
         let entry = spread.index.entry(spot.range.into())?;
-        let balanced = entry.is_some_and(|entry| entry.reason == Reason::Rebalanced);
-        Ok(balanced && self.heat.now().saturating_sub(spot.record.since) < STAYS)
+        let moved = entry.is_some_and(|entry| {
+            matches!(entry.reason, Reason::Rebalanced | Reason::Promoted | Reason::Demoted)
+        });
+        Ok(moved && self.heat.now().saturating_sub(spot.record.since) < STAYS)
     }
 
     /// Why the mover would take a range of this tier, for `explain`.
