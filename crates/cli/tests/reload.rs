@@ -86,10 +86,15 @@ fn what_changed_in_the_stack_file_comes_into_force() {
     assert_eq!(fs::read(bench.path("m/a.third")).unwrap(), vec![1; 1 << 20]);
     bench.edit(&[
         ("home-first: { watermark: 70% }", "adaptive: { }"),
-        ("movers: { promote: false, bandwidth: 20MiB/s }", ""),
+        ("movers: { promote: false, bandwidth: 20MiB/s }", "movers: { demote: false }"),
     ]);
-    assert!(bench.ok(&["reload", "m"]).starts_with("policy: adaptive, was home-first\nmovers: balance true"));
-    assert!(!bench.ok(&["job", "list"]).contains("demote"), "a mover is off");
+    let said = bench.ok(&["reload", "m"]);
+    assert!(
+        said.starts_with("policy: adaptive, was home-first\nmovers: demote false, balance true"),
+        "{said}"
+    );
+    let jobs = bench.ok(&["job", "list"]);
+    assert!(!jobs.contains("demote") && jobs.contains("balance"), "a mover is off, and one on: {jobs}");
     bench.unmount_clean();
 }
 
