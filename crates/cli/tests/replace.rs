@@ -101,7 +101,8 @@ fn a_tier_that_is_well_is_replaced_under_programs_that_use_it() {
 
 /// Starts to replace `slow`, so slowly that one range is moved.
 fn begin(bench: &Bench) -> u64 {
-    let begun = bench.ok(&["tier", "replace", "slow", "archive=c", "m", "--bandwidth", "1", "--background"]);
+    let begun =
+        bench.ok(&["tier", "replace", "slow", "archive=c,weight=1", "m", "--bandwidth", "1", "--background"]);
     assert!(begun.contains("job 1: replace slow by archive"), "{begun}");
     bench.until(1, |job| job["done"]["ranges"] == 1);
     1

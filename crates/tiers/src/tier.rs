@@ -438,15 +438,21 @@ impl Tier {
     /// Its share against other tiers, in MB/s: as configured, which is a wish,
     /// or as measured; `None` before a measurement.
     pub fn weight(&self) -> Option<f64> {
-        self.given_weight().or_else(|| Some(self.load.measured_bandwidth()? / WEIGHT_UNIT))
+        self.given_weight().or_else(|| self.measured_speed())
+    }
+
+    /// How fast it was seen to be, in MB/s.
+    pub(crate) fn measured_speed(&self) -> Option<f64> {
+        Some(self.load.measured_bandwidth()? / WEIGHT_UNIT)
     }
 
     /// How fast it is, in MB/s, by what is known best: as measured, or else as
     /// configured; `None` if nothing is known. Data that is to go to a faster
     /// tier goes by this.
     pub fn speed(&self) -> Option<f64> {
-        let measured = self.load.measured_bandwidth().map(|bandwidth| bandwidth / WEIGHT_UNIT);
-        measured.or_else(|| self.given_weight()).or_else(|| Some(self.load.cached_rate()? / WEIGHT_UNIT))
+        self.measured_speed()
+            .or_else(|| self.given_weight())
+            .or_else(|| Some(self.load.cached_rate()? / WEIGHT_UNIT))
     }
 
     /// The configured weight, if any.
