@@ -152,7 +152,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "MOVERS", requires = "tiers")]
     pub(crate) movers: Option<String>,
 
-    /// Measure no tiers: without this, those of unknown speed are, for half a second
+    /// Measure no tiers: without this, those of unknown speed are, for less than a second each
     #[arg(long)]
     pub(crate) no_measure: bool,
 

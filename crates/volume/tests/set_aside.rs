@@ -127,6 +127,34 @@ fn a_write_to_space_that_was_set_aside_needs_no_other_room() {
 }
 
 #[test]
+fn space_that_a_range_left_is_not_freed_under_a_move_that_brings_the_range_back() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let (ino, handle) = open.create("f");
+    weigh(&open, "fast", 1e9);
+    let keep = FallocateMode::Allocate { keep_size: true };
+    open.volume.fallocate(&caller(), handle, 0, 8 * RANGE, keep).unwrap();
+    weigh(&open, "slow", 1e18);
+    let data = pattern(1, (3 * RANGE) as usize);
+    let range = |at: u64| &data[(at * RANGE) as usize..((at + 1) * RANGE) as usize];
+    // The space of the second waits until the file is longer.
+    (0..2).for_each(|at| open.write(handle, at * RANGE, range(at)));
+    assert_eq!(on(&open, ino, "slow"), 2);
+    let mut copied = false;
+    let mut between = || {
+        if !std::mem::replace(&mut copied, true) {
+            open.write(handle, 2 * RANGE, range(2));
+        }
+    };
+    open.volume.move_range(ino, RANGE, "fast", &mut between).unwrap();
+    assert!(copied && on(&open, ino, "fast") > 0);
+    assert!(open.read(handle, 0, data.len()) == data);
+    open.volume.release(handle).unwrap();
+    open.close();
+    is_sound(&bed);
+}
+
+#[test]
 fn a_part_of_a_range_is_set_aside_where_it_is() {
     let bed = Bed::new();
     let open = bed.open();

@@ -20,8 +20,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Gives all ranges of some bytes that have no tier yet one and the same, which
-/// has what is demanded (PolyStore §4.4.2: one write, one tier). A write is a request of the front
-/// end: the kernel splits those longer than 1 MiB.
+/// has what is demanded (PolyStore §4.4.2: one write, one tier). A write is a
+/// request of the front end: the kernel splits those longer than 1 MiB.
 ///
 /// Ranges whose space was set aside before there was data get their tier anew
 /// with their first write, and their space with it: when it was set aside,
@@ -51,11 +51,11 @@ pub(crate) fn place(
         excluded |= Demand::Allocate.unmet_by(core) & !bit(entry.tier);
     }
     if !sets_aside(spread, offset, end, origin)? {
-        return place_new(core, spread, &request, new, &mut credits, excluded);
+        return place_new(core, spread, &request, new, (&mut credits, false), excluded);
     }
     // Writes decide what the file's shares are.
     let mut set_aside = spread.set_aside.lock();
-    place_new(core, spread, &request, new, &mut set_aside, excluded)
+    place_new(core, spread, &request, new, (&mut set_aside, true), excluded)
 }
 
 /// A range that a write is to give a tier.
@@ -94,17 +94,16 @@ fn sets_aside(spread: &Spread, offset: u64, end: u64, origin: Origin) -> Result<
 
 /// Finds a tier for `new` ranges and records it. Tiers that are excluded, fail
 /// or turn out to be full are passed over; when none is left, ranges whose
-/// space is set aside stay where it is, and `ENOSPC` if there are others.
+/// space is set aside stay where it is, and `ENOSPC` if there are others. With
+/// `aside`, it is their space that is set aside now.
 fn place_new(
     core: &Core,
     spread: &Spread,
     request: &PlacementRequest<'_>,
     mut new: Vec<NewRange>,
-    credits: &mut Credits,
+    (credits, aside): (&mut Credits, bool),
     mut excluded: u64,
 ) -> Result<()> {
-    let WriteSpan { offset, len, .. } = request.span;
-    let aside = sets_aside(spread, offset, offset + len, request.origin)?;
     while !new.is_empty() {
         let choice = match find_room(core, request, credits, excluded) {
             Err(error) if error.is_full() && new.iter().all(|new| new.set_aside.is_some()) => {
@@ -122,6 +121,7 @@ fn place_new(
             }
             Ok(()) => {
                 placed(core, request, credits, &choice);
+                // Space that was set aside is counted where it goes.
                 if request.set_aside_on.is_none() {
                     tier.took(request.span.taken_bytes());
                 }
@@ -199,7 +199,7 @@ fn deal_anew(
     let bytes = ranges.bytes_of(range..range + 1, spread.size().max(spread.index.reserved()?));
     // What is on its way already gets its tier there; and a crash may have left
     // data without the entry that says so.
-    let Ok(_moving) = spread.moving.begin(range) else { return stays() };
+    let Ok(moving) = spread.moving.begin(range) else { return stays() };
     if next_data_on(file, spread, &old, ranges.start_of(range), ranges.start_of(range + 1))?.is_some() {
         return stays();
     }
@@ -210,6 +210,7 @@ fn deal_anew(
     core.tiers.count_range(Some(old.id), Some(tier.id));
     core.observer.placed(file, tier.id, range..range + 1);
     tier.took(bytes.end - bytes.start);
+    drop(moving);
     spread.left_set_aside.lock().push((old.id, range));
     release_set_aside(core, file, spread, false);
     Ok(())

@@ -66,6 +66,12 @@ pub(super) fn release_set_aside(core: &Core, file: &File, spread: &Spread, all: 
         left.extract_if(.., |(_, range)| all || ranges.start_of(*range + 1) <= size).collect()
     };
     for (tier, range) in due {
+        // A move may be bringing the range back: its copy is there before the
+        // entry says so.
+        let Ok(_moving) = spread.moving.begin(range) else {
+            spread.left_set_aside.lock().push((tier, range));
+            continue;
+        };
         let released =
             core.tiers.get(tier).and_then(|tier| release_unwritten(file, spread, &tier, range, size));
         if let Err(error) = released {

@@ -127,10 +127,15 @@ impl Movers {
     /// The shift that is due, and the ranges on the tier that has too much, in
     /// an order in which any part of them is a fair sample.
     fn lasting_shift(&self) -> Option<(Shift, Vec<HotRange>)> {
+        let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
+        if !tiers.iter().any(|tier| tier.is_saturated()) {
+            // Most of the time: what is in use is not looked for.
+            *self.imbalance.lock() = Imbalance::default();
+            return None;
+        }
         self.heat.refresh();
         let now = self.heat.now();
         let active = self.heat.table().used_since(now.saturating_sub(IN_USE));
-        let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
         let shift = shift(&self.work(&tiers, &active));
         let now_ns = self.core.environment.monotonic_ns();
         let mut imbalance = self.imbalance.lock();
