@@ -83,7 +83,7 @@ class Bench:
         """Braid over the tiers, once with each policy."""
         return self.wanted([
             sides.Braid(f"braid-{policy.partition(':')[0]}", self.host, tiers, self.args.braid, policy,
-                        keys=tuple(self.args.volume_key), tag=tag, told=not self.args.untold)
+                        keys=tuple(self.args.volume_key), tag=tag, weights=None if self.args.untold else True)
             for policy in self.args.policies])
 
     def mergerfs_version(self) -> tuple[int, int]:

@@ -6,7 +6,6 @@ its movers."""
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 from braidbench import sides
@@ -18,7 +17,6 @@ from braidbench.report import Report, number
 SUMMARY = "files in the wrong place are read or overwritten: seconds until it is put right, bytes moved, latency"
 THREADS = 16
 BLOCK = 64 * KIB
-RANGE = 2 * MIB
 # Of the rate that is possible.
 AIM = 0.9
 # Seconds that the mean of the rate is taken over.
@@ -28,7 +26,7 @@ SECONDS = 60
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong placement: the weights by which `weighted` deals the files, slow tier over fast one."""
+    """A wrong placement: the weights by which `weighted` deals the files: of the fast tier and of the slow one."""
 
     name: str
     weights: tuple[int, int]
@@ -47,7 +45,7 @@ def measure(host: Host, report: Report, args, keep) -> None:
     seconds = args.seconds or (10 if args.quick else SECONDS)
     report.settings.update(threads=THREADS, block=BLOCK, size=size, seconds=seconds)
     tiers = bench.tiers(2, [device_size(size)] * 2)
-    side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), told=False)
+    side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), weights=None)
     try:
         for repetition in range(args.reps):
             bench.repetition = repetition + 1
@@ -84,26 +82,20 @@ def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) 
 
 def _fill(bench: Bench, side: sides.Braid, wrong: Wrong, size: int) -> None:
     """Writes the files where they do not belong: on a new volume, by weights, without movers."""
+    # The speeds that the first mount finds are remembered.
     side.renew()
     side.stop()
-    adaptive, side.policy, side.keys = side.policy, "weighted", (*side.keys, "measure: no")
-    weights = dict(zip((device.name for device in side.devices), wrong.weights))
-    stack, side.stack = side.stack, lambda: _told(stack(), weights)
+    adaptive, keys = side.policy, side.keys
+    side.policy, side.keys = "weighted", (*keys, "measure: no")
+    side.weights = dict(zip((device.name for device in side.devices), wrong.weights))
     try:
         side.start()
         run("mkdir", "-p", side.root / "load")
         bench.fio.run(f"fill-{wrong.name}", **_options(side, size), rw="write", direct=1, fallocate="none", end_fsync=1)
     finally:
         side.stop()
-        side.policy, side.keys, side.stack = adaptive, side.keys[:-1], stack
+        side.policy, side.keys, side.weights = adaptive, keys, None
     side.start()
-
-
-def _told(stack: str, weights: dict[str, int]) -> str:
-    """The stack file with weights."""
-    for name, weight in weights.items():
-        stack = stack.replace(f"      {name}: {{ ", f"      {name}: {{ weight: {weight}, ")
-    return stack
 
 
 def _options(side: sides.Braid, size: int) -> dict:

@@ -14,7 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from braidbench.devices import Device, evict
+from braidbench.devices import MB, Device, evict
 from braidbench.host import BenchError, Host, run
 
 START_TIMEOUT_S = 60
@@ -202,12 +202,13 @@ class Braid(Mounted):
     """Braid over the devices; the first one is home."""
 
     def __init__(self, name: str, host: Host, devices: list[Device], binary: Path, policy: str,
-                 options: tuple[str, ...] = (), keys: tuple[str, ...] = (), tag: str = "", told: bool = True):
+                 options: tuple[str, ...] = (), keys: tuple[str, ...] = (), tag: str = "",
+                 weights: dict[str, int] | None | bool = True):
         super().__init__(name, host, devices, tag)
         # May be changed while the side is stopped.
         self.binary, self.policy, self.options = binary, policy, options
-        # Whether the tiers have weights, in proportion to the devices' limits.
-        self.told = told
+        # The weights of tiers by name; True: in proportion to the devices' limits, None: none are told.
+        self.weights = weights
         # Further keys of the volume, as lines of YAML; with any, the side is mounted by a stack file.
         self.keys = keys
 
@@ -223,8 +224,7 @@ class Braid(Mounted):
             path.write_text(self.stack())
             return [*argv, *self.options, str(path), str(self.root)]
         for device, store in zip(self.devices, self.stores):
-            weight = f",weight={_weight(device)}" if self.told else ""
-            argv += ["--tier", f"{device.name}={store}{weight}"]
+            argv += ["--tier", ",".join([f"{device.name}={store}", *(f"weight={each}" for each in self._weight(device))])]
         return argv + ["--home", self.devices[0].name, "--policy", self.policy, *self.options, str(self.root)]
 
     def stack(self) -> str:
@@ -234,10 +234,16 @@ class Braid(Mounted):
         lines = ["stack:", "  volume:", f"    home: {self.devices[0].name}", f"    policy: {{ {name}: {{ {settings} }} }}",
                  "    tiers:"]
         for device, store in zip(self.devices, self.stores):
-            weight = f", weight: {_weight(device)}" if self.told else ""
-            lines.append(f"      {device.name}: {{ dir: {store}{weight} }}")
+            settings = ", ".join([f"dir: {store}", *(f"weight: {each}" for each in self._weight(device))])
+            lines.append(f"      {device.name}: {{ {settings} }}")
         lines += [f"    {line}" for key in self.keys for line in key.splitlines()]
         return "\n".join(lines) + "\n"
+
+    def _weight(self, device: Device) -> list[int]:
+        """The tier's weight, if it has one."""
+        if self.weights is True:
+            return [device.limit.write_bps // MB if device.limit else 1]
+        return [self.weights[device.name]] if self.weights else []
 
     def unmount(self) -> None:
         run(self.binary, "umount", self.root)
@@ -258,10 +264,6 @@ class Braid(Mounted):
             return json.loads(self.ask("explain", str(path)))["layout"]
         except (ValueError, KeyError):
             raise BenchError(f"{self.name}: cannot read the answer of `braid explain`") from None
-
-
-def _weight(device: Device) -> int:
-    return device.limit.write_bps // 10**6 if device.limit else 1
 
 
 def _is_mount_point(path: Path) -> bool:

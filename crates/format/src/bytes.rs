@@ -24,6 +24,31 @@ pub(super) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
+/// Bytes before the body of a small file with a figure for each tier: its magic
+/// number, the CRC of the body, and four reserved ones.
+pub(super) const TABLE_HEAD: usize = 16;
+
+/// Such a file with this body.
+pub(super) fn seal_table(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
+    let crc = crc32c::crc32c(body).to_le_bytes();
+    [&magic[..], &crc, &[0; 4], body].concat()
+}
+
+/// The body of such a file, of `len` bytes.
+pub(super) fn open_table<'a>(magic: &[u8; 8], bytes: &'a [u8], len: usize) -> Result<&'a [u8], FormatError> {
+    if bytes.len() != TABLE_HEAD + len {
+        return Err(FormatError::Damaged("its length is wrong"));
+    }
+    if get::<8>(bytes, 0) != *magic {
+        return Err(FormatError::Damaged("its magic number is wrong"));
+    }
+    let body = &bytes[TABLE_HEAD..];
+    if get_u32(bytes, 8) != crc32c::crc32c(body) {
+        return Err(FormatError::Damaged("its checksum is wrong"));
+    }
+    Ok(body)
+}
+
 /// CRC-32C of `bytes` with the four bytes at `at` taken as zero.
 pub(super) fn crc_without(bytes: &[u8], at: usize) -> u32 {
     let crc = crc32c::crc32c(&bytes[..at]);

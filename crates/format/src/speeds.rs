@@ -1,11 +1,10 @@
 //! How fast tiers were when the volume was last mounted.
 
 use crate::FormatError;
-use crate::bytes::{get, get_u32, put};
+use crate::bytes::{TABLE_HEAD, get, get_u32, open_table, put, seal_table};
 use braid_contract::TierId;
 
 const MAGIC: &[u8; 8] = b"BRAIDSPD";
-const SPEEDS_AT: usize = 16;
 const SPEED_LEN: usize = 48;
 
 /// The bandwidth of a tier in one direction.
@@ -36,13 +35,13 @@ pub struct SavedSpeeds(pub [Option<SavedSpeed>; TierId::LIMIT as usize]);
 
 impl SavedSpeeds {
     /// Their length in bytes.
-    pub const LEN: usize = SPEEDS_AT + TierId::LIMIT as usize * SPEED_LEN;
+    pub const LEN: usize = TABLE_HEAD + Self::BODY;
+    const BODY: usize = TierId::LIMIT as usize * SPEED_LEN;
 
     /// The bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; Self::LEN];
-        put(&mut bytes, 0, MAGIC);
-        for (place, speed) in bytes[SPEEDS_AT..].chunks_exact_mut(SPEED_LEN).zip(&self.0) {
+        let mut body = vec![0; Self::BODY];
+        for (place, speed) in body.chunks_exact_mut(SPEED_LEN).zip(&self.0) {
             let Some(speed) = speed else { continue };
             let words = [speed.device, speed.total, speed.seen];
             words.iter().enumerate().for_each(|(at, word)| put(place, 8 * at, &word.to_le_bytes()));
@@ -53,24 +52,14 @@ impl SavedSpeeds {
                 }
             }
         }
-        let crc = crc32c::crc32c(&bytes[SPEEDS_AT..]);
-        put(&mut bytes, 8, &crc.to_le_bytes());
-        bytes
+        seal_table(MAGIC, &body)
     }
 
     /// Decodes the speeds.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        if bytes.len() != Self::LEN {
-            return Err(FormatError::Damaged("its length is wrong"));
-        }
-        if get::<8>(bytes, 0) != *MAGIC {
-            return Err(FormatError::Damaged("its magic number is wrong"));
-        }
-        if get_u32(bytes, 8) != crc32c::crc32c(&bytes[SPEEDS_AT..]) {
-            return Err(FormatError::Damaged("its checksum is wrong"));
-        }
+        let body = open_table(MAGIC, bytes, Self::BODY)?;
         let mut saved = Self::default();
-        for (speed, place) in saved.0.iter_mut().zip(bytes[SPEEDS_AT..].chunks_exact(SPEED_LEN)) {
+        for (speed, place) in saved.0.iter_mut().zip(body.chunks_exact(SPEED_LEN)) {
             let word = |at: usize| u64::from_le_bytes(get(place, at));
             let bandwidth = [0, 1].map(|at| match word(24 + 8 * at) {
                 0 => None,
@@ -102,7 +91,7 @@ mod tests {
         saved.0[62] = Some(SavedSpeed { device: 1, total: 2, seen: 3, bandwidth: [None, Some(known)] });
         let mut bytes = saved.encode();
         assert_eq!(SavedSpeeds::decode(&bytes), Ok(saved));
-        bytes[SPEEDS_AT] ^= 1;
+        bytes[TABLE_HEAD] ^= 1;
         assert!(SavedSpeeds::decode(&bytes).is_err());
         assert!(SavedSpeeds::decode(&bytes[1..]).is_err());
     }

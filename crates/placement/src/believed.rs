@@ -41,6 +41,14 @@ pub fn believed(tiers: &[KnownRates]) -> Vec<[f64; 2]> {
     reads.into_iter().zip(writes).map(|(read, write)| [read, write]).collect()
 }
 
+/// The weights of tiers in MB/s, as given or, if not, as measured; `None` where
+/// nothing is known. Given ones may be wrong all together: a measured tier is
+/// weighed against them by what is measured of them too.
+pub fn weights(given: &[Option<f64>], measured: &[Option<f64>]) -> Vec<Option<f64>> {
+    let scale = ratio(given, measured).unwrap_or(1.0);
+    given.iter().zip(measured).map(|(given, measured)| given.or(measured.map(|m| m * scale))).collect()
+}
+
 /// The mean of `a / b` where both are known.
 fn ratio(a: &[Option<f64>], b: &[Option<f64>]) -> Option<f64> {
     let ratios: Vec<f64> = a.iter().zip(b).filter_map(|(a, b)| Some((*a)? / (*b)?)).collect();
@@ -80,5 +88,17 @@ mod tests {
         assert_eq!(believed(&[KnownRates { weight: Some(3.0), ..guess }])[0], [3e6; 2]);
         let nothing = [known(None, Some(200.0), None), known(None, Some(100.0), None), KnownRates::default()];
         assert_eq!(believed(&nothing), [[200.0; 2], [100.0; 2], [150.0; 2]]);
+    }
+
+    #[test]
+    fn a_measured_tier_is_weighed_against_given_weights_as_they_are_meant() {
+        let some = |figures: [f64; 3]| figures.map(|figure| (figure > 0.0).then_some(figure)).to_vec();
+        let weighed = |given, measured| weights(&some(given), &some(measured));
+        // In MB/s, as nothing else is known of the others.
+        assert_eq!(weighed([400.0, 120.0, 0.0], [0.0, 0.0, 50.0]), some([400.0, 120.0, 50.0]));
+        // They were given as parts, or as what the tiers read.
+        assert_eq!(weighed([4.0, 1.0, 0.0], [400.0, 100.0, 50.0]), some([4.0, 1.0, 0.5]));
+        assert_eq!(weighed([400.0, 120.0, 0.0], [200.0, 60.0, 25.0]), some([400.0, 120.0, 50.0]));
+        assert_eq!(weighed([0.0; 3], [200.0, 60.0, 0.0]), some([200.0, 60.0, 0.0]));
     }
 }

@@ -55,7 +55,7 @@ const BUSY_MIN: f64 = 0.9;
 const BUSY_MIN_FIRST: f64 = 0.5;
 /// Share of an epoch's bytes that must bypass the page cache for its rate to be
 /// the tier's own.
-const DIRECT_MIN: f64 = 0.9;
+pub(super) const DIRECT_MIN: f64 = 0.9;
 /// Share of the bandwidth that is nearly all of it.
 const NEARLY: f64 = 0.9;
 /// Weight of a lower rate of an epoch.

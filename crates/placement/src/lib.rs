@@ -25,7 +25,7 @@ mod simulator;
 mod sync;
 mod trace;
 
-pub use believed::{KnownRates, WEIGHT_UNIT, believed, with_means};
+pub use believed::{KnownRates, WEIGHT_UNIT, believed, weights, with_means};
 pub use context::{Context, Origin, TierView, WriteSpan};
 pub use credits::Credits;
 pub use epoch::{Epoch, EpochLoad, TierEpoch};

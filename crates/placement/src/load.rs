@@ -7,7 +7,7 @@
 //! handful of additions to atomics.
 
 use crate::epoch::EpochLoad;
-use crate::learn::Learned;
+use crate::learn::{DIRECT_MIN, Learned};
 use crate::settings::{DirectionProfile, TierProfile};
 use crate::sync::Mutex;
 use braid_contract::{DeviceCounters, Environment};
@@ -63,6 +63,8 @@ struct Epoch {
     /// The load to judge by: that of the device beneath, where data went
     /// through the page cache, and of the tier's operations otherwise.
     judged: [EpochLoad; 2],
+    /// Busy share of the tier, or of the device, with either direction.
+    judged_busy: [f64; 2],
     device_then: Option<DeviceCounters>,
     /// Nanoseconds for which data in the page cache may keep the device busy.
     cached_ns: [u64; 2],
@@ -98,6 +100,7 @@ impl Load {
             last: [EpochLoad::default(); 2],
             busy: 0.0,
             judged: [EpochLoad::default(); 2],
+            judged_busy: [0.0; 2],
             device_then: None,
             cached_ns: [0; 2],
             learned: [Learned::default(), Learned::default()],
@@ -225,9 +228,8 @@ impl Load {
         const BUSY_MIN: f64 = 0.9;
         const RATE_MIN: f64 = 0.85;
         let epoch = self.epoch.lock();
-        let judged = &epoch.judged[direction as usize];
-        let by_device = *judged != epoch.last[direction as usize];
-        if judged.rate <= 0.0 || (if by_device { judged.busy } else { epoch.busy }) < BUSY_MIN {
+        let at = direction as usize;
+        if epoch.judged[at].rate <= 0.0 || epoch.judged_busy[at] < BUSY_MIN {
             return false;
         }
         // The other direction takes its part of the device.
@@ -284,9 +286,6 @@ impl Load {
 
 /// How long the device may be busy with data that went to the page cache.
 const CACHED_NS: u64 = 10_000_000_000;
-/// Share of a direction's bytes that must bypass the page cache for its
-/// operations to show what the tier does.
-const DIRECT_MIN: f64 = 0.9;
 
 impl Epoch {
     /// Finds the load to judge by. Operations through the page cache show what
@@ -300,7 +299,9 @@ impl Epoch {
             let cached = own.rate > 0.0 && own.direct < DIRECT_MIN;
             self.cached_ns[at] = if cached { CACHED_NS } else { self.cached_ns[at].saturating_sub(nanos) };
             let by_device = cached || own.rate <= 0.0 && self.cached_ns[at] > 0;
-            self.judged[at] = device.filter(|_| by_device).map_or(own, |device| device[at]);
+            let device = device.filter(|_| by_device).map(|device| device[at]);
+            self.judged[at] = device.unwrap_or(own);
+            self.judged_busy[at] = device.map_or(self.busy, |device| device.busy);
         }
     }
 

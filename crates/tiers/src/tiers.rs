@@ -4,7 +4,7 @@
 use crate::backend::Backend;
 use crate::tier::Tier;
 use braid_contract::{Errno, Error, RefusalKind, Result, Store, TierId};
-use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, with_means};
+use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, weights, with_means};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,7 +148,7 @@ impl Tiers {
     /// `excluded`, a set of bits by tier number, count as full.
     pub fn views(&self, needed: u64, excluded: u64) -> Vec<TierView> {
         let all = self.all();
-        let weights = weights(&all);
+        let weights = all_weights(&all);
         let bandwidths = believed(&all.iter().map(|tier| tier.known()).collect::<Vec<_>>());
         let view = |(at, tier): (usize, &Arc<Tier>)| {
             // A hanging tier must not be asked for its room.
@@ -225,45 +225,20 @@ impl Tiers {
     }
 }
 
-/// The weights of tiers, in MB/s. Given ones may be wrong all together: a
-/// measured tier is weighed against them by what is measured of them too. One
-/// that nothing is known of has the mean of the others. The rate through the
-/// page cache says little beside real figures, and counts while there are none.
-fn weights(tiers: &[Arc<Tier>]) -> Vec<f64> {
+/// The [`weights`] of tiers. One that nothing is known of has the mean of the
+/// others. The rate through the page cache says little beside real figures, and
+/// counts while there are none.
+fn all_weights(tiers: &[Arc<Tier>]) -> Vec<f64> {
     let measured: Vec<Option<f64>> = tiers.iter().map(|tier| tier.measured_speed()).collect();
     let given: Vec<Option<f64>> = tiers.iter().map(|tier| tier.given_weight()).collect();
-    let known = weighed(&given, &measured);
+    let known = weights(&given, &measured);
     match known.iter().all(Option::is_none) {
         true => with_means(&tiers.iter().map(|tier| tier.speed()).collect::<Vec<_>>(), 1.0),
         false => with_means(&known, 1.0),
     }
 }
 
-/// The given weights, and those of measured tiers in the same measure.
-fn weighed(given: &[Option<f64>], measured: &[Option<f64>]) -> Vec<Option<f64>> {
-    let both: Vec<f64> = given.iter().zip(measured).filter_map(|(g, m)| Some((*g)? / (*m)?)).collect();
-    let scale = if both.is_empty() { 1.0 } else { both.iter().sum::<f64>() / both.len() as f64 };
-    given.iter().zip(measured).map(|(given, measured)| given.or(measured.map(|m| m * scale))).collect()
-}
-
 /// A tier as a bit in a set of tiers.
 pub fn bit(tier: TierId) -> u64 {
     1 << tier.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_measured_tier_is_weighed_against_given_weights_as_they_are_meant() {
-        let some = |figures: [f64; 3]| figures.map(|figure| (figure > 0.0).then_some(figure)).to_vec();
-        let weighed = |given, measured| weighed(&some(given), &some(measured));
-        // In MB/s, as nothing else is known of the others.
-        assert_eq!(weighed([400.0, 120.0, 0.0], [0.0, 0.0, 50.0]), some([400.0, 120.0, 50.0]));
-        // They were given as parts, or as what the tiers read.
-        assert_eq!(weighed([4.0, 1.0, 0.0], [400.0, 100.0, 50.0]), some([4.0, 1.0, 0.5]));
-        assert_eq!(weighed([400.0, 120.0, 0.0], [200.0, 60.0, 25.0]), some([400.0, 120.0, 50.0]));
-        assert_eq!(weighed([0.0; 3], [200.0, 60.0, 0.0]), some([200.0, 60.0, 0.0]));
-    }
 }

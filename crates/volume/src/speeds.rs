@@ -3,13 +3,11 @@
 //! What was seen of another device is not believed. All of it may be lost: it
 //! is measured or learned again.
 
-use braid_contract::{Access, Context, Errno, Error, Result, SpeedBasis};
+use braid_contract::{Context, Errno, Error, Result, SpeedBasis};
 use braid_core::Core;
 use braid_format::{SavedBandwidth, SavedSpeed, SavedSpeeds};
 use braid_placement::Direction;
 use braid_tiers::Tier;
-use std::ffi::OsStr;
-use std::io::IoSliceMut;
 
 /// Where speeds are saved, below `.braid`.
 const SAVED: &str = "speeds";
@@ -68,13 +66,7 @@ fn speed_of(tier: &Tier) -> Option<SavedSpeed> {
 }
 
 fn read_saved(core: &Core) -> Result<Option<SavedSpeeds>> {
-    let file = match core.home.braid()?.open_at(OsStr::new(SAVED), Access::Read) {
-        Err(error) if error.errno() == Errno::ENOENT => return Ok(None),
-        result => result?,
-    };
-    // One byte more shows a file that is too long.
-    let mut bytes = vec![0; SavedSpeeds::LEN + 1];
-    let done = file.read_at(0, &mut [IoSliceMut::new(&mut bytes)], false)?;
-    let saved = SavedSpeeds::decode(&bytes[..done]);
+    let Some(bytes) = core.home.braid()?.read_small(SAVED, SavedSpeeds::LEN)? else { return Ok(None) };
+    let saved = SavedSpeeds::decode(&bytes);
     saved.map(Some).map_err(|error| Error::new(Errno::EUCLEAN, error.to_string()))
 }

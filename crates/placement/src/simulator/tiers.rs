@@ -5,7 +5,7 @@ use super::config::{SimulatedTier, SimulatorConfig};
 use super::device::Device;
 use super::file::Piece;
 use super::outcome::{PlacedBy, TierSimulated};
-use crate::believed::{KnownRates, WEIGHT_UNIT, believed, with_means};
+use crate::believed::{KnownRates, WEIGHT_UNIT, believed, weights, with_means};
 use crate::context::TierView;
 use crate::epoch::{Epoch, TierEpoch};
 use crate::load::{Direction, Load};
@@ -119,7 +119,9 @@ impl Tiers {
 
     /// The tiers as a policy sees them, for `needed` more bytes.
     pub(super) fn views(&self, needed: u64) -> Vec<TierView> {
-        let weights = with_means(&self.list.iter().map(Tier::weight).collect::<Vec<_>>(), 1.0);
+        let given: Vec<Option<f64>> = self.list.iter().map(|tier| tier.given.weight).collect();
+        let measured: Vec<Option<f64>> = self.list.iter().map(Tier::measured).collect();
+        let weights = with_means(&weights(&given, &measured), 1.0);
         let bandwidths = self.believed();
         let view = |(at, tier): (usize, &Tier)| TierView {
             id: TierId(at as u8),
@@ -151,7 +153,7 @@ impl Tiers {
             id: TierId(at as u8),
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth: bandwidths[at],
-            known: tier.weight().is_some(),
+            known: tier.given.weight.or_else(|| tier.measured()).is_some(),
         };
         let tiers = self.list.iter().enumerate().map(of).collect();
         Epoch { nanos: self.list[index(HOME)].load.last_epoch_ns(), tiers }
@@ -180,11 +182,9 @@ impl Tiers {
 }
 
 impl Tier {
-    /// Its weight in MB/s: as configured, or as measured.
-    fn weight(&self) -> Option<f64> {
-        let measured = |direction| self.load.bandwidth(direction);
-        let bandwidth = || measured(Direction::Write).or_else(|| measured(Direction::Read));
-        self.given.weight.or_else(|| Some(bandwidth()? / WEIGHT_UNIT))
+    /// How fast it was seen to be, in MB/s.
+    fn measured(&self) -> Option<f64> {
+        Some(self.load.measured_bandwidth()? / WEIGHT_UNIT)
     }
 
     /// Its free bytes.
