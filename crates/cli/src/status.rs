@@ -117,8 +117,14 @@ fn render(status: &Status, colour: bool) -> String {
         status.pid,
         status.version,
         table.render(),
-        speeds(status) + &moves(status) + &remarks(status),
+        remaps(status) + &speeds(status) + &moves(status) + &remarks(status),
     )
+}
+
+/// Threads that the policy mapped to another tier.
+fn remaps(status: &Status) -> String {
+    let Some(remaps) = status.remaps else { return String::new() };
+    format!("policy: {} mapped to another tier\n", counted(remaps, "thread"))
 }
 
 /// How fast the tiers are taken to be, and why.

@@ -143,6 +143,7 @@ impl VolumeHandle {
             uptime_seconds: self.opened.elapsed().as_secs_f64(),
             range_size: status.range_size,
             policy: status.policy,
+            remaps: status.remaps,
             // The session knows.
             cache: String::new(),
             transport: String::new(),

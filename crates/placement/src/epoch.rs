@@ -29,6 +29,17 @@ pub struct TierEpoch {
     pub bandwidth: [f64; 2],
     /// Whether its write bandwidth was observed, or configured.
     pub known: bool,
+    /// Bytes a second that movers and jobs read and wrote, a part of the load.
+    pub moved: f64,
+    /// Threads that saturate it with writes, if known.
+    pub saturating: Option<u32>,
+}
+
+impl TierEpoch {
+    /// Bytes a second that applications read and wrote.
+    pub(crate) fn applications_rate(&self) -> f64 {
+        (self.load[0].rate + self.load[1].rate - self.moved).max(0.0)
+    }
 }
 
 /// The load of a tier in one direction in one epoch.

@@ -50,6 +50,11 @@ pub trait Policy: Send + Sync {
     /// Notes that the ranges were placed on this tier.
     fn placed(&self, _context: &Context<'_>, _tier: TierId) {}
 
+    /// How often it mapped a thread to another tier; `None` if it maps none.
+    fn remaps(&self) -> Option<u64> {
+        None
+    }
+
     /// Notes the end of an epoch.
     fn epoch(&self, _epoch: &Epoch) {}
 }

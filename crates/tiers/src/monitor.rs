@@ -28,6 +28,17 @@ pub struct Monitor {
     threads: ThreadTable,
     /// From the start of the window to the end of the last epoch.
     moments: Mutex<VecDeque<Moment>>,
+    epoch: Mutex<MovedInEpoch>,
+}
+
+/// The movers' work in the last epoch.
+#[derive(Debug, Default)]
+struct MovedInEpoch {
+    ended_ns: u64,
+    /// Bytes read and written until then.
+    bytes: u64,
+    /// Bytes per second.
+    rate: f64,
 }
 
 /// The counters at the end of an epoch.
@@ -65,6 +76,7 @@ impl Monitor {
             mover_bytes: [const { AtomicU64::new(0) }; 2],
             threads: ThreadTable::new(now_ns),
             moments: Mutex::new(VecDeque::new()),
+            epoch: Mutex::new(MovedInEpoch { ended_ns: now_ns, ..MovedInEpoch::default() }),
         };
         monitor.close_epoch(now_ns);
         monitor
@@ -105,6 +117,7 @@ impl Monitor {
             foreground_bytes: load(&self.foreground_bytes),
             mover_bytes: load(&self.mover_bytes),
         };
+        self.epoch.lock().end(now_ns, moment.mover_bytes.iter().sum());
         let mut moments = self.moments.lock();
         let is_near = |kept: &Moment| now_ns.saturating_sub(kept.at_ns) <= STEP_NS;
         if moments.iter().nth_back(1).is_some_and(is_near) {
@@ -138,6 +151,11 @@ impl Monitor {
         }
     }
 
+    /// Bytes per second that movers read and wrote in the last epoch.
+    pub(crate) fn moved_in_epoch(&self) -> f64 {
+        self.epoch.lock().rate
+    }
+
     /// Latencies since the mount.
     pub fn total(&self) -> [Latency; 2] {
         self.latency.each_ref().map(|histogram| histogram.counts().latency())
@@ -167,6 +185,14 @@ impl Monitor {
         threads.sort_by_key(|(_, load)| Reverse(work(load)));
         let told = |(thread, load)| thread_status(thread, &load, period_ns.max(1));
         threads.into_iter().take(most).map(told).collect()
+    }
+}
+
+impl MovedInEpoch {
+    fn end(&mut self, now_ns: u64, bytes: u64) {
+        let nanos = now_ns.saturating_sub(self.ended_ns).max(1) as f64;
+        let rate = bytes.saturating_sub(self.bytes) as f64 / nanos * 1e9;
+        *self = Self { ended_ns: now_ns, bytes, rate };
     }
 }
 

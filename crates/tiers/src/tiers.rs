@@ -181,6 +181,8 @@ impl Tiers {
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth,
             known: tier.speed().is_some(),
+            moved: tier.monitor.moved_in_epoch(),
+            saturating: tier.saturating(),
         };
         let tiers = all.iter().zip(bandwidths).map(tier).collect();
         Epoch { nanos: self.home.load.last_epoch_ns(), tiers }

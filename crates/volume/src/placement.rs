@@ -91,6 +91,14 @@ impl Placement {
         }
     }
 
+    /// How often the policies mapped a thread to another tier; `None` if they
+    /// map none.
+    pub(crate) fn remaps(&self) -> Option<u64> {
+        let of_rules = self.rules().policies().filter_map(|policy| policy.remaps()).reduce(|a, b| a + b);
+        let own = self.policy().remaps();
+        own.map_or(of_rules, |own| Some(own + of_rules.unwrap_or(0)))
+    }
+
     /// Passes the tiers' figures of an epoch to policies.
     pub(crate) fn close_epoch(&self, epoch: &Epoch) {
         self.policy().epoch(epoch);

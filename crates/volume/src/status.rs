@@ -16,6 +16,9 @@ pub struct VolumeStatus {
     pub range_size: u32,
     /// The placement policy and its settings.
     pub policy: String,
+    /// How often the policy mapped a thread to another tier; `None` if it maps
+    /// none.
+    pub remaps: Option<u64>,
     /// The tiers, home first.
     pub tiers: Vec<TierStatus>,
     /// Open files.
@@ -63,6 +66,7 @@ impl Volume {
             id: self.core.id,
             range_size: self.core.range_size.get(),
             policy: self.placement.describe(),
+            remaps: self.placement.remaps(),
             tiers: home
                 .chain(others)
                 .map(|tier| {

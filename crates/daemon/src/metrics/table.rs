@@ -161,6 +161,10 @@ fn of_volume() -> Vec<Metric> {
             "Tiers that were lost and replaced, of which files may miss ranges",
             |told| whole(told, told.volume.lost_tiers.len() as u64),
         ),
+        counter("braid_thread_remaps", "Threads that the policy mapped to another tier", |told| {
+            let remaps = told.volume.remaps.into_iter();
+            remaps.map(|remaps| (volume(told), remaps as f64)).collect()
+        }),
         gauge("braid_jobs", "Jobs that are known, movers among them, by how they are", jobs),
         counter("braid_move_bytes", "Bytes that movers moved since the mount", |told| {
             moves(told, |moved| moved.bytes)

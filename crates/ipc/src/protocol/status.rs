@@ -21,6 +21,10 @@ pub struct Status {
     pub range_size: u32,
     /// The policy in force, with its settings.
     pub policy: String,
+    /// How often the policy mapped a thread to another tier since it is in
+    /// force, if it maps threads to tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaps: Option<u64>,
     /// How the kernel treats the data of open files: `writeback`,
     /// `passthrough`, `direct`, or `writethrough` where it offers less than was
     /// asked for.

@@ -232,7 +232,7 @@ fn share(tier: &TierView) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::view;
+    use super::super::tests::{tier_epoch, view};
     use super::*;
     use crate::context::{Origin, WriteSpan};
     use crate::credits::Credits;
@@ -265,12 +265,7 @@ mod tests {
         let policy = Adaptive::new();
         let tier = |id, busy| {
             let seen = EpochLoad { rate: 10e6, in_flight: busy, busy, direct: 1.0 };
-            TierEpoch {
-                id: TierId(id),
-                load: [EpochLoad::default(), seen],
-                bandwidth: [60e6; 2],
-                known: true,
-            }
+            TierEpoch { load: [EpochLoad::default(), seen], ..tier_epoch(id, 60e6) }
         };
         let share = || policy.share(&view(1, 1.0));
         let before = share();
@@ -302,13 +297,8 @@ mod tests {
     fn worked_off(epoch_ms: u64) -> [f64; 2] {
         let policy = Adaptive::new();
         deal_file(&policy, Origin { thread: 1, ..Origin::default() }, 100);
-        let tier = |id: u8, write: f64| TierEpoch {
-            id: TierId(id),
-            load: [EpochLoad::default(); 2],
-            bandwidth: [write; 2],
-            known: true,
-        };
-        let epoch = Epoch { nanos: epoch_ms * 1_000_000, tiers: vec![tier(0, 200e6), tier(1, 60e6)] };
+        let tiers = vec![tier_epoch(0, 200e6), tier_epoch(1, 60e6)];
+        let epoch = Epoch { nanos: epoch_ms * 1_000_000, tiers };
         let mut seconds = [0.0; 2];
         for passed in 1..10_000 {
             policy.epoch(&epoch);

@@ -34,6 +34,9 @@ const GLOBAL_THRESHOLD: Setting = Setting { key: "global-threshold", kind: THRES
 const THRESHOLD: SettingKind =
     SettingKind::Percent { default: 50.0, why_not_zero: "at 0% every change would count" };
 
+/// Share of the cumulative bandwidth that is nearly all of it.
+const NEARLY: f64 = 0.9;
+
 pub(super) struct Dynamic {
     threads: u32,
     /// Changes that count, as shares: of a tier's bandwidth, of all tiers'.
@@ -98,25 +101,30 @@ impl Policy for Dynamic {
         self.inner.lock().map.placed(context);
     }
 
+    fn remaps(&self) -> Option<u64> {
+        Some(self.inner.lock().map.remaps())
+    }
+
     /// PolyPlacement (1 to 5).
     fn epoch(&self, epoch: &Epoch) {
         let (inner, tiers) = (&mut *self.inner.lock(), &epoch.tiers);
-        inner.map.epoch(epoch.nanos);
+        inner.map.epoch(epoch.nanos, tiers);
         let now: BTreeMap<TierId, f64> =
-            tiers.iter().map(|tier| (tier.id, tier.load[0].rate + tier.load[1].rate)).collect();
+            tiers.iter().map(|tier| (tier.id, tier.applications_rate())).collect();
         let sum = |rates: &BTreeMap<TierId, f64>| rates.values().sum::<f64>();
-        let global = change(sum(&now), sum(&inner.last), self.thresholds[1]);
+        let dropped = change(sum(&now), sum(&inner.last), self.thresholds[1]) == Change::Dropped;
+        let begins_anew = dropped || sum(&now) > 0.0 && is_below_cumulative(tiers);
         for pair in by_bandwidth(tiers).windows(2) {
             let (high, low) = (pair[0], pair[1]);
             let at = |rates: &BTreeMap<TierId, f64>| rates.get(&high).copied().unwrap_or(0.0);
             let of_high = change(at(&now), at(&inner.last), self.thresholds[0]);
             let state = inner.states.entry((high, low)).or_default();
-            let (next, step) = next(*state, of_high, global);
+            let (next, step) = next(*state, of_high, begins_anew);
             *state = next;
             match step {
                 Step::OneUp => inner.map.remap_one(low, high),
                 Step::OneDown => inner.map.remap_one(high, low),
-                Step::Reset => inner.map.reset(),
+                Step::Reset => inner.map.reset(tiers),
                 Step::None => {}
             }
         }
@@ -124,8 +132,19 @@ impl Policy for Dynamic {
     }
 }
 
-/// DynamicPlacement (6 to 31) for one pair.
-fn next(state: State, high: Change, global: Change) -> (State, Step) {
+/// Whether all tiers together do less than they can do of such work, reads and
+/// writes in the same proportion (PolyStore §4.5.1, the end).
+fn is_below_cumulative(tiers: &[TierEpoch]) -> bool {
+    let done = [0, 1].map(|at: usize| tiers.iter().map(|tier| tier.load[at].rate).sum::<f64>());
+    let sum = done[0] + done[1];
+    let cost = |tier: &TierEpoch| done[0] / tier.bandwidth[0] + done[1] / tier.bandwidth[1];
+    let possible: f64 = tiers.iter().map(|tier| sum / cost(tier)).sum();
+    sum < NEARLY * possible
+}
+
+/// DynamicPlacement (6 to 31) for one pair. `begins_anew` says that all tiers
+/// together dropped, or do less than they can.
+fn next(state: State, high: Change, begins_anew: bool) -> (State, Step) {
     match (state, high) {
         // 8 to 15
         (State::LowToHigh, Change::Improved) => (state, Step::OneUp),
@@ -137,7 +156,7 @@ fn next(state: State, high: Change, global: Change) -> (State, Step) {
         // 24 to 30
         (State::Stable, Change::Improved) => (state, Step::None),
         (State::Stable, Change::Dropped) => (State::LowToHigh, Step::None),
-        (State::Stable, Change::None) if global == Change::Dropped => (State::LowToHigh, Step::Reset),
+        (State::Stable, Change::None) if begins_anew => (State::LowToHigh, Step::Reset),
         (State::Stable, Change::None) => (state, Step::None),
     }
 }
@@ -162,7 +181,7 @@ fn by_bandwidth(tiers: &[TierEpoch]) -> Vec<TierId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{place_by, view};
+    use super::super::tests::{place_by, tier_epoch, view};
     use super::*;
     use crate::epoch::EpochLoad;
 
@@ -178,10 +197,8 @@ mod tests {
 
     fn epoch(dynamic: &Dynamic, rates: [f64; 2]) -> (State, Vec<usize>) {
         let tier = |id: u8| TierEpoch {
-            id: TierId(id),
             load: [EpochLoad::default(), EpochLoad { rate: rates[usize::from(id)], ..EpochLoad::default() }],
-            bandwidth: [[200.0, 60.0][usize::from(id)]; 2],
-            known: true,
+            ..tier_epoch(id, [200.0, 60.0][usize::from(id)])
         };
         dynamic.epoch(&Epoch { nanos: 200_000_000, tiers: vec![tier(0), tier(1)] });
         let inner = dynamic.inner.lock();
@@ -205,11 +222,41 @@ mod tests {
         let dynamic = dynamic();
         assert_eq!(epoch(&dynamic, [10.0, 90.0]).0, State::LowToHigh);
         assert_eq!(epoch(&dynamic, [10.0, 90.0]), (State::Stable, vec![5, 3]));
-        // A change of the sum only: the initial mapping, which threads get
-        // again.
-        assert_eq!(epoch(&dynamic, [10.0, 20.0]), (State::LowToHigh, vec![0, 0]));
+        // A change of the sum only: the initial mapping.
+        assert_eq!(epoch(&dynamic, [10.0, 20.0]), (State::LowToHigh, vec![4, 4]));
         assert_eq!(epoch(&dynamic, [10.0, 20.0]).0, State::Stable);
         assert_eq!(epoch(&dynamic, [4.0, 20.0]).0, State::LowToHigh);
+    }
+
+    #[test]
+    fn threads_of_the_slower_tier_take_the_place_of_those_that_end() {
+        let dynamic = dynamic();
+        let both = [view(0, 200.0), view(1, 60.0)];
+        // Those of the faster tier place nothing more.
+        let slow: Vec<u32> = (5..=8).collect();
+        for at in 0..20 {
+            let rates = if at < 3 { [180.0, 60.0] } else { [0.0, 60.0] };
+            slow.iter().for_each(|thread| assert!(place_by(&dynamic, *thread, &both).is_some()));
+            epoch(&dynamic, rates);
+        }
+        assert_eq!(dynamic.inner.lock().map.counts(&TIERS), [4, 0]);
+        assert!(slow.iter().all(|thread| place_by(&dynamic, *thread, &both) == Some(TIERS[0])));
+        // One went up when the work began, and came down again.
+        assert_eq!(dynamic.remaps(), Some(2 + 4));
+    }
+
+    #[test]
+    fn nothing_is_mapped_anew_while_all_tiers_do_what_they_can() {
+        for (rates, below) in [([190.0, 55.0], false), ([200.0, 0.0], true), ([0.0, 60.0], true)] {
+            let of = |id: u8| TierEpoch {
+                load: [
+                    EpochLoad::default(),
+                    EpochLoad { rate: rates[usize::from(id)], ..EpochLoad::default() },
+                ],
+                ..tier_epoch(id, [200.0, 60.0][usize::from(id)])
+            };
+            assert_eq!(is_below_cumulative(&[of(0), of(1)]), below, "{rates:?}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod tests {
     use super::*;
     use crate::context::{Context, Origin, TierView, WriteSpan};
     use crate::credits::Credits;
+    use crate::epoch::{EpochLoad, TierEpoch};
     use crate::policy::Policy;
     use crate::policy_config::make_policy;
     use crate::policy_setting::{SettingKind, SettingValue};
@@ -47,6 +48,18 @@ mod tests {
             has_room: true,
             used: 0.0,
             queued: 0,
+            saturating: None,
+        }
+    }
+
+    /// A tier that did nothing in an epoch.
+    pub(super) fn tier_epoch(id: u8, bandwidth: f64) -> TierEpoch {
+        TierEpoch {
+            id: TierId(id),
+            load: [EpochLoad::default(); 2],
+            bandwidth: [bandwidth; 2],
+            known: true,
+            moved: 0.0,
             saturating: None,
         }
     }

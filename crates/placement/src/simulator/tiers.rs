@@ -131,11 +131,7 @@ impl Tiers {
             has_room: !tier.given.readonly && tier.room() >= needed,
             used: tier.given.capacity.map_or(0.0, |total| tier.used as f64 / total.max(1) as f64),
             queued: tier.load.queued(Direction::Write),
-            saturating: tier
-                .given
-                .profile
-                .map(|profile| profile.write.threads)
-                .or_else(|| tier.load.saturating(Direction::Write)),
+            saturating: tier.saturating(),
         };
         self.list.iter().enumerate().map(view).collect()
     }
@@ -154,6 +150,8 @@ impl Tiers {
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth: bandwidths[at],
             known: tier.given.weight.or_else(|| tier.measured()).is_some(),
+            moved: 0.0,
+            saturating: tier.saturating(),
         };
         let tiers = self.list.iter().enumerate().map(of).collect();
         Epoch { nanos: self.list[index(HOME)].load.last_epoch_ns(), tiers }
@@ -185,6 +183,11 @@ impl Tier {
     /// How fast it was seen to be, in MB/s.
     fn measured(&self) -> Option<f64> {
         Some(self.load.measured_bandwidth()? / WEIGHT_UNIT)
+    }
+
+    fn saturating(&self) -> Option<u32> {
+        let profile = self.given.profile.map(|profile| profile.write.threads);
+        profile.or_else(|| self.load.saturating(Direction::Write))
     }
 
     /// Its free bytes.
