@@ -11,6 +11,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 impl Bench {
     fn of_three() -> Option<Self> {
@@ -226,12 +227,41 @@ fn threads_are_mapped_to_the_tiers_that_they_saturate() {
             assert_eq!(bench.tiers_of_threads(), ["fast", "slow", "slow", "disk"], "{policy}");
         });
         bench.mounted(&format!("policy: {{ {policy}: {{ threads: 1 }} }}\n{LONG_EPOCH}"), || {
-            assert_eq!(bench.tiers_of_threads(), ["fast", "slow", "disk", "disk"], "{policy}");
+            assert_eq!(bench.tiers_of_threads(), ["fast", "slow", "disk", "fast"], "{policy}");
         });
         bench.mounted(&format!("policy: {{ {policy}: {{ threads: 4 }} }}\n{LONG_EPOCH}"), || {
             assert_eq!(bench.tiers_of_threads(), ["fast"; 4], "{policy}");
         });
     }
+}
+
+#[test]
+fn a_thread_takes_the_place_of_one_that_ended() {
+    let Some(bench) = Bench::bare(&["a", "b", "m"]) else { return };
+    // So fast that the tiers never do what they can.
+    bench.write_stack(
+        "stack:\n  volume:\n    home: fast\n    range: 64KiB\n    epoch: 50ms\n    policy: { dynamic: { threads: 1 } }\n    \
+         movers: { promote: false, demote: false }\n    tiers:\n      fast: { dir: a, weight: 900000 }\n      \
+         slow: { dir: b, weight: 300000 }\n",
+    );
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let remaps = || bench.json(&["status", "--json", "m"])["remaps"].as_u64().unwrap();
+    std::thread::scope(|scope| scope.spawn(|| bench.write("first", 10, 0)).join().unwrap());
+    bench.write("second", 10, 0);
+    assert_eq!((bench.tiers("first")[1].as_str(), bench.tiers("second")[1].as_str()), ("fast", "slow"));
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut written = 10;
+    while bench.tiers("second")[written - 1] == "slow" {
+        assert!(Instant::now() < until, "{}", bench.ok(&["status", "m"]));
+        written += 10;
+        bench.write("second", written, 0);
+    }
+    assert!(remaps() >= 1);
+    let told = bench.ok(&["status", "m"]);
+    assert!(
+        told.lines().any(|line| line.starts_with("policy: ") && line.ends_with(" mapped to another tier"))
+    );
+    bench.ok(&["umount", "m"]);
 }
 
 #[test]
