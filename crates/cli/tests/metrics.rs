@@ -166,6 +166,7 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
     let socket = bench.path("metrics.sock");
     bench.write_stack(&format!(
         "stack: {{ volume: {{ home: fast, range: 64KiB, profile: p.yaml, policy: {{ home-first: {{ watermark: 60% }} }},\n  \
+         rules: [ {{ when: 'path == \"x\"', policy: dynamic }} ],\n  \
          tiers: {{ fast: {{ dir: a, weight: 9 }}, slow: {{ dir: b, weight: 3 }}, disk: {{ dir: c, weight: 1 }} }} }} }}\n\
          mount: {{ metrics: \"unix:{}\" }}\n",
         socket.display()
