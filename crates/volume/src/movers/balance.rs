@@ -76,6 +76,15 @@ fn shift(work: &[TierWork]) -> Option<Shift> {
     })
 }
 
+/// The turn of a range: the first of each file's ranges lie evenly over the
+/// file, so that a thread which passes through it changes tiers often, and at
+/// other places in each file, so that not all threads change at once.
+fn turn(ino: u64, range: u32) -> u64 {
+    /// Multiples of the golden ratio leave gaps of at most three lengths.
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    u64::from(range).wrapping_mul(GOLDEN).wrapping_add(SplitMix::of(ino, 0).next_u64())
+}
+
 impl Movers {
     /// Moves ranges in use from a tier that holds applications up to one that
     /// could do more, if it has been so for a while.
@@ -125,7 +134,7 @@ impl Movers {
     }
 
     /// The shift that is due, and the ranges on the tier that has too much, in
-    /// an order in which any part of them is a fair sample.
+    /// the order of their turns.
     fn lasting_shift(&self) -> Option<(Shift, Vec<HotRange>)> {
         let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
         if !tiers.iter().any(|tier| tier.is_saturated()) {
@@ -148,7 +157,7 @@ impl Movers {
             .into_iter()
             .filter(|spot| spot.record.tier == shift.from && !self.is_left_alone(spot.file))
             .collect();
-        spots.sort_by_key(|spot| SplitMix::of(spot.file.ino, spot.range.into()).next_u64());
+        spots.sort_by_key(|spot| turn(spot.file.ino, spot.range));
         Some((shift, spots))
     }
 
@@ -225,6 +234,26 @@ mod tests {
         // What a third tier lacks is not its to give.
         let work = [tier(0, 0.0, 100.0, 0.0), tier(1, 1.0, 100.0, 900.0), tier(2, 0.2, 100.0, 0.0)];
         assert_eq!(ranges(&work), Some((1, 0, 300)));
+    }
+
+    #[test]
+    fn the_first_turns_lie_evenly_over_each_file() {
+        let first = |ino: u64, part: usize| -> Vec<u32> {
+            let mut ranges: Vec<u32> = (0..64).collect();
+            ranges.sort_by_key(|range| turn(ino, *range));
+            ranges.truncate(part);
+            ranges.sort_unstable();
+            ranges
+        };
+        for ino in 1..50 {
+            for part in [4, 13, 16, 40] {
+                let found = first(ino, part);
+                let widest = found.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+                assert!(f64::from(widest) <= 3.0 * 64.0 / part as f64, "{ino}: {found:?}");
+            }
+        }
+        let places: std::collections::BTreeSet<Vec<u32>> = (1..50).map(|ino| first(ino, 13)).collect();
+        assert!(places.len() > 20, "{}", places.len());
     }
 
     #[test]
