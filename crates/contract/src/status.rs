@@ -78,6 +78,8 @@ pub enum SpeedBasis {
     Measured,
     /// Its use since the mount.
     Use,
+    /// The kind of its device: nothing was seen of it.
+    DeviceKind,
 }
 
 impl SpeedBasis {
@@ -89,6 +91,7 @@ impl SpeedBasis {
             Self::LastMount => "the last mount",
             Self::Measured => "a measurement at the mount",
             Self::Use => "use",
+            Self::DeviceKind => "the kind of its device",
         }
     }
 }

@@ -2,10 +2,12 @@
 //! added: before it places anything, a volume knows roughly how fast its tiers
 //! are. Use corrects the figures, and the next mount remembers them.
 
+use crate::handle::VolumeHandle;
 use crate::scratch;
 use braid_contract::SplitMix;
+use braid_stores::native::{device_counters, usual_rates};
 use braid_sys::AlignedBuf;
-use braid_volume::Volume;
+use braid_volume::{TierOfUnknownSpeed, Volume};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,11 +37,15 @@ struct Rates {
     write: f64,
 }
 
-/// Measures those of the volume's tiers whose speed is not known and whose
-/// directory `dir_of` tells. Those on one device follow one another; a tier that
-/// can't be measured is left to be learned.
-pub(crate) fn find_out(volume: &Volume, dir_of: impl Fn(&str) -> Option<PathBuf> + Sync) {
-    let unknown = volume.tiers_of_unknown_speed();
+/// How long a device is watched to see whether others use it.
+const WATCHED: Duration = Duration::from_millis(40);
+
+/// Finds out how fast those of the volume's tiers are of which nothing is known,
+/// and whose directory `dir_of` tells: by a measurement, or else by the kinds of
+/// their devices. Those on one device follow one another; what can't be known is
+/// left to be learned.
+pub(crate) fn find_out(handle: &VolumeHandle, dir_of: impl Fn(&str) -> Option<PathBuf> + Sync) {
+    let unknown = handle.volume.tiers_of_unknown_speed();
     let mut devices: Vec<u64> = unknown.iter().map(|tier| tier.device).collect();
     devices.sort_unstable();
     devices.dedup();
@@ -48,22 +54,52 @@ pub(crate) fn find_out(volume: &Volume, dir_of: impl Fn(&str) -> Option<PathBuf>
             let tiers = unknown.iter().filter(move |tier| tier.device == device);
             let dir_of = &dir_of;
             scope.spawn(move || {
+                let measures = handle.measures && !is_in_use(device);
                 for tier in tiers {
-                    let Some(dir) = dir_of(&tier.name) else { continue };
-                    match measure(&dir, (tier.room / ROOM_SHARE).min(BYTES_MAX)) {
-                        Ok(Rates { read, write }) => {
-                            tracing::info!(tier = %tier.name, read, write, "measured how fast a tier is");
-                            let threads = THREADS as u32;
-                            volume.measured(&tier.name, [(read, threads), (write, threads)]);
-                        }
-                        Err(error) => {
-                            tracing::debug!(tier = %tier.name, %error, "its speed can't be measured; it is learned");
-                        }
+                    let dir = if measures { dir_of(&tier.name) } else { None };
+                    if !dir.is_some_and(|dir| measure_tier(&handle.volume, tier, &dir)) {
+                        assume(&handle.volume, tier);
                     }
                 }
             });
         }
     });
+}
+
+/// Whether others work with a device, which is not to be disturbed then, and
+/// would be found slow.
+fn is_in_use(device: u64) -> bool {
+    let Some(then) = device_counters(device) else { return false };
+    std::thread::sleep(WATCHED);
+    let now = device_counters(device).unwrap_or(then);
+    let busy = Duration::from_millis(now.busy_ms.saturating_sub(then.busy_ms)) > WATCHED / 2;
+    if busy {
+        tracing::info!(device, "others use a device: the tiers on it are not measured");
+    }
+    busy
+}
+
+/// Measures a tier; answers whether that was possible.
+fn measure_tier(volume: &Volume, tier: &TierOfUnknownSpeed, dir: &Path) -> bool {
+    match measure(dir, (tier.room / ROOM_SHARE).min(BYTES_MAX)) {
+        Ok(Rates { read, write }) => {
+            tracing::info!(tier = %tier.name, read, write, "measured how fast a tier is");
+            let threads = THREADS as u32;
+            volume.measured(&tier.name, [(read, threads), (write, threads)]);
+            true
+        }
+        Err(error) => {
+            tracing::debug!(tier = %tier.name, %error, "its speed can't be measured");
+            false
+        }
+    }
+}
+
+/// Assumes that a tier is as fast as its kind of device usually is.
+fn assume(volume: &Volume, tier: &TierOfUnknownSpeed) {
+    if let Some(rates) = usual_rates(tier.device) {
+        volume.assumed(&tier.name, rates);
+    }
 }
 
 /// Writes at most so many bytes to files without names in `dir`, and reads them

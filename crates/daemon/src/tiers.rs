@@ -54,9 +54,7 @@ pub(crate) fn add(
     let (joining, config) = joining(handle, (name, dir, settings), mountpoint)?;
     let added = handle.volume.add_tier(config);
     let id = added.map_err(|error| Asked::Add { dir: &joining.dir }.failed(&error))?;
-    if handle.measures {
-        speed::find_out(&handle.volume, |added| (added == name).then(|| joining.dir.clone()));
-    }
+    speed::find_out(handle, |added| (added == name).then(|| joining.dir.clone()));
     joined(handle, name, id, joining)
 }
 

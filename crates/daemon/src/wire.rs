@@ -51,10 +51,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
                 let _ = volume.set_tier(&tier.name, change);
             }
             let handle = VolumeHandle::new(volume, config, drills, places);
-            if handle.measures {
-                let dir = |name: &str| settings.tier(name).map(|tier| paths::real(&tier.dir.value));
-                speed::find_out(&handle.volume, dir);
-            }
+            speed::find_out(&handle, |name| settings.tier(name).map(|tier| paths::real(&tier.dir.value)));
             Ok(handle)
         }
         Err(error) => Err(refuse(&error, settings)),

@@ -49,11 +49,10 @@ pub(crate) fn save(core: &Core) -> Result<()> {
     core.home.braid()?.replace_small(SAVED, &saved.encode()).context("saving the speeds of tiers")
 }
 
-/// What is known of a tier; `None` if that is nothing, or only what a profile
-/// says.
+/// What is known of a tier; `None` if nothing was seen of it.
 fn speed_of(tier: &Tier) -> Option<SavedSpeed> {
     let (basis, since_ns) = tier.speed_basis()?;
-    if basis == SpeedBasis::Profile {
+    if matches!(basis, SpeedBasis::Profile | SpeedBasis::DeviceKind) {
         return None;
     }
     let bandwidth = Direction::BOTH.map(|direction| {

@@ -148,6 +148,15 @@ impl Volume {
         }
     }
 
+    /// Nothing was seen of a tier whose kind of device usually reads and writes
+    /// so many bytes a second.
+    pub fn assumed(&self, name: &str, bandwidth: [f64; 2]) {
+        if let Ok(tier) = self.core.tiers.named(name) {
+            let now_ns = self.core.environment.wall_ns();
+            tier.believe(bandwidth.map(|rate| Some((rate, 1))), SpeedBasis::DeviceKind, now_ns);
+        }
+    }
+
     /// Changes settings of a tier until the unmount; a mount sets them anew.
     ///
     /// # Errors
