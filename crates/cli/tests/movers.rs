@@ -285,6 +285,32 @@ fn home_first_evicts_what_was_used_least_lately_and_promotes_on_access() {
 }
 
 #[test]
+fn a_rule_s_policy_brings_its_movers_for_its_files_alone() {
+    let settings = "policy: weighted, movers: { bandwidth: 200MiB/s }, \
+                    rules: [ { when: 'path.matches(\"cached/**\")', policy: home-first } ]";
+    let Some(bench) = Bench::small(settings) else { return };
+    fs::create_dir(bench.path("m/cached")).unwrap();
+    let names = ["m/cached/f", "m/other"];
+    for name in names {
+        write_ranges(&bench.path(name), &pattern(3, 20 * RANGE));
+        bench.ok(&["move", name, "--to", "slow"]);
+        assert!(bench.bytes_on(name, "slow") >= 19 * RANGE as u64);
+    }
+    let planned = |name: &str| {
+        let runs = bench.runs(name);
+        runs.iter().map(|run| run["now"].as_str().unwrap().to_owned()).collect::<Vec<String>>()
+    };
+    let before = bench.bytes_on("m/other", "slow");
+    until("what a rule gives to home-first is promoted", || {
+        names.iter().for_each(|name| same(&bench.path(name), &pattern(3, 20 * RANGE)));
+        bench.bytes_on(names[0], "slow") == 0
+    });
+    assert_eq!(bench.bytes_on("m/other", "slow"), before);
+    assert!(planned("m/other").iter().all(|verdict| verdict == "stays"), "{:?}", planned("m/other"));
+    bench.unmount_clean();
+}
+
+#[test]
 fn what_is_pinned_is_left_where_it_is() {
     let settings = "policy: { size: { small: 64KiB, large: slow } }, movers: { bandwidth: 200MiB/s }";
     let Some(bench) = Bench::small(settings) else { return };

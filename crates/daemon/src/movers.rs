@@ -5,7 +5,7 @@ use crate::config::{Movers, VolumeSettings};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use braid_contract::{Mover, units};
-use braid_volume::{HEAT_BUDGET_DEFAULT, MoversConfig};
+use braid_volume::{HEAT_BUDGET_DEFAULT, MoverScope, MoversConfig};
 
 /// Smallest useful memory, in bytes.
 const BUDGET_MIN: u64 = 64 << 10;
@@ -137,17 +137,25 @@ fn watermarks(volume: &VolumeSettings) -> (f64, f64) {
     (high, set(|movers| &movers.watermark_low).unwrap_or_else(|| (high - 10.0).max(high / 2.0)))
 }
 
-/// The settings with defaults. A policy says which movers are on; with the key
-/// `movers`, one that has none gets those of the paper.
+/// The settings with defaults. Each policy says which movers are on for its
+/// files; where none has any, the key `movers` brings those of the paper.
 pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
     let home_first = volume.policy.value.home_watermark().is_some();
     let given = volume.movers.as_ref();
-    let of_policy = match volume.policy.value.kind().movers {
-        [] if given.is_some() => &[Mover::Promote, Mover::Demote],
-        movers => movers,
+    let of_rules = volume.rules.iter().filter_map(|rule| rule.policy.as_ref());
+    let of_policies: Vec<Mover> = of_rules
+        .chain([&volume.policy])
+        .flat_map(|policy| policy.value.kind().movers.iter().copied())
+        .collect();
+    let by_default = |mover: Mover| match &of_policies[..] {
+        [] if given.is_some() && mover != Mover::Balance => MoverScope::All,
+        movers if movers.contains(&mover) => MoverScope::OfPolicy,
+        _ => MoverScope::None,
     };
-    let is_on = |mover: Mover, set: Option<&Option<Located<bool>>>| {
-        set.and_then(Option::as_ref).map_or_else(|| of_policy.contains(&mover), |set| set.value)
+    let scope = |mover: Mover, set: Option<&Option<Located<bool>>>| match set.and_then(Option::as_ref) {
+        Some(set) if set.value => MoverScope::All,
+        Some(_) => MoverScope::None,
+        None => by_default(mover),
     };
     let (high, low) = watermarks(volume);
     let threshold = given.and_then(|movers| movers.heat_threshold.as_ref()).map(|set| set.value / 100.0);
@@ -156,9 +164,9 @@ pub(crate) fn config(volume: &VolumeSettings) -> MoversConfig {
     };
     let default = MoversConfig::NONE;
     MoversConfig {
-        promote: is_on(Mover::Promote, given.map(|movers| &movers.promote)),
-        demote: is_on(Mover::Demote, given.map(|movers| &movers.demote)),
-        balance: is_on(Mover::Balance, given.map(|movers| &movers.balance)),
+        promote: scope(Mover::Promote, given.map(|movers| &movers.promote)),
+        demote: scope(Mover::Demote, given.map(|movers| &movers.demote)),
+        balance: scope(Mover::Balance, given.map(|movers| &movers.balance)),
         bandwidth: rate(|movers| &movers.bandwidth),
         job_floor: rate(|movers| &movers.job_floor).unwrap_or(default.job_floor),
         watermark_high: high / 100.0,

@@ -18,7 +18,7 @@ use crate::yaml::{Node, Value};
 use braid_contract::{Errno, Shown};
 use braid_ipc::protocol::{ErrorReply, Reloaded};
 use braid_placement::Reserve;
-use braid_volume::{MoversConfig, PlacementConfig, TierChange, TierConfig};
+use braid_volume::{MoverScope, MoversConfig, PlacementConfig, TierChange, TierConfig};
 use std::path::Path;
 
 /// Keys of the volume that only a mount sets.
@@ -380,10 +380,18 @@ fn placement_changes(
 fn mover_changes(before: &MoversConfig, after: &MoversConfig) -> Vec<String> {
     let rate = |rate: Option<u64>| rate.map_or("default".into(), |rate| format!("{rate} B/s"));
     let percent = |share: f64| format!("{}%", (share * 1000.0).round() / 10.0);
+    let scope = |scope: MoverScope| {
+        match scope {
+            MoverScope::None => "false",
+            MoverScope::OfPolicy => "by policy",
+            MoverScope::All => "true",
+        }
+        .to_owned()
+    };
     let changes = [
-        ("promote", before.promote.to_string(), after.promote.to_string()),
-        ("demote", before.demote.to_string(), after.demote.to_string()),
-        ("balance", before.balance.to_string(), after.balance.to_string()),
+        ("promote", scope(before.promote), scope(after.promote)),
+        ("demote", scope(before.demote), scope(after.demote)),
+        ("balance", scope(before.balance), scope(after.balance)),
         ("bandwidth", rate(before.bandwidth), rate(after.bandwidth)),
         ("job_floor", rate(Some(before.job_floor)), rate(Some(after.job_floor))),
         ("watermark_high", percent(before.watermark_high), percent(after.watermark_high)),

@@ -7,10 +7,14 @@
 
 use crate::context::{Context, TierView};
 use crate::epoch::Epoch;
+use crate::policy_config::PolicyKind;
 use braid_contract::TierId;
 
 /// A placement policy.
 pub trait Policy: Send + Sync {
+    /// The kind of policy that it is.
+    fn kind(&self) -> &'static PolicyKind;
+
     /// Its name and settings, as `status` shows them.
     fn describe(&self) -> String;
 

@@ -41,16 +41,35 @@ pub struct TierConfig {
     pub reserve: Reserve,
 }
 
+/// The files that a mover moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoverScope {
+    /// None: it is off.
+    None,
+    /// Those whose policy has this mover.
+    OfPolicy,
+    /// All of them.
+    All,
+}
+
+impl MoverScope {
+    /// Whether the mover is on.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self != Self::None
+    }
+}
+
 /// Settings of the movers, which move ranges in the background.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MoversConfig {
-    /// Whether frequently used ranges go to a faster tier.
-    pub promote: bool,
-    /// Whether a full tier gives cold ranges to slower ones.
-    pub demote: bool,
-    /// Whether ranges in use go from tiers that hold applications up to tiers
-    /// that could do more.
-    pub balance: bool,
+    /// Files whose frequently used ranges go to a faster tier.
+    pub promote: MoverScope,
+    /// Files whose cold ranges leave a full tier for slower ones.
+    pub demote: MoverScope,
+    /// Files whose ranges in use go from tiers that hold applications up to
+    /// tiers that could do more.
+    pub balance: MoverScope,
     /// Limit on reads of movers and jobs from a tier, and on their writes to
     /// it, in bytes a second; `None` is
     /// [`BANDWIDTH_DEFAULT`](Self::BANDWIDTH_DEFAULT) for movers, and no limit
@@ -75,16 +94,26 @@ impl MoversConfig {
     /// Limit of movers on a tier unless set otherwise, in bytes a second.
     pub const BANDWIDTH_DEFAULT: u64 = 50 << 20;
 
-    /// Each mover, and whether it is on.
-    pub fn each(&self) -> [(Mover, bool); 3] {
-        [(Mover::Promote, self.promote), (Mover::Demote, self.demote), (Mover::Balance, self.balance)]
+    /// Each mover, and the files that it moves.
+    pub fn each(&self) -> [(Mover, MoverScope); 3] {
+        Mover::ALL.map(|mover| (mover, self.scope(mover)))
+    }
+
+    /// The files that a mover moves.
+    #[must_use]
+    pub fn scope(&self, mover: Mover) -> MoverScope {
+        match mover {
+            Mover::Promote => self.promote,
+            Mover::Demote => self.demote,
+            Mover::Balance => self.balance,
+        }
     }
 
     /// No movers.
     pub const NONE: Self = Self {
-        promote: false,
-        demote: false,
-        balance: false,
+        promote: MoverScope::None,
+        demote: MoverScope::None,
+        balance: MoverScope::None,
         bandwidth: None,
         job_floor: 8 << 20,
         watermark_high: 0.9,

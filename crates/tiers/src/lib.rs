@@ -24,7 +24,7 @@ mod tiers;
 
 pub use account::{Account, act_for, present};
 pub use backend::Backend;
-pub use config::{HomeConfig, MoversConfig, TierConfig};
+pub use config::{HomeConfig, MoverScope, MoversConfig, TierConfig};
 pub use objects::{cut_object, next_data};
 pub use tier::{Place, Tier, TierParts};
 pub use tiers::{Counts, Tiers, bit};

@@ -36,7 +36,7 @@ pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
 /// run already. A thread whose mover is off idles.
 pub(crate) fn start_movers(volume: &Arc<Volume>, config: &MoversConfig) -> std::io::Result<()> {
     let mut started = volume.threads.movers.lock();
-    for (mover, _) in config.each().into_iter().filter(|(_, on)| *on) {
+    for (mover, _) in config.each().into_iter().filter(|(_, scope)| scope.is_on()) {
         let (name, work): (_, ThreadBody) = match mover {
             Mover::Promote => ("braid-promote", promote),
             Mover::Demote => ("braid-demote", demote),
@@ -115,13 +115,13 @@ impl Volume {
     /// Runs movers where no threads may be started: each for one round.
     fn step_movers(&self) {
         let config = self.movers.rounds.config();
-        if config.promote {
+        if config.promote.is_on() {
             self.movers.promote(&|| false);
         }
-        if config.demote {
+        if config.demote.is_on() {
             self.movers.demote(&|| false);
         }
-        if config.balance {
+        if config.balance.is_on() {
             self.movers.balance(&|| false);
         }
     }

@@ -8,7 +8,7 @@ use braid_core::file;
 use braid_core::file::{choose, effective_placement, file_of, is_pinned, range_size_in};
 use braid_core::live::{File, Spread};
 use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
-use braid_placement::{Credits, Origin};
+use braid_placement::{Credits, Origin, PolicyKind};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -77,7 +77,7 @@ impl Volume {
         let mut told = Explainer {
             volume: self,
             key: key_of(&inode),
-            pinned,
+            policy: (!pinned).then(|| holding.policy.kind()),
             now: self.movers.heat.now(),
             verdicts: HashMap::new(),
             size: 0,
@@ -101,7 +101,7 @@ impl Volume {
             }
         };
         let pin = file.pin(&self.core.home)?.map(|pin| pin.tier);
-        let pin = pin.or_else(|| told.pinned.then_some(None));
+        let pin = pin.or_else(|| pinned.then_some(None));
         let (size, runs) = (told.size, told.runs);
         let (range_size, volume_range_size) = (ranges.get(), self.core.range_size.get());
         let policy = holding.policy.describe();
@@ -145,7 +145,8 @@ impl Volume {
 struct Explainer<'v> {
     volume: &'v Volume,
     key: FileKey,
-    pinned: bool,
+    /// The kind of policy that holds for the file; `None` if it is pinned.
+    policy: Option<&'static PolicyKind>,
     now: u32,
     /// What movers would do with a range on this tier and of this degree.
     verdicts: HashMap<(TierId, u8), String>,
@@ -214,7 +215,7 @@ impl Explainer<'_> {
     }
 
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
-        let (volume, ranges, pinned) = (self.volume, self.ranges, self.pinned);
+        let (volume, ranges, pinned) = (self.volume, self.ranges, self.policy);
         let verdict = || match volume.core.tiers.get(tier) {
             Ok(tier) => volume.movers.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),

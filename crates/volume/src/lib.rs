@@ -54,7 +54,7 @@ pub use braid_format::{
 };
 pub use braid_home::OpenError;
 pub use braid_home::{discard_copy, settle_home};
-pub use braid_tiers::{HomeConfig, MoversConfig, TierConfig};
+pub use braid_tiers::{HomeConfig, MoverScope, MoversConfig, TierConfig};
 pub use check::{check, check_with};
 pub use config::{HEAT_BUDGET_DEFAULT, VolumeConfig};
 pub use eject::{Amounts, EjectOptions, EjectProgress, Ejection, Stays};

@@ -6,7 +6,7 @@ mod common;
 
 use braid_contract::{FileSystem, HandleId, InodeId, Mover, PlacedRun};
 use braid_placement::PolicyConfig;
-use braid_volume::{MoversConfig, Volume, check};
+use braid_volume::{MoverScope, MoversConfig, Volume, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn read_on(open: &Open, handle: HandleId, first: u64, enough: &AtomicBool) {
 #[test]
 fn what_is_in_use_leaves_a_tier_that_holds_applications_up_and_stays_where_it_went() {
     let bed = Bed::new();
-    let movers = MoversConfig { balance: true, bandwidth: Some(1 << 30), ..MoversConfig::NONE };
+    let movers = MoversConfig { balance: MoverScope::All, bandwidth: Some(1 << 30), ..MoversConfig::NONE };
     let all_on_slow = Open { volume: Volume::open(bed.config()).unwrap() };
     all_on_slow.volume.set_tier("fast", tier_change(1e-6)).unwrap();
     let (ino, handle) = all_on_slow.create("f");

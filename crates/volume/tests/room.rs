@@ -9,7 +9,9 @@ use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, JobKin
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
-use braid_volume::{HomeConfig, MoversConfig, RangeSize, TierConfig, Volume, VolumeConfig, check};
+use braid_volume::{
+    HomeConfig, MoverScope, MoversConfig, RangeSize, TierConfig, Volume, VolumeConfig, check,
+};
 use common::{Open, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -274,7 +276,7 @@ fn round(sim: &Sim, open: &Open) {
 #[test]
 fn a_full_tier_is_relieved_past_one_that_has_no_room_for_a_range() {
     let sim = Sim::new(&[64 * MIB; 3]);
-    let movers = MoversConfig { demote: true, ..MoversConfig::NONE };
+    let movers = MoversConfig { demote: MoverScope::All, ..MoversConfig::NONE };
     let open = with_little_room(&sim, [3.0, 2.0, 1.0], movers);
     let (ino, handle) = open.create("f");
     (0..20).for_each(|at| open.write(handle, at * 2 * MIB, &pattern(at, 2 * MIB as usize)));
@@ -289,7 +291,7 @@ fn a_full_tier_is_relieved_past_one_that_has_no_room_for_a_range() {
 #[test]
 fn what_is_in_use_goes_to_the_next_tier_if_the_fastest_has_no_room_for_a_range() {
     let sim = Sim::new(&[64 * MIB; 3]);
-    let movers = MoversConfig { promote: true, ..MoversConfig::NONE };
+    let movers = MoversConfig { promote: MoverScope::All, ..MoversConfig::NONE };
     let open = with_little_room(&sim, [1.0, 4.0, 2.0], movers);
     let (ino, handle) = open.create("f");
     open.write(handle, 0, &pattern(4, 8 * MIB as usize));

@@ -139,6 +139,10 @@ impl Adaptive {
 }
 
 impl Policy for Adaptive {
+    fn kind(&self) -> &'static PolicyKind {
+        &KIND
+    }
+
     fn describe(&self) -> String {
         "adaptive".into()
     }

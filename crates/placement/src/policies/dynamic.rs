@@ -85,6 +85,10 @@ impl Dynamic {
 }
 
 impl Policy for Dynamic {
+    fn kind(&self) -> &'static PolicyKind {
+        &KIND
+    }
+
     fn describe(&self) -> String {
         let [tier, global] = self.thresholds.map(|threshold| threshold * 100.0);
         format!(

@@ -32,6 +32,10 @@ impl Static {
 }
 
 impl Policy for Static {
+    fn kind(&self) -> &'static PolicyKind {
+        &KIND
+    }
+
     fn describe(&self) -> String {
         format!("static, {} threads saturate a tier unless more is known", self.threads)
     }

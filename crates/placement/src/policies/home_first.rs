@@ -30,6 +30,10 @@ pub(super) struct HomeFirst {
 }
 
 impl Policy for HomeFirst {
+    fn kind(&self) -> &'static PolicyKind {
+        &KIND
+    }
+
     fn describe(&self) -> String {
         format!("home-first, watermark {}%", self.watermark * 100.0)
     }

@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::policy_setting::{Setting, SettingKind};
 use crate::sync::Mutex;
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
     summary: "small files and small synchronous writes home",
     settings: &[SMALL, SYNC, LARGE],
     home_watermark: None,
-    movers: &[],
+    movers: &[Mover::Promote, Mover::Demote],
     make: |settings, tier| {
         let [small, sync] = [settings.size(SMALL.key)?, settings.size(SYNC.key)?];
         Some(Arc::new(Size::new(small, sync, settings.target(LARGE.key, tier)?)))
@@ -68,6 +68,10 @@ impl Size {
 }
 
 impl Policy for Size {
+    fn kind(&self) -> &'static PolicyKind {
+        &KIND
+    }
+
     fn describe(&self) -> String {
         let large = self.large.as_ref().map_or("spread", |(_, name)| name);
         let (small, sync) = (self.small, self.sync);

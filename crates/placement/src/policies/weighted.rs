@@ -20,6 +20,10 @@ pub(super) const KIND: PolicyKind = PolicyKind {
 pub(super) struct Weighted;
 
 impl Policy for Weighted {
+    fn kind(&self) -> &'static PolicyKind {
+        &KIND
+    }
+
     fn describe(&self) -> String {
         "weighted".into()
     }

@@ -88,6 +88,8 @@ mod tests {
     use super::*;
     use crate::context::WriteSpan;
     use crate::credits::Credits;
+    use crate::policies::POLICIES;
+    use crate::policy_config::PolicyKind;
     use crate::settings::RuleConfig;
     use crate::sync::Mutex;
     use braid_contract::StreamId;
@@ -113,6 +115,10 @@ mod tests {
     struct Asked(Mutex<Option<StreamId>>);
 
     impl Policy for Asked {
+        fn kind(&self) -> &'static PolicyKind {
+            POLICIES[0]
+        }
+
         fn describe(&self) -> String {
             "asked".into()
         }

@@ -246,8 +246,7 @@ impl Throttles {
 
     /// Whether movers are on.
     pub(crate) fn is_on(&self) -> bool {
-        let config = self.config();
-        config.promote || config.demote
+        self.config().each().iter().any(|(_, scope)| scope.is_on())
     }
 
     /// Limit on reads of movers from a tier, and on their writes to it, in

@@ -10,7 +10,6 @@ use super::errand::{Errand, ErrandEnd};
 use super::shared::{Imbalance, Movers};
 use crate::heat::HotRange;
 use braid_contract::{Mover, SplitMix, TierId};
-use braid_core::file::is_pinned;
 use braid_core::live::{File, Layout};
 use braid_format::Reason;
 use braid_tiers::Tier;
@@ -184,7 +183,7 @@ impl Movers {
 
     fn balance_range(&self, spot: &HotRange, errand: &Errand<'_>) -> braid_contract::Result<ErrandEnd> {
         let reached = self.reach(spot.file)?;
-        if is_pinned(&self.core, &reached.file).unwrap_or(true) {
+        if !self.may_move(Mover::Balance, &reached.file) {
             self.leave_alone(spot.file);
             return Ok(ErrandEnd::Done(0));
         }

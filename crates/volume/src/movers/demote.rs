@@ -9,7 +9,7 @@ use super::reach::{Reached, key_of_found};
 use super::shared::Movers;
 use crate::heat::Decay;
 use braid_contract::{Errno, Error, Fd, Mover, Result};
-use braid_core::file::{index_of, is_pinned, range_size_of};
+use braid_core::file::{index_of, range_size_of};
 use braid_format::{FileKey, IdKind};
 use braid_home::{Identity, Seen};
 use braid_tiers::Tier;
@@ -128,7 +128,7 @@ impl Movers {
         let errand = Errand { mover: Mover::Demote, pace, to: &targets, leaves: &leaves, stop };
         let moved = reached.and_then(|reached| {
             let mut ranges = self.ranges_to_move(&reached.file, ranges)?;
-            if ranges.is_empty() || is_pinned(&self.core, &reached.file).unwrap_or(true) {
+            if ranges.is_empty() || !self.may_move(Mover::Demote, &reached.file) {
                 self.heat.table().set_stays(key);
                 return Ok(0);
             }

@@ -6,7 +6,6 @@ use super::order::Closed;
 use super::shared::Movers;
 use crate::heat::HotRange;
 use braid_contract::{Mover, Result, TierId};
-use braid_core::file::is_pinned;
 use braid_format::FileKey;
 use braid_tiers::Tier;
 use braid_tiers::rate::Pace;
@@ -99,7 +98,7 @@ impl Movers {
 
     fn promote_file(&self, key: FileKey, ranges: &[u32], errand: &Errand<'_>) -> Result<ErrandEnd> {
         let reached = self.reach(key)?;
-        if is_pinned(&self.core, &reached.file).unwrap_or(true) {
+        if !self.may_move(Mover::Promote, &reached.file) {
             self.leave_alone(key);
             return Ok(ErrandEnd::Done(0));
         }

@@ -151,9 +151,9 @@ impl Rounds {
     fn stand(&self) {
         let config = self.config();
         let now_ns = self.environment.monotonic_ns();
-        for (mover, on) in config.each() {
+        for (mover, scope) in config.each() {
             let mut all = self.standing.lock();
-            if !on {
+            if !scope.is_on() {
                 // Ends the current round.
                 all.remove(&mover).inspect(|standing| standing.pace.stop());
                 continue;

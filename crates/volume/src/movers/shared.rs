@@ -4,7 +4,11 @@ use super::rounds::Rounds;
 use crate::heat::Heat;
 use braid_contract::{MoveCount, Mover, TierId};
 use braid_core::Core;
+use braid_core::file::{effective_placement, is_pinned};
+use braid_core::live::File;
 use braid_format::FileKey;
+use braid_placement::PolicyKind;
+use braid_tiers::MoverScope;
 use braid_tiers::rate::Throttles;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -85,6 +89,22 @@ impl Movers {
         }
         if later.len() < LATER_MAX {
             later.insert(file, now_ns + LATER_NS);
+        }
+    }
+
+    /// Whether a mover may move a file: it is not pinned, and is one of those
+    /// that the mover is for.
+    pub(super) fn may_move(&self, mover: Mover, file: &File) -> bool {
+        !is_pinned(&self.core, file).unwrap_or(true)
+            && self.moves(mover, effective_placement(&self.core, file).policy.kind())
+    }
+
+    /// Whether a mover is for files that a policy of this kind holds for.
+    pub(crate) fn moves(&self, mover: Mover, policy: &PolicyKind) -> bool {
+        match self.rounds.config().scope(mover) {
+            MoverScope::None => false,
+            MoverScope::OfPolicy => policy.movers.contains(&mover),
+            MoverScope::All => true,
         }
     }
 

@@ -3,17 +3,24 @@
 use super::shared::Movers;
 use braid_contract::Mover;
 use braid_format::RangeSize;
+use braid_placement::PolicyKind;
 use braid_tiers::Tier;
 use std::sync::Arc;
 
 impl Movers {
-    /// What the movers would do with a range of this size and heat on this tier.
-    pub(crate) fn verdict(&self, tier: &Tier, ranges: RangeSize, degree: u8, pinned: bool) -> String {
+    /// What the movers would do with a range of this size and heat on this tier,
+    /// of a file that this kind of policy holds for; `None` if it is pinned.
+    pub(crate) fn verdict(
+        &self,
+        tier: &Tier,
+        ranges: RangeSize,
+        degree: u8,
+        policy: Option<&PolicyKind>,
+    ) -> String {
         let has_room = |to: &Arc<Tier>| to.room() >= ranges.bytes();
-        if pinned {
-            return "stays: pinned".into();
-        }
-        if self.rounds.is_at_work(Mover::Promote) && degree >= self.heat.frequent() {
+        let Some(policy) = policy else { return "stays: pinned".into() };
+        let is_at_work = |mover: Mover| self.rounds.is_at_work(mover) && self.moves(mover, policy);
+        if is_at_work(Mover::Promote) && degree >= self.heat.frequent() {
             let tiers = self.tiers_by_speed();
             let mut faster = tiers.iter().filter(|to| self.is_faster(to, tier)).peekable();
             let first = faster.peek().map(|to| (to.name.clone(), self.closed(to)));
@@ -24,15 +31,14 @@ impl Movers {
                 return format!("stays: {name} {}", closed.describe());
             }
         }
-        if self.rounds.is_at_work(Mover::Balance)
+        if is_at_work(Mover::Balance)
             && degree > 0
             && let Some(to) = self.imbalance_of(tier.id)
         {
             let to = self.core.tiers.name_of(to);
             return format!("may go to {to}: {} has more to do than it can", tier.name);
         }
-        if self.rounds.is_at_work(Mover::Demote) && degree < self.heat.cold_below() && self.needs_relief(tier)
-        {
+        if is_at_work(Mover::Demote) && degree < self.heat.cold_below() && self.needs_relief(tier) {
             let to = self.relief_targets(tier).into_iter().find(has_room);
             return match to {
                 Some(to) => format!("goes to {}: {} is filled to its watermark", to.name, tier.name),
