@@ -57,7 +57,7 @@ fn what_changed_in_the_stack_file_comes_into_force() {
     let changes = format!(
         "policy: home-first, was weighted\n\
          rules: 1, were 0\n\
-         movers: demote true, bandwidth 20971520 B/s, watermark_high 70%, watermark_low 60%, heat_threshold 0%\n\
+         movers: demote by policy, bandwidth 20971520 B/s, watermark_high 70%, watermark_low 60%, heat_threshold 0%\n\
          tier slow: weight 2, read only\n\
          tier third: added, at {}\n",
         third.display()

@@ -7,13 +7,12 @@
 
 use crate::context::{Context, TierView};
 use crate::epoch::Epoch;
-use crate::policy_config::PolicyKind;
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 
 /// A placement policy.
 pub trait Policy: Send + Sync {
-    /// The kind of policy that it is.
-    fn kind(&self) -> &'static PolicyKind;
+    /// The movers that its files have where nothing is said of movers.
+    fn movers(&self) -> &'static [Mover];
 
     /// Its name and settings, as `status` shows them.
     fn describe(&self) -> String;

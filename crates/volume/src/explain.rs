@@ -3,12 +3,12 @@
 
 use crate::heat::{Decay, key_of};
 use crate::volume::Volume;
-use braid_contract::{HoldingRule, InodeId, NamedTier, ObjectId, PlacedRun, Result, TierId};
+use braid_contract::{HoldingRule, InodeId, Mover, NamedTier, ObjectId, PlacedRun, Result, TierId};
 use braid_core::file;
 use braid_core::file::{choose, effective_placement, file_of, is_pinned, range_size_in};
 use braid_core::live::{File, Spread};
 use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
-use braid_placement::{Credits, Origin, PolicyKind};
+use braid_placement::{Credits, Origin};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -77,7 +77,7 @@ impl Volume {
         let mut told = Explainer {
             volume: self,
             key: key_of(&inode),
-            policy: (!pinned).then(|| holding.policy.kind()),
+            of_policy: (!pinned).then(|| holding.policy.movers()),
             now: self.movers.heat.now(),
             verdicts: HashMap::new(),
             size: 0,
@@ -145,8 +145,8 @@ impl Volume {
 struct Explainer<'v> {
     volume: &'v Volume,
     key: FileKey,
-    /// The kind of policy that holds for the file; `None` if it is pinned.
-    policy: Option<&'static PolicyKind>,
+    /// The movers of the file's policy; `None` if it is pinned.
+    of_policy: Option<&'static [Mover]>,
     now: u32,
     /// What movers would do with a range on this tier and of this degree.
     verdicts: HashMap<(TierId, u8), String>,
@@ -215,7 +215,7 @@ impl Explainer<'_> {
     }
 
     fn verdict(&mut self, tier: TierId, degree: u8) -> String {
-        let (volume, ranges, pinned) = (self.volume, self.ranges, self.policy);
+        let (volume, ranges, pinned) = (self.volume, self.ranges, self.of_policy);
         let verdict = || match volume.core.tiers.get(tier) {
             Ok(tier) => volume.movers.verdict(&tier, ranges, degree, pinned),
             Err(_) => "lost".into(),

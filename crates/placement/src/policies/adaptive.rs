@@ -139,8 +139,8 @@ impl Adaptive {
 }
 
 impl Policy for Adaptive {
-    fn kind(&self) -> &'static PolicyKind {
-        &KIND
+    fn movers(&self) -> &'static [Mover] {
+        KIND.movers
     }
 
     fn describe(&self) -> String {

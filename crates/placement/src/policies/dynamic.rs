@@ -85,8 +85,8 @@ impl Dynamic {
 }
 
 impl Policy for Dynamic {
-    fn kind(&self) -> &'static PolicyKind {
-        &KIND
+    fn movers(&self) -> &'static [Mover] {
+        KIND.movers
     }
 
     fn describe(&self) -> String {

@@ -32,8 +32,8 @@ impl Static {
 }
 
 impl Policy for Static {
-    fn kind(&self) -> &'static PolicyKind {
-        &KIND
+    fn movers(&self) -> &'static [Mover] {
+        KIND.movers
     }
 
     fn describe(&self) -> String {

@@ -30,8 +30,8 @@ pub(super) struct HomeFirst {
 }
 
 impl Policy for HomeFirst {
-    fn kind(&self) -> &'static PolicyKind {
-        &KIND
+    fn movers(&self) -> &'static [Mover] {
+        KIND.movers
     }
 
     fn describe(&self) -> String {

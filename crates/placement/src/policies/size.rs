@@ -68,8 +68,8 @@ impl Size {
 }
 
 impl Policy for Size {
-    fn kind(&self) -> &'static PolicyKind {
-        &KIND
+    fn movers(&self) -> &'static [Mover] {
+        KIND.movers
     }
 
     fn describe(&self) -> String {

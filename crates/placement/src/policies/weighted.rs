@@ -5,7 +5,7 @@ use crate::context::{Context, TierView};
 use crate::credits::Credits;
 use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
-use braid_contract::TierId;
+use braid_contract::{Mover, TierId};
 use std::sync::Arc;
 
 pub(super) const KIND: PolicyKind = PolicyKind {
@@ -20,8 +20,8 @@ pub(super) const KIND: PolicyKind = PolicyKind {
 pub(super) struct Weighted;
 
 impl Policy for Weighted {
-    fn kind(&self) -> &'static PolicyKind {
-        &KIND
+    fn movers(&self) -> &'static [Mover] {
+        KIND.movers
     }
 
     fn describe(&self) -> String {

@@ -88,11 +88,9 @@ mod tests {
     use super::*;
     use crate::context::WriteSpan;
     use crate::credits::Credits;
-    use crate::policies::POLICIES;
-    use crate::policy_config::PolicyKind;
     use crate::settings::RuleConfig;
     use crate::sync::Mutex;
-    use braid_contract::StreamId;
+    use braid_contract::{Mover, StreamId};
 
     struct File;
 
@@ -115,8 +113,8 @@ mod tests {
     struct Asked(Mutex<Option<StreamId>>);
 
     impl Policy for Asked {
-        fn kind(&self) -> &'static PolicyKind {
-            POLICIES[0]
+        fn movers(&self) -> &'static [Mover] {
+            &[]
         }
 
         fn describe(&self) -> String {

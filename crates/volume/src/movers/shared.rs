@@ -7,7 +7,6 @@ use braid_core::Core;
 use braid_core::file::{effective_placement, is_pinned};
 use braid_core::live::File;
 use braid_format::FileKey;
-use braid_placement::PolicyKind;
 use braid_tiers::MoverScope;
 use braid_tiers::rate::Throttles;
 use parking_lot::Mutex;
@@ -96,14 +95,14 @@ impl Movers {
     /// that the mover is for.
     pub(super) fn may_move(&self, mover: Mover, file: &File) -> bool {
         !is_pinned(&self.core, file).unwrap_or(true)
-            && self.moves(mover, effective_placement(&self.core, file).policy.kind())
+            && self.moves(mover, effective_placement(&self.core, file).policy.movers())
     }
 
-    /// Whether a mover is for files that a policy of this kind holds for.
-    pub(crate) fn moves(&self, mover: Mover, policy: &PolicyKind) -> bool {
+    /// Whether a mover is for files whose policy has these movers.
+    pub(crate) fn moves(&self, mover: Mover, of_policy: &[Mover]) -> bool {
         match self.rounds.config().scope(mover) {
             MoverScope::None => false,
-            MoverScope::OfPolicy => policy.movers.contains(&mover),
+            MoverScope::OfPolicy => of_policy.contains(&mover),
             MoverScope::All => true,
         }
     }

@@ -3,23 +3,22 @@
 use super::shared::Movers;
 use braid_contract::Mover;
 use braid_format::RangeSize;
-use braid_placement::PolicyKind;
 use braid_tiers::Tier;
 use std::sync::Arc;
 
 impl Movers {
     /// What the movers would do with a range of this size and heat on this tier,
-    /// of a file that this kind of policy holds for; `None` if it is pinned.
+    /// of a file whose policy has these movers; `None` if it is pinned.
     pub(crate) fn verdict(
         &self,
         tier: &Tier,
         ranges: RangeSize,
         degree: u8,
-        policy: Option<&PolicyKind>,
+        of_policy: Option<&[Mover]>,
     ) -> String {
         let has_room = |to: &Arc<Tier>| to.room() >= ranges.bytes();
-        let Some(policy) = policy else { return "stays: pinned".into() };
-        let is_at_work = |mover: Mover| self.rounds.is_at_work(mover) && self.moves(mover, policy);
+        let Some(of_policy) = of_policy else { return "stays: pinned".into() };
+        let is_at_work = |mover: Mover| self.rounds.is_at_work(mover) && self.moves(mover, of_policy);
         if is_at_work(Mover::Promote) && degree >= self.heat.frequent() {
             let tiers = self.tiers_by_speed();
             let mut faster = tiers.iter().filter(|to| self.is_faster(to, tier)).peekable();
