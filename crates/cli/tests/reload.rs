@@ -90,7 +90,7 @@ fn what_changed_in_the_stack_file_comes_into_force() {
     ]);
     let said = bench.ok(&["reload", "m"]);
     assert!(
-        said.starts_with("policy: adaptive, was home-first\nmovers: demote false, balance true"),
+        said.starts_with("policy: adaptive, was home-first\nmovers: demote false, balance by policy"),
         "{said}"
     );
     let jobs = bench.ok(&["job", "list"]);

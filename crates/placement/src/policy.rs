@@ -12,7 +12,7 @@ use braid_contract::{Mover, TierId};
 /// A placement policy.
 pub trait Policy: Send + Sync {
     /// The movers that its files have where nothing is said of movers.
-    fn movers(&self) -> &'static [Mover];
+    fn usual_movers(&self) -> &'static [Mover];
 
     /// Its name and settings, as `status` shows them.
     fn describe(&self) -> String;

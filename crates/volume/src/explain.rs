@@ -77,7 +77,7 @@ impl Volume {
         let mut told = Explainer {
             volume: self,
             key: key_of(&inode),
-            of_policy: (!pinned).then(|| holding.policy.movers()),
+            of_policy: (!pinned).then(|| holding.policy.usual_movers()),
             now: self.movers.heat.now(),
             verdicts: HashMap::new(),
             size: 0,

@@ -139,7 +139,7 @@ impl Adaptive {
 }
 
 impl Policy for Adaptive {
-    fn movers(&self) -> &'static [Mover] {
+    fn usual_movers(&self) -> &'static [Mover] {
         KIND.movers
     }
 

@@ -85,7 +85,7 @@ impl Dynamic {
 }
 
 impl Policy for Dynamic {
-    fn movers(&self) -> &'static [Mover] {
+    fn usual_movers(&self) -> &'static [Mover] {
         KIND.movers
     }
 

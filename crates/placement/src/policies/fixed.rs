@@ -32,7 +32,7 @@ impl Static {
 }
 
 impl Policy for Static {
-    fn movers(&self) -> &'static [Mover] {
+    fn usual_movers(&self) -> &'static [Mover] {
         KIND.movers
     }
 

@@ -30,7 +30,7 @@ pub(super) struct HomeFirst {
 }
 
 impl Policy for HomeFirst {
-    fn movers(&self) -> &'static [Mover] {
+    fn usual_movers(&self) -> &'static [Mover] {
         KIND.movers
     }
 

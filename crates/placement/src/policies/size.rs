@@ -68,7 +68,7 @@ impl Size {
 }
 
 impl Policy for Size {
-    fn movers(&self) -> &'static [Mover] {
+    fn usual_movers(&self) -> &'static [Mover] {
         KIND.movers
     }
 

@@ -20,7 +20,7 @@ pub(super) const KIND: PolicyKind = PolicyKind {
 pub(super) struct Weighted;
 
 impl Policy for Weighted {
-    fn movers(&self) -> &'static [Mover] {
+    fn usual_movers(&self) -> &'static [Mover] {
         KIND.movers
     }
 

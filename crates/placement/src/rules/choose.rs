@@ -113,7 +113,7 @@ mod tests {
     struct Asked(Mutex<Option<StreamId>>);
 
     impl Policy for Asked {
-        fn movers(&self) -> &'static [Mover] {
+        fn usual_movers(&self) -> &'static [Mover] {
             &[]
         }
 

@@ -95,7 +95,7 @@ impl Movers {
     /// that the mover is for.
     pub(super) fn may_move(&self, mover: Mover, file: &File) -> bool {
         !is_pinned(&self.core, file).unwrap_or(true)
-            && self.moves(mover, effective_placement(&self.core, file).policy.movers())
+            && self.moves(mover, effective_placement(&self.core, file).policy.usual_movers())
     }
 
     /// Whether a mover is for files whose policy has these movers.
