@@ -127,8 +127,8 @@ fn a_policy_brings_its_movers_and_a_flag_says_otherwise() {
         let ids = jobs["jobs"].as_array().unwrap().iter().filter_map(|job| job["id"].as_str());
         ids.map(str::to_owned).collect::<Vec<String>>()
     };
-    assert_eq!(movers(&[]), [""; 0]);
-    assert_eq!(movers(&["--policy", "adaptive"]), ["demote", "balance"]);
+    assert_eq!(movers(&[]), ["demote", "balance"], "of adaptive, the default");
+    assert_eq!(movers(&["--policy", "weighted"]), [""; 0]);
     assert_eq!(movers(&["--policy", "static"]), ["promote", "demote"]);
     assert_eq!(movers(&["--policy", "adaptive", "--movers", "none"]), [""; 0]);
     assert_eq!(movers(&["--movers", "balance,promote"]), ["promote", "balance"]);

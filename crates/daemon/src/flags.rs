@@ -25,13 +25,10 @@ pub struct StackFlags {
     pub movers: Option<String>,
 }
 
-/// The policy without `--policy`.
-const POLICY_DEFAULT: &str = "weighted";
-
 /// The forms of `--policy`, for its help.
 #[must_use]
 pub fn policy_help() -> String {
-    format!("{} [default: {POLICY_DEFAULT}]", policy::forms())
+    format!("{} [default: {}]", policy::forms(), policy::DEFAULT)
 }
 
 /// Reads the flags.
@@ -49,10 +46,8 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         Some(home) => Located::new(home.clone(), Place::flag(format!("--home {home}"))),
         None => Located::new(first.name.clone(), first.place.clone()),
     };
-    let policy = match &flags.policy {
-        Some(text) => policy::from_flag(text, &Place::flag(format!("--policy {text}")))?,
-        None => policy::from_flag(POLICY_DEFAULT, &Place::flag("--policy"))?,
-    };
+    let policy = flags.policy.as_deref().unwrap_or(policy::DEFAULT);
+    let policy = policy::from_flag(policy, &Place::flag(format!("--policy {policy}")))?;
     let range = flags.range.as_ref().map(|text| {
         let node = Node::new(Value::Scalar(text.clone()));
         let place = Place::flag(format!("--range {text}"));
@@ -88,7 +83,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
 fn document(flags: &StackFlags, volume: &VolumeSettings) -> Node {
     let text = |text: &str| Value::Scalar(text.to_owned());
     // It parsed before.
-    let policy = flags.policy.as_deref().unwrap_or(POLICY_DEFAULT);
+    let policy = flags.policy.as_deref().unwrap_or(policy::DEFAULT);
     let policy = policy::node(policy, &volume.policy.place).map_or_else(|_| text(policy), |node| node.value);
     let mut keys = vec![entry("home", text(&volume.home.value)), entry("policy", policy)];
     keys.extend(flags.range.as_ref().map(|range| entry("range", text(range))));

@@ -8,6 +8,9 @@ use crate::yaml::{self, Node, Value};
 use braid_contract::units;
 use braid_placement::{POLICIES, PolicyConfig, PolicyKind, Setting, SettingKind, SettingValue, Target};
 
+/// The policy of a volume that names none.
+pub(crate) const DEFAULT: &str = "adaptive";
+
 /// The value of the setting for all tiers.
 const SPREAD: &str = "spread";
 

@@ -49,12 +49,14 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
     let first = &parsed[0].name;
     let home =
         section.require("home", &format!("home: {first}, or another tier that is to hold the names"))?;
-    let policy =
-        section.require("policy", "policy: { adaptive: { } }, or another one; see docs/placement.md")?;
+    let policy = match section.take("policy") {
+        Some(field) => policy::from_node(&field)?,
+        None => policy::from_flag(policy::DEFAULT, section.place())?,
+    };
     let settings = VolumeSettings {
         place: section.place().clone(),
         home: home.text("the name of a tier")?,
-        policy: policy::from_node(&policy)?,
+        policy,
         rules: section.take("rules").map(|field| rules::from_file(&field)).transpose()?.unwrap_or_default(),
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
         profile: section

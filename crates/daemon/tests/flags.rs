@@ -33,7 +33,7 @@ fn tiers_with_and_without_settings() {
     let config = parse(&flags(&["fast=/mnt/nvme", "slow=/x,y,weight=2.5,reserve=5%", "s=rel/d=e"])).unwrap();
     let volume = volume(&config);
     assert_eq!(volume.home.value, "fast", "the first tier");
-    assert_eq!(volume.policy.value.name(), "weighted");
+    assert_eq!(volume.policy.value.name(), "adaptive");
     assert_eq!(volume.tiers[1].dir.value, Path::new("/x,y"));
     assert_eq!(volume.tiers[1].weight.as_ref().unwrap().value, 2.5);
     assert_eq!(volume.tiers[1].reserve.as_ref().unwrap().value, Reserve::Percent(5.0));
@@ -126,6 +126,6 @@ fn help_names_each_policy_with_its_settings() {
     assert_eq!(
         policy_help(),
         "adaptive, weighted, static[:threads=8], dynamic[:threads=8,threshold=50%,global-threshold=50%], \
-         home-first[:watermark=90%] or size[:small=4MiB,sync=64KiB,large=spread|TIER] [default: weighted]"
+         home-first[:watermark=90%] or size[:small=4MiB,sync=64KiB,large=spread|TIER] [default: adaptive]"
     );
 }

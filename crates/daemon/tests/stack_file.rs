@@ -177,12 +177,6 @@ fn missing_keys() {
          help: add home: fast, or another tier that is to hold the names",
     );
     refused(
-        "    policy: { weighted: { } }\n",
-        "",
-        "s.yaml:2: stack.volume: the key 'policy' is missing\n  \
-         help: add policy: { adaptive: { } }, or another one; see docs/placement.md",
-    );
-    refused(
         "dir: /a, ",
         "",
         "s.yaml:7: stack.volume.tiers.fast: the key 'dir' is missing\n  help: add dir: DIRECTORY",
