@@ -20,10 +20,14 @@ NAMES = {"write": "sequential write", "read": "sequential read", "randread": "ra
 def plan_of(args) -> tuple[Plan, str]:
     """What the options ask for, and in words how long that takes."""
     plan = Plan(args, chosen(args, PATTERNS, quick=["write", "read"]))
-    minutes = plan.seconds() / 60
-    length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-    return plan, (f"{args.reps} repetition(s) of {plan.count()} cells (a side with a load) of "
-                  f"{plan.seconds() / args.reps / max(1, plan.count()):.1f} s: about {length}")
+    seconds, count = plan.seconds(), args.reps * plan.count()
+    return plan, f"{count} times one load on one side, {seconds / max(1, count):.1f} s each: about {_length(seconds)}"
+
+
+def _length(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def measure(host: Host, report: Report, args, keep: Path) -> None:
@@ -46,10 +50,9 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
 def _settings(plan: Plan) -> dict:
     """What is kept with the figures, and what tables and plots are made from."""
     deepest = max((load.count for load in plan.loads), default=1)
-    groups = [{"title": group.title, "devices": group.devices, "access": group.access, "files": group.files,
-               "limits": [str(limit) for limit in group.limits],
-               "sums": {pattern: {load.size: group.whole(pattern, load.size) for load in plan.loads} for pattern in plan.patterns}}
-              for group in plan.groups]
+    groups = [{"title": group.title, "limits": [str(limit) for limit in group.limits],
+               "sums": {pattern: {load.size: group.whole(pattern, load.size) for load in plan.loads}
+                        for pattern in plan.patterns}} for group in plan.groups]
     return {"latency_threads": str(deepest), "loads": [vars(load) for load in plan.loads], "patterns": plan.patterns,
             "mounts": plan.mounts, "groups": groups}
 
@@ -67,7 +70,8 @@ def _over(bench: Bench, plan: Plan, name: str, modes: dict[str, str]) -> None:
             for group, load in plan.cells(name):
                 # What the machine does meanwhile meets another side first each time.
                 for side in lineup if repetition % 2 == 0 else reversed(lineup):
-                    bench.attempt(side, f"{group.title}: {load.text}", lambda s=side, g=group, l=load: _one(bench, plan, s, g, l))
+                    bench.attempt(side, f"{group.title}: {load.text}",
+                                  lambda s=side, g=group, l=load: _one(bench, plan, s, g, l))
             bench.report.save()
     finally:
         stop_all(lineup)

@@ -15,6 +15,8 @@ from braidbench.host import BenchError, Host, first_line, run
 from braidbench.report import Cell, Report, number
 
 KIB, MIB = 2**10, 2**20
+# Of the devices' sizes.
+GRAIN = 256 * MIB
 BTRFS = ("btrfs-raid0", "btrfs-unequal")
 TIER_NAMES = ("fast", "slow", "third")
 POLICIES = ("home-first", "weighted", "static", "dynamic", "adaptive")
@@ -125,10 +127,13 @@ class Bench:
         """btrfs striping over equal devices with the slowest tier's limits, which is what striping makes of unequal
         ones, and btrfs's own default over the unequal ones."""
         found: list[sides.Side] = []
-        for name, profile, each in zip(BTRFS, ("raid0", "single"), ([limits[-1]] * len(limits), list(limits))):
+        # Stripes take the same on each device.
+        striped = max(GIB, size * 3 // (2 * len(limits)) // GRAIN * GRAIN)
+        for name, profile, room, each in ((BTRFS[0], "raid0", striped, [limits[-1]] * len(limits)),
+                                          (BTRFS[1], "single", size, list(limits))):
             if self.wants(name):
                 try:
-                    pool = devices.pool(self.host, f"{name}{tag}", size, each, profile)
+                    pool = devices.pool(self.host, f"{name}{tag}", room, each, profile)
                     found.append(sides.Side(name, self.host, [pool], tag))
                 except BenchError as error:
                     self.report.remarks.append(f"{name} is left out: {error}")

@@ -17,8 +17,9 @@ THREADS = ["1", "2", "4", "8", "16", "32", STREAM]
 # With three tiers, unless others are asked for.
 THREADS_OF_THREE = ["1", "4", "16", "32", STREAM]
 MOUNTS = ["new", "known"]
-# For the estimate: what fio and the caches' eviction take for each run, to empty a side, and to make and mount a volume.
-RUN_S, CLEAR_S, MOUNT_S = 0.4, 0.5, 1.5
+# For the estimate: what fio and the caches' eviction take for each run, to empty a side, to make and mount a volume, and to
+# make a set of devices.
+RUN_S, CLEAR_S, MOUNT_S, DEVICES_S = 0.5, 0.6, 1.5, 15
 # MB/s of 4 KiB blocks that the processors make possible, of one thread.
 SMALL_RATE = 80
 
@@ -145,11 +146,12 @@ class Plan:
 
     def seconds(self) -> float:
         """About how long all repetitions take."""
-        return self.args.reps * sum(self._seconds(group, load, name) for devices in self.sets
-                                    for group, load in self.cells(devices) for name in self.names(devices))
+        once = sum(self._seconds(group, load, name) for devices in self.sets
+                   for group, load in self.cells(devices) for name in self.names(devices))
+        return self.args.reps * once + DEVICES_S * len(self.sets)
 
     def count(self) -> int:
-        """How many cells of one side and one load there are in a repetition."""
+        """How many times one load is done on one side in each repetition."""
         return sum(len(self.cells(devices)) * len(self.names(devices)) for devices in self.sets)
 
     def _seconds(self, group: Group, load: Load, name: str) -> float:

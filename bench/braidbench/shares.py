@@ -61,7 +61,8 @@ def aim(group: Group, name: str) -> int:
 
 def tabulate(report: Report, plan: Plan, groups: list[Group]) -> None:
     """Adds the tables of the summary."""
-    heads, ranges, ratios, misses = ["devices", "access", "files", "blocks", "side"], [], [], []
+    heads = ["devices", "access", "files", "blocks", "side"]
+    ranges, ratios, misses = [], [], []
     for group in groups:
         for sizes in _classes(plan):
             for name in plan.names(group.devices):
@@ -69,15 +70,15 @@ def tabulate(report: Report, plan: Plan, groups: list[Group]) -> None:
                 kinds = [_figures(report, plan, group, name, sizes, rw) for rw in ("write", "read")]
                 if not any(kinds):
                     continue
-                ranges.append(place + [text for figures in kinds for text in _range(figures, lambda f: 100 * f.share, "%")])
+                ranges.append(place + [text for figures in kinds for text in _range(figures, lambda f: 100 * f.share, " %")])
                 if is_braid(name):
                     ratios.append(place + [text for figures in kinds for text in _range(figures, lambda f: f.over_peer)])
                     misses += [place[:3] + row for figures in kinds for row in _misses(group, name, sizes, figures)]
     columns = ["written", "lowest in", "read", "lowest in"]
-    report.table(f"{TITLE}: share of the sum of all tiers, lowest to highest over threads and block sizes", heads + columns, ranges)
+    report.table(f"{TITLE}: share of the sum of all tiers, lowest to highest over threads and block sizes",
+                 heads + columns, ranges)
     report.table(f"{TITLE}: Braid over the best other side of each cell, lowest to highest", heads + columns, ratios)
-    report.table(f"{TITLE}: cells where Braid is below the aim ({AIM_TWO} % of the sum with two tiers, {AIM_MORE} % with more, "
-                 f"{AIM_NEW} % on a new volume, none for {SMALL}) or behind another side",
+    report.table(f"{TITLE}: cells where Braid is below the aim or behind another side",
                  [*heads[:3], "cell", "side", "share", "aim", "over the best other side", "which is"], misses)
 
 
@@ -112,7 +113,7 @@ def _range(figures: list[Figure], value: Callable[[Figure], float | None], unit:
         return ["", ""]
     (low, worst), (high, _) = min(known, key=lambda pair: pair[0]), max(known, key=lambda pair: pair[0])
     low, high = (f"{each:.0f}" if unit else number(each) for each in (low, high))
-    text = (low if low == high else f"{low}–{high}") + (f" {unit}" if unit else "")
+    text = (low if low == high else f"{low}–{high}") + unit
     return [text + ("†" if any(figure.suspect for _, figure in known) else ""), worst.cell]
 
 
