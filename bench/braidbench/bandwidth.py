@@ -1,14 +1,14 @@
 """Scenario `bandwidth`: how much of the tiers' combined bandwidth private files get (PolyStore figures 3 and 6,
-table 4). Each cell is measured as fixed work, until the last byte of the last thread, and as a timed run beside it,
-which hides threads that are stuck on a slow tier."""
+table 4). Each cell is measured as fixed work, until the last byte of the last thread, and where Braid is told weights as a
+timed run beside it, which hides threads that are stuck on a slow tier."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from braidbench import devices, shares, sides
-from braidbench.evaluation import (Bench, chosen, device_size, explain_suspects, median_text, processor_time, share_text,
-                                   stop_all)
+from braidbench.evaluation import (MERGERFS_PASSTHROUGH, Bench, chosen, device_size, explain_suspects, median_text,
+                                   mergerfs_modes, processor_time, share_text, stop_all)
 from braidbench.host import BenchError, Host, run, written_back_from
 from braidbench.plan import PATTERNS, STREAM, Group, Load, Plan, direction
 from braidbench.report import Report, number
@@ -36,6 +36,9 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
     plan, length = plan_of(args)
     report.settings.update(_settings(plan))
     args.progress(length)
+    if bench.wants("mergerfs-passthrough") and "passthrough" not in mergerfs_modes(args):
+        report.remarks.append(f"mergerfs-passthrough is left out: {args.mergerfs} is not known to be version "
+                              + ".".join(map(str, MERGERFS_PASSTHROUGH)))
     modes: dict[str, str] = {}
     begun: list[str] = []
     try:
@@ -182,7 +185,7 @@ def _tabulate_rates(report: Report, plan: Plan, group: Group, pattern: str, load
         columns = [load for load in loads if load.size == size]
         whole = group.whole(pattern, size)
         rows = [[name, *(_cell(report, name, group, pattern, load, whole) for load in columns)]
-                for name in plan.names(group.devices)]
+                for name in plan.names[group.devices]]
         title = (f"{NAMES[pattern]}, {size}, {group.title} ({limits}): MB/s as fixed work, share of "
                  f"the {number(whole)} MB/s of all tiers" + (", and timed" if columns[0].seconds else ""))
         report.table(title, ["side", *(_head(load) for load in columns)], rows)
@@ -201,7 +204,7 @@ def _cell(report: Report, side: str, group: Group, pattern: str, load: Load, who
 
 def _against_best(report: Report, plan: Plan, group: Group, pattern: str, loads: list[Load]) -> None:
     """Braid's sides over the best of the others, by fixed work."""
-    names = plan.names(group.devices)
+    names = plan.names[group.devices]
     rows = []
     for name in names:
         if not shares.is_braid(name):
@@ -223,7 +226,7 @@ def _tabulate_busy(report: Report, plan: Plan, group: Group, loads: list[Load]) 
     """What bounds 4 KiB: near 100 %, it is the processors."""
     for pattern in plan.patterns if loads else []:
         rows = [[name, *(median_text(report, name, f"{group.title}: {pattern} {load.text} processors busy")
-                         for load in loads)] for name in plan.names(group.devices)]
+                         for load in loads)] for name in plan.names[group.devices]]
         report.table(f"{NAMES[pattern]}, 4K, {group.title}: % of the machine's processors that were busy",
                      ["side", *(_head(load) for load in loads)], rows)
 
@@ -234,6 +237,6 @@ def _tabulate_latencies(report: Report, plan: Plan, group: Group, loads: list[Lo
         if load.threads != report.settings["latency_threads"]:
             continue
         rows = [[name, *(median_text(report, name, f"{group.title}: {pattern} {load.text} {figure}")
-                         for pattern, figure in figures)] for name in plan.names(group.devices)]
+                         for pattern, figure in figures)] for name in plan.names[group.devices]]
         report.table(f"latency in ms, {load.size}, {load.count} threads, {group.title}, during the fixed work",
                      ["side", *(f"{NAMES[pattern]} {figure}" for pattern, figure in figures)], rows)

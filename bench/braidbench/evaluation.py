@@ -114,7 +114,7 @@ class Bench:
         return self.wanted([sides.Mergerfs("mergerfs", self.host, tiers, "rand", (*options, "moveonenospc=true"), self.args.mergerfs, tag)])
 
     def mergerfs_modes(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
-        """The same, once in each of the modes that are best for programs."""
+        """mergerfs with the same policy, once in each of the modes that suit programs best."""
         return [sides.Mergerfs(f"mergerfs-{mode}", self.host, tiers, "rand", (*options, "moveonenospc=true"),
                                self.args.mergerfs, tag)
                 for mode, options in mergerfs_modes(self.args).items() if self.wants(f"mergerfs-{mode}")]

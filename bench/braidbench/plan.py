@@ -125,6 +125,8 @@ class Plan:
         self.groups = [Group(name, limits, buffered, preallocated) for name, limits in self.sets.items()
                        for buffered in {"direct": [False], "buffered": [True], "both": [False, True]}[args.access]
                        for preallocated in {"no": [False], "yes": [True], "both": [False, True]}[args.preallocate]]
+        # The names under which sides have figures, for each set of devices.
+        self.names = {name: self._names(len(limits)) for name, limits in self.sets.items()}
 
     def cells(self, devices: str) -> list[tuple[Group, Load]]:
         """What is measured over a set of devices, in order."""
@@ -136,23 +138,23 @@ class Plan:
         return [load for load in self.loads
                 if not fewer or load.threads in THREADS_OF_THREE and not (self.args.quick and load.size != "1M")]
 
-    def names(self, devices: str) -> list[str]:
-        """The names under which sides have figures."""
-        tiers = [f"native-{name}" for name, _ in zip(TIER_NAMES, self.sets[devices])]
-        others = [*tiers, *(f"mergerfs-{mode}" for mode in mergerfs_modes(self.args)), *BTRFS]
-        braids = [name for policy in self.args.policies if wants(self.args, name := f"braid-{policy.partition(':')[0]}")]
+    def _names(self, tiers: int) -> list[str]:
+        others = [*(f"native-{tier}" for tier in TIER_NAMES[:tiers]),
+                  *(f"mergerfs-{mode}" for mode in mergerfs_modes(self.args)), *BTRFS]
+        braids = [f"braid-{policy.partition(':')[0]}" for policy in self.args.policies]
+        suffixes = [f"-{mount}" for mount in self.mounts] or [""]
         return [name for name in others if wants(self.args, name)] + [
-            f"{name}{mount}" for name in braids for mount in ([f"-{each}" for each in self.mounts] or [""])]
+            f"{name}{suffix}" for name in braids if wants(self.args, name) for suffix in suffixes]
 
     def seconds(self) -> float:
         """About how long all repetitions take."""
         once = sum(self._seconds(group, load, name) for devices in self.sets
-                   for group, load in self.cells(devices) for name in self.names(devices))
+                   for group, load in self.cells(devices) for name in self.names[devices])
         return self.args.reps * once + DEVICES_S * len(self.sets)
 
     def count(self) -> int:
         """How many times one load is done on one side in each repetition."""
-        return sum(len(self.cells(devices)) * len(self.names(devices)) for devices in self.sets)
+        return sum(len(self.cells(devices)) * len(self.names[devices]) for devices in self.sets)
 
     def _seconds(self, group: Group, load: Load, name: str) -> float:
         done = group.load_of(name, load)

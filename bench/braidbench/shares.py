@@ -65,7 +65,7 @@ def tabulate(report: Report, plan: Plan, groups: list[Group]) -> None:
     ranges, ratios, misses = [], [], []
     for group in groups:
         for sizes in _classes(plan):
-            for name in plan.names(group.devices):
+            for name in plan.names[group.devices]:
                 place = [group.devices, group.access, group.files, ", ".join(sizes), name]
                 kinds = [_figures(report, plan, group, name, sizes, rw) for rw in ("write", "read")]
                 if not any(kinds):
@@ -101,7 +101,7 @@ def _figure(report: Report, plan: Plan, group: Group, name: str, pattern: str, l
     if own is None:
         return None
     whole = group.whole(pattern, load.size)
-    best, peer = best_peer(report, plan.names(group.devices), what)
+    best, peer = best_peer(report, plan.names[group.devices], what)
     suspect = any(note.startswith("SUSPECT") for note in report.cells[name, what].notes)
     return Figure(f"{pattern} {load.text}", own / whole, suspect, peer if best else None, best / whole)
 
