@@ -38,6 +38,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="plot, render: the runs")
     parser.add_argument("--document", type=Path, default=ROOT.parent / "docs/evaluation.md",
                         help="render: where they go (default docs/evaluation.md)")
+    parser.add_argument("--tables", metavar="TEXT", help="render: only the tables whose titles begin so, like Summary, and no "
+                        "plots")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parser.add_argument("--sweep", action="store_true", help="remove what killed runs left behind, and end")
     parser.add_argument("--quick", action="store_true", help="small work and one repetition: is everything there?")
@@ -122,6 +124,8 @@ def main() -> int:
         except (BenchError, OSError) as error:
             sys.exit(f"{args.scenario}: {error}")
         return 0
+    if args.estimate:
+        return estimate(args)
     refuse_unless_possible(args.work_dir)
     if args.sweep:
         for path in stale(args.work_dirs):
@@ -133,6 +137,17 @@ def main() -> int:
     return measure(args)
 
 
+def estimate(args: argparse.Namespace) -> int:
+    """Says how long a run would take."""
+    try:
+        if args.scenario != "bandwidth":
+            raise BenchError("--estimate is for bandwidth")
+        print(bandwidth.plan_of(args)[1])
+    except BenchError as error:
+        sys.exit(f"{args.scenario}: {error}")
+    return 0
+
+
 def stale(work_dirs: list[Path]) -> list[Path]:
     """What killed runs left in any of the directories."""
     return [path for directory in work_dirs for path in stale_runs(directory)]
@@ -141,7 +156,7 @@ def stale(work_dirs: list[Path]) -> list[Path]:
 def show(args: argparse.Namespace) -> None:
     """Draws runs that were kept, below their own directories or into the document."""
     if args.scenario == "render":
-        render.render(args.directories, args.document, print)
+        render.render(args.directories, args.document, print, args.tables)
         return
     for directory in args.directories:
         for path in plots.draw(directory, directory / "plots"):

@@ -21,10 +21,11 @@ MKFS = {
 
 @dataclass(frozen=True)
 class Limit:
-    """Bytes per second that a device takes and gives."""
+    """Bytes per second that a device takes and gives, and how many operations of each kind; 0: any number."""
 
     write_bps: int
     read_bps: int
+    operations: int = 0
 
     @staticmethod
     def parse(text: str) -> "Limit":
@@ -38,8 +39,14 @@ class Limit:
             raise BenchError(f"{text!r}: at least 1 MB/s each")
         return limit
 
+    def rate(self, rw: str, operation: int | None = None) -> int:
+        """Bytes per second written or read, in operations of that many bytes or, without, as large as it takes."""
+        rate = self.write_bps if rw == "write" else self.read_bps
+        return min(rate, self.operations * operation) if self.operations and operation else rate
+
     def __str__(self) -> str:
-        return f"{self.write_bps // MB}/{self.read_bps // MB} MB/s"
+        operations = f" and {self.operations} operations/s" if self.operations else ""
+        return f"{self.write_bps // MB}/{self.read_bps // MB} MB/s{operations}"
 
 
 @dataclass(frozen=True)
@@ -53,11 +60,13 @@ class Device:
     limit: Limit | None
     # Of each node, where they differ.
     limits: tuple[Limit, ...] = ()
+    # How btrfs lays data out over several nodes.
+    profile: str = ""
 
     def ceiling(self, rw: str) -> int:
         """Bytes per second that all nodes together take (`write`) or give (`read`); 0 without a limit."""
         each = self.limits or (self.limit,) * len(self.nodes)
-        return sum((limit.write_bps if rw == "write" else limit.read_bps) for limit in each if limit)
+        return sum(limit.rate(rw) for limit in each if limit)
 
     def transferred(self) -> tuple[int, int]:
         """Bytes read and written by the block devices since they were made."""
@@ -89,8 +98,8 @@ def make(host: Host, name: str, kind: str, size: int, limit: Limit | None, *, pa
     run("mount", "-t", kind, nodes[0], mount)
     if limit is not None:
         for node in nodes:
-            host.group.limit(node, limit.read_bps, limit.write_bps)
-    return Device(name, kind, nodes, mount, limit)
+            _throttle(host, node, limit)
+    return Device(name, kind, nodes, mount, limit, profile="raid0" if pair else "")
 
 
 def pool(host: Host, name: str, size: int, limits: list[Limit], profile: str) -> Device:
@@ -101,8 +110,21 @@ def pool(host: Host, name: str, size: int, limits: list[Limit], profile: str) ->
     mount = host.directory(f"mnt/{name}")
     run("mount", "-t", "btrfs", nodes[0], mount)
     for node, limit in zip(nodes, limits):
-        host.group.limit(node, limit.read_bps, limit.write_bps)
-    return Device(name, "btrfs", nodes, mount, None, tuple(limits))
+        _throttle(host, node, limit)
+    return Device(name, "btrfs", nodes, mount, None, tuple(limits), profile)
+
+
+def remove(host: Host, device: Device) -> None:
+    """Unmounts a device and gives its memory or disk space back."""
+    run("umount", device.mount)
+    for node in device.nodes:
+        host.remove_loop_device(node)
+
+
+def _throttle(host: Host, node: str, limit: Limit) -> None:
+    host.group.limit(node, limit.read_bps, limit.write_bps)
+    if limit.operations and not host.group.limit_operations(node, limit.operations):
+        host.warn("the kernel's own threads, which write the journals, were not limited in operations")
 
 
 def evict(*directories: Path) -> None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from braidbench import checks, devices, sides
+from braidbench import checks, devices, devicesets, sides
 from braidbench.devices import GIB, MB, Device, Limit
 from braidbench.fio import Fio
 from braidbench.host import BenchError, Host, first_line, run
 from braidbench.report import Cell, Report, number
 
 KIB, MIB = 2**10, 2**20
+# Of the devices' sizes.
+GRAIN = 256 * MIB
+BTRFS = ("btrfs-raid0", "btrfs-unequal")
 TIER_NAMES = ("fast", "slow", "third")
 POLICIES = ("home-first", "weighted", "static", "dynamic", "adaptive")
 # The first mergerfs that lets the kernel do the I/O by itself.
 MERGERFS_PASSTHROUGH = (2, 41)
+# Its modes that suit programs best, as its documentation has it.
+MERGERFS_MODES = {"passthrough": ("cache.files=auto-full", "passthrough.io=rw"),
+                  "writeback": ("cache.files=full", "cache.writeback=true")}
 
 
 def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Callable) -> None:
@@ -30,16 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser, limit: Callable, names: Calla
     group.add_argument("--volume-key", action="append", default=[], metavar="YAML",
                        help="a further key of Braid's volumes, like 'movers: { promote: true }'; repeat for each")
     group.add_argument("--untold", action="store_true", help="Braid's volumes have no weights, and `bandwidth` makes a new "
-                       "one for each load")
+                       "one for each cell and no timed runs")
     group.add_argument("--mergerfs", default="mergerfs", metavar="PATH", help="the mergerfs to measure")
     group.add_argument("--third", type=limit, default="25/50", help="third tier, MB/s written/read (default 25/50)")
     group.add_argument("--third-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])
-    group.add_argument("--tiers", type=names, help="bandwidth: numbers of tiers (default 2,3)")
-    group.add_argument("--sizes", type=names, help="bandwidth: block sizes, of 4K,64K,1M")
+    _add_bandwidth_arguments(group, names)
+    group.add_argument("--seconds", type=float, help="length of a phase, or of bandwidth's timed runs; 0: none")
+
+
+def _add_bandwidth_arguments(group, names: Callable) -> None:
+    group.add_argument("--devices", type=names, help=f"bandwidth: sets of devices (default {','.join(devicesets.DEFAULT)}). "
+                       + devicesets.described())
+    group.add_argument("--block-sizes", type=names, help="bandwidth: of 4K,64K,1M")
     group.add_argument("--threads", type=names, help="bandwidth: counts, and `stream` for one stream at depth 16")
-    group.add_argument("--buffered", action="store_true", help="bandwidth: through the page cache, each file synced once")
-    group.add_argument("--preallocate", action="store_true", help="bandwidth: as fio does by default")
-    group.add_argument("--seconds", type=float, help="length of a timed run, or of a phase")
+    group.add_argument("--access", choices=["direct", "buffered", "both"], default="direct",
+                       help="bandwidth: O_DIRECT, or through the page cache with each file synced once (default direct)")
+    group.add_argument("--preallocate", nargs="?", const="yes", choices=["no", "yes", "both"], default="no",
+                       help="bandwidth: reserve files before they are written, as fio does by default (default no)")
+    group.add_argument("--mounts", type=names, help="bandwidth --untold: measure on the first mount of a volume (new), on its "
+                       "second (known), or on both (default new)")
+    group.add_argument("--estimate", action="store_true", help="bandwidth: say how long it would take, and end")
 
 
 def _policies(text: str) -> list[str]:
@@ -67,13 +83,17 @@ class Bench:
 
     def tiers(self, count: int, sizes: list[int]) -> list[Device]:
         """Makes that many tiers."""
+        return self.tiers_of(self.limits(count), sizes)
+
+    def tiers_of(self, limits: Sequence[Limit], sizes: list[int]) -> list[Device]:
+        """Makes a tier for each limit."""
         kinds = [self.args.fast_fs, self.args.slow_fs, self.args.third_fs]
         return [devices.make(self.host, name, kind, size, limit)
-                for name, kind, size, limit in zip(TIER_NAMES, kinds, sizes, self.limits(count))]
+                for name, kind, size, limit in zip(TIER_NAMES, kinds, sizes, limits)]
 
     def wants(self, name: str) -> bool:
-        """Whether a side was asked for: by its name, or by what stands before a `-` in it."""
-        return not self.args.sides or any(f"{name}-".startswith(f"{asked}-") for asked in self.args.sides)
+        """Whether a side was asked for."""
+        return wants(self.args, name)
 
     def natives(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
         """Each tier's native file system alone."""
@@ -86,27 +106,34 @@ class Bench:
                         keys=tuple(self.args.volume_key), tag=tag, weights=None if self.args.untold else True)
             for policy in self.args.policies])
 
-    def mergerfs_version(self) -> tuple[int, int]:
-        """The first two numbers of its version; zeros where it says none."""
-        found = re.search(r"(\d+)\.(\d+)", self.report.machine["versions"].get("mergerfs", ""))
-        return (int(found[1]), int(found[2])) if found else (0, 0)
-
     def mergerfs(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
         """mergerfs, which places each new file on a tier taken at random."""
         options: tuple[str, ...] = ()
-        if self.mergerfs_version() >= MERGERFS_PASSTHROUGH:
-            options = ("cache.files=auto-full", "passthrough.io=rw")
+        if mergerfs_version(self.args) >= MERGERFS_PASSTHROUGH:
+            options = MERGERFS_MODES["passthrough"]
         return self.wanted([sides.Mergerfs("mergerfs", self.host, tiers, "rand", (*options, "moveonenospc=true"), self.args.mergerfs, tag)])
 
+    def mergerfs_modes(self, tiers: list[Device], tag: str = "") -> list[sides.Side]:
+        """mergerfs with the same policy, once in each of the modes that suit programs best."""
+        return [sides.Mergerfs(f"mergerfs-{mode}", self.host, tiers, "rand", (*options, "moveonenospc=true"),
+                               self.args.mergerfs, tag)
+                for mode, options in mergerfs_modes(self.args).items() if self.wants(f"mergerfs-{mode}")]
+
     def btrfs(self, count: int, size: int, tag: str = "") -> list[sides.Side]:
+        """btrfs over as many devices."""
+        return self.btrfs_of(self.limits(count), size, tag)
+
+    def btrfs_of(self, limits: Sequence[Limit], size: int, tag: str = "") -> list[sides.Side]:
         """btrfs striping over equal devices with the slowest tier's limits, which is what striping makes of unequal
         ones, and btrfs's own default over the unequal ones."""
         found: list[sides.Side] = []
-        limits = self.limits(count)
-        for name, profile, each in (("btrfs-raid0", "raid0", [limits[-1]] * count), ("btrfs-unequal", "single", limits)):
+        # Stripes take the same on each device.
+        striped = max(GIB, size * 3 // (2 * len(limits)) // GRAIN * GRAIN)
+        for name, profile, room, each in ((BTRFS[0], "raid0", striped, [limits[-1]] * len(limits)),
+                                          (BTRFS[1], "single", size, list(limits))):
             if self.wants(name):
                 try:
-                    pool = devices.pool(self.host, f"{name}{tag}", size, each, profile)
+                    pool = devices.pool(self.host, f"{name}{tag}", room, each, profile)
                     found.append(sides.Side(name, self.host, [pool], tag))
                 except BenchError as error:
                     self.report.remarks.append(f"{name} is left out: {error}")
@@ -117,12 +144,8 @@ class Bench:
         return [side for side in lineup if self.wants(side.name)]
 
     def chosen(self, cells: list[str], quick: list[str] | None = None) -> list[str]:
-        """Those of a scenario's parts that `--cells` asks for; without it all, or `quick` with `--quick`."""
-        unknown = [name for name in self.args.cells or [] if name not in cells]
-        if unknown:
-            raise BenchError(f"--cells: {', '.join(unknown)}: not one of {', '.join(cells)}")
-        wanted = self.args.cells or (quick if self.args.quick and quick else cells)
-        return [name for name in cells if name in wanted]
+        """Those of a scenario's parts that were asked for."""
+        return chosen(self.args, cells, quick)
 
     def attempt(self, side: sides.Side, what: str, action: Callable[[], None], *, stop: bool = False) -> None:
         """Does something with a side; a failure is the side's, not the run's. `stop`: it is not left running."""
@@ -139,8 +162,6 @@ class Bench:
 
     def direct(self, side: sides.Side) -> int:
         """fio's `direct` for a side; says once that it refuses that."""
-        if self.args.buffered:
-            return 0
         if side.takes_direct():
             return 1
         remark = f"{side.name} refuses O_DIRECT: measured with buffered I/O"
@@ -153,24 +174,51 @@ class Bench:
         run("find", side.root, "-mindepth", "1", "-delete", timeout=300)
         checks.freed(cell, side, used, size)
 
-    def record(self, side: sides.Side, what: str, rw: str, result, before, size: int | None = None) -> Cell:
-        """Keeps the rate of a run, after the checks that its bytes met the devices."""
-        cell = self.report.cell(side.name, what, "MB/s")
+    def record(self, side: sides.Side, what: str, rw: str, result, before, size: int | None = None,
+               name: str | None = None) -> Cell:
+        """Keeps the rate of a run, after the checks that its bytes met the devices; under another name than the side's, if
+        one is given."""
+        cell = self.report.cell(name or side.name, what, "MB/s")
         cell.samples.append(result.rate / MB)
         checks.examine(cell, side, rw, result.bytes if size is None else size, before, result.seconds)
         return cell
 
-    def latencies(self, side: sides.Side, what: str, result) -> None:
-        """Keeps the latencies of a run, in milliseconds."""
-        for name in ("mean", "p50", "p99"):
-            value = getattr(result, f"latency_ns_{name}")
+    def latencies(self, side: sides.Side, what: str, result, name: str | None = None) -> None:
+        """Keeps the latencies of a run, in milliseconds; under another name than the side's, if one is given."""
+        for figure in ("mean", "p50", "p99"):
+            value = getattr(result, f"latency_ns_{figure}")
             if value is not None:
-                self.report.cell(side.name, f"{what} {name}", "ms").samples.append(value / 1e6)
+                self.report.cell(name or side.name, f"{what} {figure}", "ms").samples.append(value / 1e6)
 
 
-def combined(tiers: list[Limit], rw: str) -> float:
-    """What the tiers write or read together, in MB/s."""
-    return sum(limit.write_bps if rw == "write" else limit.read_bps for limit in tiers) / MB
+def wants(args, name: str) -> bool:
+    """Whether `--sides` asks for a side: by its name, or by what stands before a `-` in it."""
+    return not args.sides or any(f"{name}-".startswith(f"{asked}-") for asked in args.sides)
+
+
+def chosen(args, cells: list[str], quick: list[str] | None = None) -> list[str]:
+    """Those of a scenario's parts that `--cells` asks for; without it all, or `quick` with `--quick`."""
+    if unknown := [name for name in args.cells or [] if name not in cells]:
+        raise BenchError(f"--cells: {', '.join(unknown)}: not one of {', '.join(cells)}")
+    wanted = args.cells or (quick if args.quick and quick else cells)
+    return [name for name in cells if name in wanted]
+
+
+def mergerfs_version(args) -> tuple[int, int]:
+    """The first two numbers of its version; zeros where it says none."""
+    found = re.search(r"(\d+)\.(\d+)", first_line(args.mergerfs, "--version") or "")
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def mergerfs_modes(args) -> dict[str, tuple[str, ...]]:
+    """The options of each mode that the mergerfs to measure has."""
+    able = mergerfs_version(args) >= MERGERFS_PASSTHROUGH
+    return {mode: options for mode, options in MERGERFS_MODES.items() if able or mode != "passthrough"}
+
+
+def combined(tiers: Sequence[Limit], rw: str, operation: int | None = None) -> float:
+    """What the tiers write or read together, in MB/s: in operations of that many bytes, or as large as they take."""
+    return sum(limit.rate(rw, operation) for limit in tiers) / MB
 
 
 def processor_time() -> tuple[int, int]:

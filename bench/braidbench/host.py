@@ -96,6 +96,12 @@ def memory_bytes(name: str) -> int:
     return next((int(field[1]) * 1024 for field in fields if field[0] == f"{name}:"), 0)
 
 
+def written_back_from() -> int:
+    """Bytes of changed pages from which on the kernel writes back in the background."""
+    fields = dict(line.split() for line in _lines("/proc/vmstat"))
+    return int(fields["nr_dirty_background_threshold"]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def _lines(path: str) -> list[str]:
     try:
         return Path(path).read_text(errors="replace").splitlines()
@@ -119,7 +125,8 @@ class Host:
         self.group = ControlGroup(self.work.name)
         self.throttled = self.group.path is not None
         self.warnings: list[str] = []
-        self._filled = 0
+        # Bytes in memory that were touched, of each device.
+        self._filled: dict[str, int] = {}
         self._in_memory = run("stat", "--file-system", "--format=%T", self.work).strip() == "tmpfs"
 
     def __enter__(self) -> "Host":
@@ -151,14 +158,22 @@ class Host:
         """A virtual machine may have to ask its host for each page that it touches first, which takes longer than to
         write it, and hits some operations and not others."""
         memory = min(memory_bytes("MemTotal"), shutil.disk_usage(self.work).total)
-        if self._filled + size > FILL_SHARE_MAX * memory:
+        if sum(self._filled.values()) + size > FILL_SHARE_MAX * memory:
             self.warn("too little memory to touch all of the devices' before the measurements: "
                       "first writes to some are slower than others")
             return
         block = bytes(FILL_BLOCK)
         for _ in range(size // FILL_BLOCK):
             file.write(block)
-        self._filled += size
+        self._filled[str(file.name)] = size
+
+    def remove_loop_device(self, node: str) -> None:
+        """Undoes `loop_device`, and lifts what the next user of the device's number would meet."""
+        backing = dict(loop_devices())[node]
+        self.group.limit_operations(node, 0)
+        run("losetup", "-d", node)
+        os.unlink(backing)
+        self._filled.pop(backing, None)
 
     def directory(self, name: str) -> Path:
         """A new directory below the work directory."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from braidbench import devices, evaluation, sides
 from braidbench.devices import GIB, Device
-from braidbench.evaluation import MERGERFS_PASSTHROUGH
+from braidbench.evaluation import MERGERFS_MODES, MERGERFS_PASSTHROUGH
 from braidbench.host import BenchError, Host, memory_bytes, run
 from braidbench.ordinary_bench import TIMEOUT_S, Bench, Load, Row
 from braidbench.ordinary_files import SMALL, TOOLS, WRITES
@@ -33,8 +33,6 @@ MERGERFS_OPTIONS = ("cache.attr=3600", "cache.entry=3600", "cache.negative_entry
                     "cache.symlinks=true", "cache.statfs=10", "xattr=nosys")
 MERGERFS_READDIR = (2, 37)
 MERGERFS_NEWER_OPTIONS = ("func.readdir=cosr", "readahead=1024")
-MERGERFS_MODES = {"passthrough": ("cache.files=auto-full", "passthrough.io=rw"),
-                  "writeback": ("cache.files=full", "cache.writeback=true")}
 
 
 def measure(host: Host, report: Report, args, keep: Path) -> None:
@@ -76,7 +74,7 @@ def _lineup(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
 def _mergerfs(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
     """mergerfs in each mode that it has."""
     modes = {mode: own for mode, own in MERGERFS_MODES.items() if bench.wants(f"mergerfs-{mode}")}
-    version = bench.mergerfs_version()
+    version = evaluation.mergerfs_version(bench.args)
     if modes and "mergerfs" not in bench.report.machine["versions"]:
         bench.report.remarks.append(f"mergerfs was left out: {bench.args.mergerfs} was not found (Debian: mergerfs)")
         return []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from braidbench.bandwidth import NAMES, PATTERNS, SIZES
+from braidbench.bandwidth import NAMES
 from braidbench.evaluation import TIER_NAMES, combined
 from braidbench.devices import Limit
 from braidbench.epochs import NEAR
 from braidbench.host import BenchError
+from braidbench.plan import PATTERNS, SIZES, STREAM, direction
 from braidbench.report import read
 
 COLUMNS = 2
@@ -44,37 +45,43 @@ def _library():
 
 
 def _bandwidth(plot, summary: dict) -> dict:
-    """One figure for each pattern and number of tiers: rate against threads, a field for each block size."""
+    """One figure for each pattern and group: rate against threads, a field for each block size."""
     medians = {(cell["side"], cell["what"]): cell["median"] for cell in summary["cells"] if cell["median"] is not None}
-    sides = list(dict.fromkeys(side for side, what in medians if what.endswith("timed")))
-    threads = sorted({int(load["threads"]) for load in summary["settings"].get("loads", []) if load["threads"] != "stream"})
+    settings = summary["settings"]
+    threads = sorted({int(load["threads"]) for load in settings.get("loads", []) if load["threads"] != STREAM})
     figures = {}
-    for count in summary["settings"].get("tiers", []):
-        limits = [_limit(summary["settings"][name]) for name in TIER_NAMES[:count]]
+    for title, sums in _groups(settings).items():
         for pattern in PATTERNS:
-            points = {(size, side): [(n, medians.get((side, f"{count} tiers: {pattern} {size} x {n}"))) for n in threads]
-                      for size in SIZES for side in sides}
-            if not any(rate for line in points.values() for _, rate in line):
-                continue
-            whole = combined(limits, "write" if pattern.endswith("write") else "read")
-            figures[f"bandwidth-{count}-{pattern}"] = _lines(plot, points, sides, whole,
-                                                             f"{NAMES[pattern]}, {count} tiers, fixed work")
+            lines = {(size, side): [(n, medians.get((side, f"{title}: {pattern} {size} x {n}"))) for n in threads]
+                     for size in SIZES for side in dict.fromkeys(side for side, _ in medians)}
+            points = {place: line for place, line in lines.items() if any(rate for _, rate in line)}
+            if points:
+                name = title.removesuffix(" tiers").replace(", ", "-")
+                figures[f"bandwidth-{name}-{pattern}"] = _lines(plot, points, sums[pattern],
+                                                                f"{NAMES[pattern]}, {title}, fixed work")
     return figures
 
 
-def _limit(text: str) -> Limit:
-    return Limit.parse(text.split()[0])
+def _groups(settings: dict) -> dict[str, dict[str, dict[str, float]]]:
+    """For each group of cells, what its tiers give together, by pattern and block size."""
+    if "groups" in settings:
+        return {group["title"]: group["sums"] for group in settings["groups"]}
+    # Runs before there were sets of devices.
+    found = {}
+    for count in settings.get("tiers", []):
+        limits = [Limit.parse(settings[name].split()[0]) for name in TIER_NAMES[:count]]
+        found[f"{count} tiers"] = {pattern: dict.fromkeys(SIZES, combined(limits, direction(pattern))) for pattern in PATTERNS}
+    return found
 
 
-def _lines(plot, points: dict, sides: list[str], whole: float, title: str):
+def _lines(plot, points: dict, sums: dict[str, float], title: str):
     figure, fields = plot.subplots(1, len(SIZES), figsize=(11, 3.6), sharey=True, squeeze=False)
     for field, size in zip(fields[0], SIZES):
-        for side in sides:
-            line = [(n, rate) for n, rate in points[size, side] if rate]
-            if line:
-                style = "-o" if side.startswith("braid") else "--x"
-                field.plot(*zip(*line), style, label=side, markersize=3, linewidth=1)
-        field.axhline(whole, color="red", linestyle=":", linewidth=1, label="all tiers together")
+        for (_, side), line in ((place, line) for place, line in points.items() if place[0] == size):
+            style = "-o" if side.startswith("braid") else "--x"
+            field.plot(*zip(*((n, rate) for n, rate in line if rate)), style, label=side, markersize=3, linewidth=1)
+        if size in sums:
+            field.axhline(sums[size], color="red", linestyle=":", linewidth=1, label="all tiers together")
         field.set(title=f"{title}, {size}", xlabel="threads", xscale="log")
         field.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     fields[0][0].set_ylabel("MB/s")

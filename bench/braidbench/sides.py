@@ -26,7 +26,6 @@ class Side:
 
     # Whether files opened with O_DIRECT are accepted.
     direct = True
-    note = ""
 
     def __init__(self, name: str, host: Host, devices: list[Device], tag: str = ""):
         self.name, self.host, self.devices = name, host, devices
@@ -55,6 +54,10 @@ class Side:
     def evict(self) -> None:
         """Makes the next read meet the devices."""
         evict(*self.stores)
+
+    def mode(self) -> str:
+        """How the side is set up, in words to keep with its figures."""
+        return ", ".join(f"{device.kind} {device.profile}".strip() + f" over {_limits_text(device)}" for device in self.devices)
 
     def layout(self, path: Path) -> str | None:
         """`plain` or `spread`, for a side that knows the difference."""
@@ -194,6 +197,9 @@ class Mergerfs(Mounted):
         self.policy, self.binary = policy, binary
         self.options = ",".join([f"category.create={policy}", "allow_other", "minfreespace=64M", *options])
 
+    def mode(self) -> str:
+        return f"mergerfs -o {self.options}"
+
     def command(self) -> list[str]:
         return [self.binary, "-o", self.options, ":".join(str(store) for store in self.stores), str(self.root)]
 
@@ -227,6 +233,11 @@ class Braid(Mounted):
             argv += ["--tier", ",".join([f"{device.name}={store}", *(f"weight={each}" for each in self._weight(device))])]
         return argv + ["--home", self.devices[0].name, "--policy", self.policy, *self.options, str(self.root)]
 
+    def mode(self) -> str:
+        weights = ", ".join(f"{device.name} {each}" for device in self.devices for each in self._weight(device))
+        return "; ".join([f"policy {self.policy}", f"weights {weights}" if weights else "no weights",
+                          f"home {self.devices[0].name}", *self.options, *self.keys])
+
     def stack(self) -> str:
         """The stack file that says what the command's flags would say, and the further keys."""
         name, _, settings = self.policy.partition(":")
@@ -255,6 +266,11 @@ class Braid(Mounted):
             shutil.rmtree(store, ignore_errors=True)
         self.start()
 
+    def remount(self) -> None:
+        """Mounts the side's volume a second time."""
+        self.stop()
+        self.start()
+
     def ask(self, *words: str) -> str:
         """One of braid's questions about the mount, as JSON text."""
         return run(self.binary, *words, "--json")
@@ -264,6 +280,11 @@ class Braid(Mounted):
             return json.loads(self.ask("explain", str(path)))["layout"]
         except (ValueError, KeyError):
             raise BenchError(f"{self.name}: cannot read the answer of `braid explain`") from None
+
+
+def _limits_text(device: Device) -> str:
+    limits = device.limits or (device.limit,) * len(device.nodes)
+    return " + ".join(str(limit) if limit else "no limit" for limit in limits)
 
 
 def _is_mount_point(path: Path) -> bool:
