@@ -64,7 +64,7 @@ def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) 
     options = _options(side, size) | {"rw": pattern, "time_based": 1, "runtime": f"{seconds:g}s", "direct": 1,
                                       "write_bw_log": log, "log_avg_msec": 1000, "per_job_logs": 0}
     result = bench.fio.run(cell, **options)
-    rates = _rates(log, seconds)
+    rates = rates_of(log, seconds)
     whole = combined(bench.limits(2), pattern)
     # What is in the wrong place at first.
     fast = _limit(side, 0, pattern) / whole
@@ -119,7 +119,7 @@ def _moved(side: sides.Braid) -> int:
         raise BenchError(f"{side.name}: cannot read the answer of `braid status`") from None
 
 
-def _rates(log, seconds: float) -> list[float]:
+def rates_of(log, seconds: float) -> list[float]:
     """MB/s of all threads in each second, from fio's log."""
     path = log.with_name(f"{log.name}_bw.log")
     sums = [0.0] * int(seconds)

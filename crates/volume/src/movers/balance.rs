@@ -3,11 +3,11 @@
 //! latter, until each has work in proportion to what it can do.
 //!
 //! A range that was moved so is left there for a while, and an imbalance has to
-//! last before anything moves: what is in use changes, and must not make ranges
-//! go back and forth.
+//! [last](super::patience) before anything moves: what is in use changes, and
+//! must not make ranges go back and forth.
 
 use super::errand::{Errand, ErrandEnd};
-use super::shared::{Imbalance, Movers};
+use super::shared::Movers;
 use crate::heat::HotRange;
 use braid_contract::{Mover, SplitMix, TierId};
 use braid_core::live::{File, Layout};
@@ -18,8 +18,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Ranges that were used within so many seconds count as in use.
 const IN_USE: u32 = 20;
-/// How long an imbalance has to last.
-const LASTING_NS: u64 = 2_000_000_000;
 /// Longest round: after it, other ranges may be in use.
 const ROUND_NS: u64 = 2_000_000_000;
 /// Ranges that are moved at the same time.
@@ -109,6 +107,10 @@ impl Movers {
         if let Err(error) = done {
             tracing::warn!(%error, "balancing");
         }
+        if moved.into_inner() > 0 {
+            let now_ns = self.core.environment.monotonic_ns();
+            self.imbalance.lock().put_right((shift.from, shift.to), now_ns);
+        }
     }
 
     /// Moves ranges until the errand ends, and counts them.
@@ -136,22 +138,19 @@ impl Movers {
     /// the order of their turns.
     fn lasting_shift(&self) -> Option<(Shift, Vec<HotRange>)> {
         let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
+        let now_ns = self.core.environment.monotonic_ns();
         if !tiers.iter().any(|tier| tier.is_saturated()) {
             // Most of the time: what is in use is not looked for.
-            *self.imbalance.lock() = Imbalance::default();
+            self.imbalance.lock().lasts(None, now_ns);
             return None;
         }
         self.heat.refresh();
         let now = self.heat.now();
         let active = self.heat.table().used_since(now.saturating_sub(IN_USE));
         let shift = shift(&self.work(&tiers, &active));
-        let now_ns = self.core.environment.monotonic_ns();
-        let mut imbalance = self.imbalance.lock();
         let found = shift.map(|shift| (shift.from, shift.to));
-        if imbalance.tiers != found {
-            *imbalance = Imbalance { tiers: found, since_ns: now_ns };
-        }
-        let shift = shift.filter(|_| now_ns.saturating_sub(imbalance.since_ns) >= LASTING_NS)?;
+        let lasts = self.imbalance.lock().lasts(found, now_ns);
+        let shift = shift.filter(|_| lasts)?;
         let mut spots: Vec<HotRange> = active
             .into_iter()
             .filter(|spot| spot.record.tier == shift.from && !self.is_left_alone(spot.file))
@@ -208,7 +207,7 @@ impl Movers {
 
     /// Why the mover would take a range of this tier, for `explain`.
     pub(super) fn imbalance_of(&self, tier: TierId) -> Option<TierId> {
-        let (from, to) = self.imbalance.lock().tiers?;
+        let (from, to) = self.imbalance.lock().tiers()?;
         (from == tier).then_some(to)
     }
 }

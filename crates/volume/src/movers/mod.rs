@@ -12,6 +12,7 @@ mod balance;
 mod demote;
 mod errand;
 mod order;
+mod patience;
 mod promote;
 mod reach;
 mod rounds;

@@ -1,5 +1,6 @@
 //! The state that movers share: the core, heat, and the files to be left alone.
 
+use super::patience::Imbalance;
 use super::rounds::Rounds;
 use crate::heat::Heat;
 use braid_contract::{MoveCount, Mover, TierId};
@@ -21,14 +22,6 @@ const LATER_MAX: usize = 4096;
 
 /// Ranges and bytes moved, by mover, source and target.
 type MovedCounts = BTreeMap<(Mover, TierId, TierId), (u64, u64)>;
-
-/// The imbalance that `balance` saw last.
-#[derive(Debug, Default)]
-pub(super) struct Imbalance {
-    /// The tier that has too much to do, and the one that could do more.
-    pub(super) tiers: Option<(TierId, TierId)>,
-    pub(super) since_ns: u64,
-}
 
 /// The movers of a volume.
 pub(crate) struct Movers {

@@ -1,0 +1,133 @@
+"""Scenario `seesaw`: a tier slows down to a third and recovers, again and again. What moves must not go back and forth
+with it. Files that `adaptive` placed untold are read or overwritten by 16 threads; or, in `new`, written anew again and
+again. At the end the tier stays as it was, for a minute."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+from braidbench import fio, sides
+from braidbench.devices import MB, Limit
+from braidbench.evaluation import KIB, MIB, Bench, combined, device_size, stop_all
+from braidbench.host import BenchError, Host, run
+from braidbench.misplaced import rates_of
+from braidbench.report import Report, number
+
+SUMMARY = "a tier slows to a third and recovers, ten times: rates, and what is moved for it"
+THREADS = 16
+BLOCK = 64 * KIB
+RANGE = 2 * MIB
+CYCLES = 10
+# Of each half of a cycle, and of the end.
+SECONDS, END_S = 30, 60
+# Of a phase, the seconds at its end that its rate is taken over.
+LATE_S = 9
+CELLS = {"read": {"rw": "read"}, "overwrite": {"rw": "write", "overwrite": 1},
+         "new": {"rw": "write", "unlink_each_loop": 1, "fallocate": "none"}}
+FIGURES = ["slow", "recovered", "end", "ranges moved", "moves of a range", "p99"]
+
+
+def measure(host: Host, report: Report, args, keep) -> None:
+    """Runs the scenario."""
+    bench = Bench(host, report, args, keep)
+    cells = bench.chosen(list(CELLS), quick=["read"])
+    size = args.size or (256 * MIB if args.quick else 2048 * MIB)
+    seconds = args.seconds or (4 if args.quick else SECONDS)
+    cycles, end = (2, 10) if args.quick else (CYCLES, END_S)
+    report.settings.update(threads=THREADS, block=BLOCK, size=size, phase_seconds=seconds, cycles=cycles, end_seconds=end)
+    tiers = bench.tiers(2, [device_size(size)] * 2)
+    side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), weights=None)
+    try:
+        for repetition in range(args.reps):
+            bench.repetition = repetition + 1
+            for cell in cells:
+                bench.attempt(side, cell, lambda c=cell: _one(bench, side, c, size, (seconds, cycles, end)), stop=True)
+    finally:
+        stop_all([side])
+        _tabulate(bench, side, cells, cycles)
+
+
+def _one(bench: Bench, side: sides.Braid, cell: str, size: int, times: tuple[float, int, float]) -> None:
+    seconds, cycles, end = times
+    side.renew()
+    run("mkdir", "-p", side.root / "load")
+    common = {"directory": side.root / "load", "filename_format": "f.$jobnum", "bs": BLOCK, "size": size // THREADS,
+              "numjobs": THREADS, "thread": 1, "ioengine": "psync", "direct": 1}
+    if cell != "new":
+        bench.fio.run(f"fill-{cell}", **common, rw="write", fallocate="none", end_fsync=1)
+    before = _moves(side)
+    log = bench.keep / f"{bench.fio.count + 1:03}-seesaw-{cell}"
+    length = 2 * cycles * seconds + end
+    group = common | CELLS[cell] | {"time_based": 1, "runtime": f"{length:g}s", "write_bw_log": log, "log_avg_msec": 1000,
+                                    "per_job_logs": 0}
+    result = _run(bench, side, group, times)
+    moved = [now - then for now, then in zip(_moves(side), before)]
+    _keep(bench, side, cell, rates_of(log, length), times)
+    for what, value in (("ranges moved", sum(moved)), ("moves of a range", sum(moved) * RANGE / size),
+                        ("p99", (result.latency_ns_p99 or 0) / 1e6)):
+        bench.report.cell(side.name, f"{cell}: {what}", "ms" if what == "p99" else "").samples.append(value)
+
+
+def _run(bench: Bench, side: sides.Braid, group: dict, times: tuple[float, int, float]):
+    """Runs the load, and throttles the fast tier at its times."""
+    seconds, cycles, end = times
+    device = side.devices[0]
+    slowed = Limit(device.limit.write_bps // 3, device.limit.read_bps // 3)
+    process, output = bench.fio.start("seesaw", [group])
+    began = time.monotonic()
+    try:
+        for phase in range(2 * cycles + 1):
+            limit = device.limit if phase % 2 else slowed
+            limit = device.limit if phase == 2 * cycles else limit
+            bench.host.group.limit(device.nodes[0], limit.read_bps, limit.write_bps)
+            time.sleep(max(0.0, began + (phase + 1) * seconds - time.monotonic()) if phase < 2 * cycles else 0)
+        said, _ = process.communicate(timeout=end + 120)
+    except subprocess.TimeoutExpired:
+        raise BenchError("fio: no end long after its time") from None
+    finally:
+        bench.host.group.limit(device.nodes[0], device.limit.read_bps, device.limit.write_bps)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return fio.results(output, process.returncode, said, [group])[0]
+
+
+def _keep(bench: Bench, side: sides.Braid, cell: str, rates: list[float], times: tuple[float, int, float]) -> None:
+    """The part of what is possible in the last seconds of each phase, in percent: the median of all that are alike."""
+    seconds, cycles, _ = times
+    rw, limits = CELLS[cell]["rw"], bench.limits(2)
+    slowed = [Limit(limits[0].write_bps // 3, limits[0].read_bps // 3), limits[1]]
+    late = max(1, min(LATE_S, int(seconds / 2)))
+
+    def part(end: float, possible: float) -> float:
+        seen = rates[int(end) - late:int(end)]
+        return 100 * sum(seen) / max(1, len(seen)) / possible
+
+    phases = range(2 * cycles)
+    for what, found in (
+            ("slow", [part((phase + 1) * seconds, combined(slowed, rw)) for phase in phases if phase % 2 == 0]),
+            ("recovered", [part((phase + 1) * seconds, combined(limits, rw)) for phase in phases if phase % 2]),
+            ("end", [part(len(rates), combined(limits, rw))])):
+        bench.report.cell(side.name, f"{cell}: {what}", "%").samples.extend(found)
+
+
+def _moves(side: sides.Braid) -> list[int]:
+    """Ranges that movers moved since the mount: of `balance`, and of the others."""
+    try:
+        moves = json.loads(side.ask("status", str(side.root)))["moves"]
+    except (ValueError, KeyError):
+        raise BenchError(f"{side.name}: cannot read the answer of `braid status`") from None
+    of_balance = sum(move["ranges"] for move in moves if move["mover"] == "balance")
+    return [of_balance, sum(move["ranges"] for move in moves) - of_balance]
+
+
+def _tabulate(bench: Bench, side: sides.Braid, cells: list[str], cycles: int) -> None:
+    rows = []
+    for cell in cells:
+        found = [bench.report.cells.get((side.name, f"{cell}: {figure}")) for figure in FIGURES]
+        rows.append([cell, *("" if cell_ is None or cell_.median is None else number(cell_.median) for cell_ in found)])
+    bench.report.table(f"the fast tier slows to a third and recovers, {cycles} times: part of what is possible (%) at the end of "
+                       "slow and of recovered phases, and a minute after the last; ranges moved in all, for each range of the "
+                       "data; p99 (ms)", ["load", *FIGURES], rows)
