@@ -160,6 +160,20 @@ class Bench:
             if stop:
                 side.stop()
 
+    def each_cell(self, side: sides.Side, cells: list[str], action: Callable[[str], None]) -> None:
+        """Does something with a side for each cell in each repetition; the side is stopped after each."""
+        try:
+            for repetition in range(self.args.reps):
+                self.repetition = repetition + 1
+                for cell in cells:
+                    self.attempt(side, cell, lambda c=cell: action(c), stop=True)
+        finally:
+            stop_all([side])
+
+    def row(self, side: sides.Side, cell: str, figures: Sequence[str]) -> list[str]:
+        """A row of a table: the medians of a cell's figures, which are kept as `CELL: FIGURE`."""
+        return [cell, *(median_text(self.report, side.name, f"{cell}: {figure}") for figure in figures)]
+
     def direct(self, side: sides.Side) -> int:
         """fio's `direct` for a side; says once that it refuses that."""
         if side.takes_direct():

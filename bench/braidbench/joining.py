@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from braidbench import sides
 from braidbench.devices import MB
-from braidbench.evaluation import KIB, MIB, Bench, device_size, stop_all
+from braidbench.evaluation import KIB, MIB, Bench, device_size
 from braidbench.host import Host, run
-from braidbench.report import Report, number
+from braidbench.report import Report
 
 SUMMARY = "a tier without a weight joins tiers with weights: its share of what is written"
 THREADS = 16
@@ -27,19 +27,12 @@ def measure(host: Host, report: Report, args, keep) -> None:
     report.settings.update(threads=THREADS, block=BLOCK, size=size, load_seconds=LOAD_S)
     tiers = bench.tiers(3, [device_size(3 * size)] * 3)
     side = sides.Braid("braid-weighted", host, tiers, args.braid, "weighted", keys=tuple(args.volume_key), weights=None)
-    rows = []
+    names = [tier.name for tier in tiers]
     try:
-        for repetition in range(args.reps):
-            bench.repetition = repetition + 1
-            for cell in cells:
-                bench.attempt(side, cell, lambda c=cell: _one(bench, side, c, size), stop=True)
+        bench.each_cell(side, cells, lambda cell: _one(bench, side, cell, size))
     finally:
-        stop_all([side])
-        for cell in cells:
-            found = [report.cells.get((side.name, f"{cell}: {tier.name}")) for tier in tiers]
-            rows.append([cell, *("" if each is None or each.median is None else number(each.median) for each in found)])
-        report.table("share of what was written after three seconds of load, over the fair share", ["case", *(tier.name for tier in tiers)],
-                     rows)
+        report.table("share of what was written after three seconds of load, over the fair share", ["case", *names],
+                     [bench.row(side, cell, names) for cell in cells])
 
 
 def _one(bench: Bench, side: sides.Braid, cell: str, size: int) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from braidbench import sides
 from braidbench.devices import MB
-from braidbench.evaluation import KIB, MIB, Bench, combined, device_size, stop_all
+from braidbench.evaluation import KIB, MIB, Bench, combined, device_size
 from braidbench.host import BenchError, Host, run
-from braidbench.report import Report, number
+from braidbench.report import Report
 
 SUMMARY = "files in the wrong place are read or overwritten: seconds until it is put right, bytes moved, latency"
 THREADS = 16
@@ -47,19 +47,15 @@ def measure(host: Host, report: Report, args, keep) -> None:
     tiers = bench.tiers(2, [device_size(size)] * 2)
     side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), weights=None)
     try:
-        for repetition in range(args.reps):
-            bench.repetition = repetition + 1
-            for cell in cells:
-                bench.attempt(side, cell, lambda c=cell: _one(bench, side, c, size, seconds), stop=True)
+        bench.each_cell(side, cells, lambda cell: _one(bench, side, cell, size, seconds))
     finally:
-        stop_all([side])
         _tabulate(bench, side, cells)
 
 
 def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) -> None:
     wrong, pattern = cell.split("-")
     _fill(bench, side, PLACEMENTS[wrong], size)
-    before = _moved(side)
+    before = moves_of(side)
     log = bench.keep / f"{bench.fio.count + 1:03}-{cell}"
     options = _options(side, size) | {"rw": pattern, "time_based": 1, "runtime": f"{seconds:g}s", "direct": 1,
                                       "write_bw_log": log, "log_avg_msec": 1000, "per_job_logs": 0}
@@ -69,7 +65,7 @@ def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) 
     # What is in the wrong place at first.
     fast = _limit(side, 0, pattern) / whole
     needed = abs(fast - _part_on_fast(PLACEMENTS[wrong])) * size
-    moved = _moved(side) - before
+    moved = moves_of(side)["bytes"] - before["bytes"]
     late = rates[-SMOOTH * 3:]
     for what, unit, value in (("first seconds", "MB/s", sum(rates[:2]) / 2), ("last seconds", "MB/s", sum(late) / len(late)),
                               ("part of what is possible", "%", 100 * sum(late) / len(late) / whole),
@@ -111,10 +107,11 @@ def _part_on_fast(wrong: Wrong) -> float:
     return wrong.weights[0] / sum(wrong.weights)
 
 
-def _moved(side: sides.Braid) -> int:
-    """Bytes that movers have moved since the mount."""
+def moves_of(side: sides.Braid) -> dict[str, int]:
+    """Ranges and bytes that movers have moved since the mount."""
     try:
-        return sum(move["bytes"] for move in json.loads(side.ask("status", str(side.root)))["moves"])
+        moves = json.loads(side.ask("status", str(side.root)))["moves"]
+        return {what: sum(move[what] for move in moves) for what in ("ranges", "bytes")}
     except (ValueError, KeyError):
         raise BenchError(f"{side.name}: cannot read the answer of `braid status`") from None
 
@@ -143,10 +140,6 @@ def _converged(rates: list[float], aim: float) -> float | None:
 
 def _tabulate(bench: Bench, side: sides.Braid, cells: list[str]) -> None:
     figures = ["first seconds", "last seconds", "part of what is possible", "seconds to 90 %", "moved", "moved over needed", "p99"]
-    rows = []
-    for cell in cells:
-        medians = [bench.report.cells.get((side.name, f"{cell}: {figure}")) for figure in figures]
-        rows.append([cell, *("" if found is None or found.median is None else number(found.median) for found in medians)])
     bench.report.table("data in the wrong place, in use by 16 threads: MB/s at first and at last, part of what is possible "
                        "at last (%), seconds until 90 % of it, MB moved, that over what had to move, p99 (ms)",
-                       ["case", *figures], rows)
+                       ["case", *figures], [bench.row(side, cell, figures) for cell in cells])

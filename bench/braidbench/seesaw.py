@@ -4,16 +4,15 @@ again. At the end the tier stays as it was, for a minute."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 
 from braidbench import fio, sides
-from braidbench.devices import MB, Limit
-from braidbench.evaluation import KIB, MIB, Bench, combined, device_size, stop_all
+from braidbench.devices import Limit
+from braidbench.evaluation import KIB, MIB, Bench, combined, device_size
 from braidbench.host import BenchError, Host, run
-from braidbench.misplaced import rates_of
-from braidbench.report import Report, number
+from braidbench.misplaced import moves_of, rates_of
+from braidbench.report import Report
 
 SUMMARY = "a tier slows to a third and recovers, ten times: rates, and what is moved for it"
 THREADS = 16
@@ -40,13 +39,11 @@ def measure(host: Host, report: Report, args, keep) -> None:
     tiers = bench.tiers(2, [device_size(size)] * 2)
     side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), weights=None)
     try:
-        for repetition in range(args.reps):
-            bench.repetition = repetition + 1
-            for cell in cells:
-                bench.attempt(side, cell, lambda c=cell: _one(bench, side, c, size, (seconds, cycles, end)), stop=True)
+        bench.each_cell(side, cells, lambda cell: _one(bench, side, cell, size, (seconds, cycles, end)))
     finally:
-        stop_all([side])
-        _tabulate(bench, side, cells, cycles)
+        bench.report.table(f"the fast tier slows to a third and recovers, {cycles} times: part of what is possible (%) at the end "
+                           "of slow and of recovered phases, and some time after the last; ranges moved in all, for each range "
+                           "of the data; p99 (ms)", ["load", *FIGURES], [bench.row(side, cell, FIGURES) for cell in cells])
 
 
 def _one(bench: Bench, side: sides.Braid, cell: str, size: int, times: tuple[float, int, float]) -> None:
@@ -57,15 +54,15 @@ def _one(bench: Bench, side: sides.Braid, cell: str, size: int, times: tuple[flo
               "numjobs": THREADS, "thread": 1, "ioengine": "psync", "direct": 1}
     if cell != "new":
         bench.fio.run(f"fill-{cell}", **common, rw="write", fallocate="none", end_fsync=1)
-    before = _moves(side)
+    before = moves_of(side)
     log = bench.keep / f"{bench.fio.count + 1:03}-seesaw-{cell}"
     length = 2 * cycles * seconds + end
     group = common | CELLS[cell] | {"time_based": 1, "runtime": f"{length:g}s", "write_bw_log": log, "log_avg_msec": 1000,
                                     "per_job_logs": 0}
     result = _run(bench, side, group, times)
-    moved = [now - then for now, then in zip(_moves(side), before)]
+    moved = moves_of(side)["ranges"] - before["ranges"]
     _keep(bench, side, cell, rates_of(log, length), times)
-    for what, value in (("ranges moved", sum(moved)), ("moves of a range", sum(moved) * RANGE / size),
+    for what, value in (("ranges moved", moved), ("moves of a range", moved * RANGE / size),
                         ("p99", (result.latency_ns_p99 or 0) / 1e6)):
         bench.report.cell(side.name, f"{cell}: {what}", "ms" if what == "p99" else "").samples.append(value)
 
@@ -111,23 +108,3 @@ def _keep(bench: Bench, side: sides.Braid, cell: str, rates: list[float], times:
             ("recovered", [part((phase + 1) * seconds, combined(limits, rw)) for phase in phases if phase % 2]),
             ("end", [part(len(rates), combined(limits, rw))])):
         bench.report.cell(side.name, f"{cell}: {what}", "%").samples.extend(found)
-
-
-def _moves(side: sides.Braid) -> list[int]:
-    """Ranges that movers moved since the mount: of `balance`, and of the others."""
-    try:
-        moves = json.loads(side.ask("status", str(side.root)))["moves"]
-    except (ValueError, KeyError):
-        raise BenchError(f"{side.name}: cannot read the answer of `braid status`") from None
-    of_balance = sum(move["ranges"] for move in moves if move["mover"] == "balance")
-    return [of_balance, sum(move["ranges"] for move in moves) - of_balance]
-
-
-def _tabulate(bench: Bench, side: sides.Braid, cells: list[str], cycles: int) -> None:
-    rows = []
-    for cell in cells:
-        found = [bench.report.cells.get((side.name, f"{cell}: {figure}")) for figure in FIGURES]
-        rows.append([cell, *("" if cell_ is None or cell_.median is None else number(cell_.median) for cell_ in found)])
-    bench.report.table(f"the fast tier slows to a third and recovers, {cycles} times: part of what is possible (%) at the end of "
-                       "slow and of recovered phases, and a minute after the last; ranges moved in all, for each range of the "
-                       "data; p99 (ms)", ["load", *FIGURES], rows)

@@ -4,7 +4,7 @@
 
 use crate::handle::VolumeHandle;
 use crate::scratch;
-use braid_contract::SplitMix;
+use braid_contract::{SpeedBasis, SplitMix};
 use braid_stores::native::{device_counters, usual_rates};
 use braid_sys::AlignedBuf;
 use braid_volume::{TierOfUnknownSpeed, Volume};
@@ -85,7 +85,7 @@ fn measure_tier(volume: &Volume, tier: &TierOfUnknownSpeed, dir: &Path) -> bool 
         Ok(Rates { read, write }) => {
             tracing::info!(tier = %tier.name, read, write, "measured how fast a tier is");
             let threads = THREADS as u32;
-            volume.measured(&tier.name, [(read, threads), (write, threads)]);
+            volume.believe_speed(&tier.name, [(read, threads), (write, threads)], SpeedBasis::Measured);
             true
         }
         Err(error) => {
@@ -98,7 +98,7 @@ fn measure_tier(volume: &Volume, tier: &TierOfUnknownSpeed, dir: &Path) -> bool 
 /// Assumes that a tier is as fast as its kind of device usually is.
 fn assume(volume: &Volume, tier: &TierOfUnknownSpeed) {
     if let Some(rates) = usual_rates(tier.device) {
-        volume.assumed(&tier.name, rates);
+        volume.believe_speed(&tier.name, rates.map(|rate| (rate, 1)), SpeedBasis::DeviceKind);
     }
 }
 

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{FileSystem, HandleId, InodeId, Mover, PlacedRun};
+use braid_contract::{FileSystem, HandleId, InodeId, Mover, PlacedRun, SpeedBasis};
 use braid_placement::PolicyConfig;
 use braid_volume::{MoverScope, MoversConfig, Volume, check};
 use common::{Bed, Open, RANGE, caller, pattern};
@@ -57,8 +57,8 @@ fn what_is_in_use_leaves_a_tier_that_holds_applications_up_and_stays_where_it_we
     (config.movers, config.policy) = (movers, PolicyConfig::named("adaptive").unwrap());
     let open = Open { volume: Volume::open(config).unwrap() };
     // The readers find the slow tier busy, and the other one does nothing.
-    open.volume.measured("slow", [(1e6, 1), (1e6, 1)]);
-    open.volume.measured("fast", [(1e12, 1), (1e12, 1)]);
+    open.volume.believe_speed("slow", [(1e6, 1); 2], SpeedBasis::Measured);
+    open.volume.believe_speed("fast", [(1e12, 1); 2], SpeedBasis::Measured);
     let ino = open.lookup("f").unwrap();
     let handle = open.open(ino);
     let (enough, begun) = (AtomicBool::new(false), Instant::now());

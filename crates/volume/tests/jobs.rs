@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
+use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState, SpeedBasis};
 use braid_placement::{Condition, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model};
@@ -105,7 +105,7 @@ fn promotion_and_demotion_agree_with_a_policy_that_puts_home_first() {
     (config.home.weight, config.tiers[0].weight) = (Some(44.0), Some(66.0));
     let open = open(config);
     assert_eq!(open.lookup("a").unwrap(), ino);
-    open.volume.measured("slow", [(400e6, 1), (400e6, 1)]);
+    open.volume.believe_speed("slow", [(400e6, 1); 2], SpeedBasis::Measured);
     done(&open, JobKind::Promote { path: "a".into() });
     assert_eq!((on(&open, ino, "slow"), content(&open, ino) == data), (0, true));
     done(&open, JobKind::Demote { path: "a".into() });
@@ -118,7 +118,7 @@ fn what_was_found_of_a_tier_counts_and_not_its_weight_where_the_faster_one_is_me
     let bed = Bed::new();
     let (open, ino, _) = with_file(&bed, "a");
     for (tier, rate) in [("fast", 20e6), ("slow", 60e6)] {
-        open.volume.measured(tier, [(rate, 1), (rate, 1)]);
+        open.volume.believe_speed(tier, [(rate, 1); 2], SpeedBasis::Measured);
     }
     done(&open, JobKind::Promote { path: "a".into() });
     assert_eq!(on(&open, ino, "slow"), RANGES);

@@ -182,7 +182,7 @@ fn a_fast_tier_is_as_fast_as_it_was_found_whatever_its_weight() {
     let unknown: Vec<String> =
         open.volume.tiers_of_unknown_speed().into_iter().map(|tier| tier.name).collect();
     assert_eq!(unknown, ["slow"]);
-    open.volume.measured("slow", [(240e6, 4), (120e6, 4)]);
+    open.volume.believe_speed("slow", [(240e6, 4), (120e6, 4)], SpeedBasis::Measured);
     // In one unit.
     let weight = |open: &Open, name: &str| {
         open.volume.status().tiers.into_iter().find(|tier| tier.name == name).unwrap().weight

@@ -57,14 +57,12 @@ impl ThreadMap {
         Self { threads, now_ns: 0, mapped: BTreeMap::new(), remaps: 0 }
     }
 
-    /// The tier that the thread is mapped to, or would be.
-    pub(super) fn wanted(&self, context: &Context<'_>) -> Option<TierId> {
+    /// The tier that the thread is mapped to, or would be; the tiers are
+    /// `targets`, fastest first.
+    fn wanted(&self, context: &Context<'_>, targets: &[Target]) -> Option<TierId> {
         let mapped = self.mapped.get(&context.stream()).map(|mapped| mapped.tier);
         let still_there = mapped.filter(|tier| context.tier(*tier).is_some());
-        still_there.or_else(|| {
-            let targets = fastest_first(context.tiers.iter().map(Target::of_view));
-            self.initial(&targets, |tier| self.count(tier))
-        })
+        still_there.or_else(|| self.initial(targets, |tier| self.count(tier)))
     }
 
     /// The tier for one more thread: the fastest that has fewer than saturate
@@ -87,8 +85,8 @@ impl ThreadMap {
     /// The tier for a thread's ranges: its own, or a slower one with room, or
     /// any with room.
     pub(super) fn place(&self, context: &Context<'_>) -> Option<TierId> {
-        let wanted = self.wanted(context)?;
         let ordered = fastest_first(context.tiers.iter().map(Target::of_view));
+        let wanted = self.wanted(context, &ordered)?;
         let at = ordered.iter().position(|target| target.id == wanted)?;
         let mut turns = ordered[at..].iter().chain(ordered[..at].iter().rev()).map(|target| target.id);
         turns.find(|tier| context.tier(*tier).is_some_and(|tier| tier.has_room))
@@ -96,7 +94,8 @@ impl ThreadMap {
 
     /// Notes that the thread placed something: it is mapped from now on.
     pub(super) fn placed(&mut self, context: &Context<'_>) {
-        let Some(tier) = self.wanted(context) else { return };
+        let targets = fastest_first(context.tiers.iter().map(Target::of_view));
+        let Some(tier) = self.wanted(context, &targets) else { return };
         let key = context.stream();
         if self.mapped.len() < THREADS_MAX || self.mapped.contains_key(&key) {
             let bytes = context.span.new_bytes;

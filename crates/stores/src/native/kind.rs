@@ -36,7 +36,10 @@ fn rates_of(dir: &Path) -> Option<Rates> {
     // Device mapper and RAID pass on what the devices beneath are; of virtual
     // devices it may be anything.
     let is_told = ["sd", "dm-", "md"].iter().any(|begin| name.starts_with(begin));
-    let rotational = fs::read_to_string(whole.join("queue/rotational")).ok().filter(|_| is_told)?;
+    if !is_told {
+        return None;
+    }
+    let rotational = fs::read_to_string(whole.join("queue/rotational")).ok()?;
     Some(if rotational.trim() == "0" { SOLID_STATE } else { DISK })
 }
 

@@ -139,21 +139,11 @@ impl Volume {
         unknown.map(told).collect()
     }
 
-    /// A measurement found that a tier reads and writes so many bytes a second,
-    /// with so many parallel operations.
-    pub fn measured(&self, name: &str, bandwidth: [(f64, u32); 2]) {
+    /// Takes it that a tier reads and writes so many bytes a second, with so many
+    /// parallel operations, and why.
+    pub fn believe_speed(&self, name: &str, bandwidth: [(f64, u32); 2], from: SpeedBasis) {
         if let Ok(tier) = self.core.tiers.named(name) {
-            let now_ns = self.core.environment.wall_ns();
-            tier.believe(bandwidth.map(Some), SpeedBasis::Measured, now_ns);
-        }
-    }
-
-    /// Nothing was seen of a tier whose kind of device usually reads and writes
-    /// so many bytes a second.
-    pub fn assumed(&self, name: &str, bandwidth: [f64; 2]) {
-        if let Ok(tier) = self.core.tiers.named(name) {
-            let now_ns = self.core.environment.wall_ns();
-            tier.believe(bandwidth.map(|rate| Some((rate, 1))), SpeedBasis::DeviceKind, now_ns);
+            tier.believe(bandwidth.map(Some), from, self.core.environment.wall_ns());
         }
     }
 

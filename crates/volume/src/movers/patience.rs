@@ -47,7 +47,8 @@ impl Imbalance {
         if self.tiers() != found {
             self.seen = found.map(|tiers| Seen { tiers, since_ns: now_ns });
         }
-        self.seen.is_some_and(|seen| now_ns.saturating_sub(seen.since_ns) >= self.patience(seen.tiers, now_ns))
+        self.seen
+            .is_some_and(|seen| now_ns.saturating_sub(seen.since_ns) >= self.patience(seen.tiers, now_ns))
     }
 
     /// Notes that ranges were moved from the former to the latter.
