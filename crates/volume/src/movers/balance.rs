@@ -22,8 +22,12 @@ const IN_USE: u32 = 20;
 const ROUND_NS: u64 = 2_000_000_000;
 /// Ranges that are moved at the same time.
 const PARALLEL: usize = 4;
-/// How long a range stays where a mover put it, in seconds.
+/// How long a range stays where promotion or demotion put it, in seconds.
 const STAYS: u32 = 120;
+/// How long it stays where it was put to balance tiers, in seconds: one of them
+/// may have been slow for a while only. [Patience](super::patience) keeps ranges
+/// from going back and forth for long.
+const BALANCED_STAYS: u32 = 20;
 /// A tier with less than this part of the busiest tier's work could do more.
 const IDLE: f64 = 0.92;
 /// Part of the data in use that has to be in the wrong place.
@@ -193,16 +197,17 @@ impl Movers {
         Ok(self.move_ranges(&reached, &ranges, errand))
     }
 
-    /// Whether a mover, or a job that balances, put the range there a short while
-    /// ago.
+    /// Whether a mover or a job put the range there a short while ago.
     fn was_just_moved(&self, file: &File, spot: &HotRange) -> braid_contract::Result<bool> {
         let layout = file.layout.read();
         let Layout::Spread(spread) = &*layout else { return Ok(false) };
         let entry = spread.index.entry(spot.range.into())?;
-        let moved = entry.is_some_and(|entry| {
-            matches!(entry.reason, Reason::Rebalanced | Reason::Promoted | Reason::Demoted)
-        });
-        Ok(moved && self.heat.now().saturating_sub(spot.record.since) < STAYS)
+        let stays = match entry.map(|entry| entry.reason) {
+            Some(Reason::Rebalanced) => BALANCED_STAYS,
+            Some(Reason::Promoted | Reason::Demoted) => STAYS,
+            _ => return Ok(false),
+        };
+        Ok(self.heat.now().saturating_sub(spot.record.since) < stays)
     }
 
     /// Why the mover would take a range of this tier, for `explain`.
