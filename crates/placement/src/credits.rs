@@ -12,8 +12,8 @@ pub struct Credits {
     needs: PerTier<Option<f64>>,
     /// The largest of them.
     most: f64,
-    /// The offset, in bytes, at which each tier begins in its first range.
-    begins: PerTier<f64>,
+    /// The bytes of its first range that each tier is taken to have already.
+    ahead: PerTier<f64>,
     range_size: f64,
 }
 
@@ -23,17 +23,19 @@ const BEHIND_MAX: f64 = 16.0;
 
 impl Credits {
     /// Nothing dealt yet. `seed` differs from file to file: it shifts the start
-    /// of a file in the pattern of turns, by less than a range, so that many
-    /// files of a few ranges come out in proportion too.
+    /// of a file in the pattern of turns, by less than a range. A tier's turn
+    /// comes sooner by half a range on average, as much as it loses where a file
+    /// ends before its turn: so many files of a few ranges come out in proportion
+    /// too.
     pub fn new(seed: u64, range_size: u32) -> Self {
         let range_size = f64::from(range_size);
         let mut state = seed;
-        let mut begins = PerTier::all(0.0);
-        begins.0.fill_with(|| {
+        let mut ahead = PerTier::all(0.0);
+        ahead.0.fill_with(|| {
             state = SplitMix::new(state).next_u64();
-            f64::from((state >> 32) as u32) / f64::from(u32::MAX) * range_size
+            f64::from(!((state >> 32) as u32)) / f64::from(u32::MAX) * range_size
         });
-        Self { needs: PerTier::all(None), most: 0.0, begins, range_size }
+        Self { needs: PerTier::all(None), most: 0.0, ahead, range_size }
     }
 
     /// Notes that `tier`, which has this share now, got so many bytes.
@@ -45,8 +47,15 @@ impl Credits {
 
     /// How long the tier needs with so many bytes more.
     pub(super) fn after(&self, tier: TierId, bytes: u64, share: f64) -> f64 {
-        let needs = self.needs[tier].unwrap_or(self.begins[tier] / share);
+        let needs = self.needs[tier].unwrap_or(-self.ahead[tier] / share);
         needs.max(self.most - BEHIND_MAX * self.range_size / share) + bytes as f64 / share
+    }
+
+    /// The same with a range more. By this, turns of slow tiers come late rather
+    /// than early: no stream ends later than others because it just had its turn
+    /// on a slow one.
+    pub(super) fn late_after(&self, tier: TierId, bytes: u64, share: f64) -> f64 {
+        self.after(tier, bytes, share) + self.range_size / share
     }
 }
 
@@ -62,7 +71,26 @@ mod tests {
         assert!((a.after(TierId(0), 0, 1.0) - b.after(TierId(0), 0, 1.0)).abs() > 1.0);
         let all =
             (0..TierId::LIMIT).flat_map(|tier| [&a, &b].map(|credits| credits.after(TierId(tier), 0, 1.0)));
-        all.for_each(|begins| assert!((0.0..=RANGE as f64).contains(&begins)));
+        all.for_each(|needs| assert!((-(RANGE as f64)..=0.0).contains(&needs)));
+    }
+
+    #[test]
+    fn files_of_a_few_ranges_come_out_in_proportion() {
+        let shares = [200.0, 60.0, 25.0];
+        let mut dealt = [0.0; 3];
+        for file in 0..1000 {
+            let mut credits = Credits::new(file, RANGE as u32);
+            for _ in 0..16 {
+                let after = |at: u8| credits.after(TierId(at), RANGE, shares[usize::from(at)]);
+                let at = (0..3).min_by(|a, b| after(*a).total_cmp(&after(*b))).unwrap();
+                credits.add(TierId(at), RANGE, shares[usize::from(at)]);
+                dealt[usize::from(at)] += 1.0;
+            }
+        }
+        for (dealt, share) in dealt.iter().zip(shares) {
+            let fair = 16_000.0 * share / shares.iter().sum::<f64>();
+            assert!((dealt / fair - 1.0).abs() < 0.03, "{dealt} of {fair}");
+        }
     }
 
     /// Deals so many ranges to two tiers; answers how many the second got.

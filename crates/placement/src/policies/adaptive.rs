@@ -200,7 +200,7 @@ impl State {
         let own = self.streams.get(&context.stream()).filter(|own| own.tier == tier.id);
         let streams = self.to_write[tier.id] - own.map_or(0.0, |own| own.bytes);
         let before = streams.max(tier.queued as f64) + self.behind[tier.id];
-        let file = context.credits.after(tier.id, context.span.new_bytes, share(tier) * boost);
+        let file = context.credits.late_after(tier.id, context.span.new_bytes, share(tier) * boost);
         file + before / (tier.bandwidth[1] * boost)
     }
 
