@@ -30,11 +30,16 @@ const WARM_UP: Duration = Duration::from_millis(80);
 /// The part of a tier's room that may be used for a moment.
 const ROOM_SHARE: u64 = 8;
 
-/// Bytes a second, written and read.
+/// How long a single thread does the same, to see whether that is enough.
+const ALONE_MAX: Duration = Duration::from_millis(150);
+/// The part of the rate of all threads that is enough.
+const NEARLY: f64 = 0.8;
+
+/// Bytes a second, written and read, and the parallel operations that it takes.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
-    read: f64,
-    write: f64,
+    read: (f64, u32),
+    write: (f64, u32),
 }
 
 /// How long a device is watched to see whether others use it.
@@ -83,9 +88,8 @@ fn is_in_use(device: u64) -> bool {
 fn measure_tier(volume: &Volume, tier: &TierOfUnknownSpeed, dir: &Path) -> bool {
     match measure(dir, (tier.room / ROOM_SHARE).min(BYTES_MAX)) {
         Ok(Rates { read, write }) => {
-            tracing::info!(tier = %tier.name, read, write, "measured how fast a tier is");
-            let threads = THREADS as u32;
-            volume.believe_speed(&tier.name, [(read, threads), (write, threads)], SpeedBasis::Measured);
+            tracing::info!(tier = %tier.name, ?read, ?write, "measured how fast a tier is");
+            volume.believe_speed(&tier.name, [read, write], SpeedBasis::Measured);
             true
         }
         Err(error) => {
@@ -110,23 +114,39 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
         return Err(Errno::NOSPC.into());
     }
     let files = scratch::open(dir, THREADS)?;
-    let began = Instant::now();
-    let written = in_parallel(&files, |file, number| {
-        let mut buf = AlignedBuf::new();
-        let block = buf.bytes(BLOCK as usize);
-        SplitMix::new(number as u64).fill(block);
-        work(began, 0..each, |offset| rustix::io::pwrite(file, block, offset))
-    })?;
-    let began_reading = Instant::now();
+    let write = |files: &[OwnedFd], each, time| {
+        let began = Instant::now();
+        in_parallel(files, |file, number| {
+            let mut buf = AlignedBuf::new();
+            let block = buf.bytes(BLOCK as usize);
+            SplitMix::new(number as u64).fill(block);
+            work((began, time), 0..each, |offset| rustix::io::pwrite(file, block, offset))
+        })
+    };
+    let written = write(&files, each, TIME_MAX)?;
     let lens: Vec<u64> = written.iter().map(|done| done.len() as u64).collect();
-    let read = in_parallel(&files, |file, number| {
-        let mut buf = AlignedBuf::new();
-        let block = buf.bytes(BLOCK as usize);
-        let blocks = (0..PASSES_MAX).flat_map(|_| 0..lens[number]);
-        work(began_reading, blocks, |offset| rustix::io::pread(file, &mut *block, offset))
-    })?;
-    let rate = |done: &[Vec<Duration>]| rate(&done.concat()).ok_or(io::Error::from(Errno::IO));
-    Ok(Rates { read: rate(&read)?, write: rate(&written)? })
+    let one = lens.iter().copied().min().unwrap_or(0);
+    let written_alone = write(&files[..1], one, ALONE_MAX)?;
+    let read = |files: &[OwnedFd], time| {
+        let began = Instant::now();
+        in_parallel(files, |file, number| {
+            let mut buf = AlignedBuf::new();
+            let block = buf.bytes(BLOCK as usize);
+            let blocks = (0..PASSES_MAX).flat_map(|_| 0..lens[number]);
+            work((began, time), blocks, |offset| rustix::io::pread(file, &mut *block, offset))
+        })
+    };
+    Ok(Rates {
+        write: combined(&written, &written_alone)?,
+        read: combined(&read(&files, TIME_MAX)?, &read(&files[..1], ALONE_MAX)?)?,
+    })
+}
+
+/// Bytes a second of all threads, and whether one of them does nearly as much.
+fn combined(all: &[Vec<Duration>], one: &[Vec<Duration>]) -> io::Result<(f64, u32)> {
+    let all = rate(&all.concat()).ok_or(io::Error::from(Errno::IO))?;
+    let is_enough = rate(&one.concat()).is_some_and(|one| one >= NEARLY * all);
+    Ok((all, if is_enough { 1 } else { THREADS as u32 }))
 }
 
 /// Has one thread for each file work on it; answers what they answer.
@@ -148,10 +168,10 @@ fn in_parallel<T: Send>(
     })
 }
 
-/// Carries out an operation on each of these blocks, until the time is up;
+/// Carries out an operation on each of these blocks, until that much time is up;
 /// answers when each ended, after `began`.
 fn work(
-    began: Instant,
+    (began, time): (Instant, Duration),
     blocks: impl Iterator<Item = u64>,
     mut op: impl FnMut(u64) -> rustix::io::Result<usize>,
 ) -> io::Result<Vec<Duration>> {
@@ -166,7 +186,7 @@ fn work(
             }
         }
         ended.push(began.elapsed());
-        if began.elapsed() >= TIME_MAX {
+        if began.elapsed() >= time {
             break;
         }
     }
@@ -222,7 +242,7 @@ mod tests {
     fn nothing_is_left_of_a_measurement() {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         match measure(dir.path(), 8 << 20) {
-            Ok(Rates { read, write }) => assert!(read > 0.0 && write > 0.0),
+            Ok(Rates { read, write }) => assert!(read.0 > 0.0 && write.0 > 0.0),
             Err(error) => assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()), "{error}"),
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -24,6 +24,8 @@ pub(super) struct Learned {
     trend: Trend,
     /// The same through the page cache: it may be memory's.
     guess: Option<f64>,
+    /// Epochs in a row in which it had rest.
+    rested: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,8 @@ struct Best {
     enough: f64,
     /// Whether the tier had enough to do then; otherwise it is an estimate.
     reached: bool,
+    /// Whether it was seen in use, with operations as applications have them.
+    seen: bool,
 }
 
 /// How a tier's rate depends on its busy share of an epoch: sums over the last
@@ -71,13 +75,24 @@ const BUSY_NOISE: f64 = 0.05;
 const QUEUE_SHARE_MIN: f64 = 0.75;
 /// The same for the wait of a byte, where the queue was shorter.
 const WAIT_SHARE_MIN: f64 = 1.25;
+/// Share of the bandwidth below which the rate while busy shows that the tier
+/// became slow, if it was not busy all the time: a single stream passes from
+/// tier to tier.
+const CLEARLY: f64 = 0.75;
+/// Busy share up to which a tier had rest.
+const REST_BUSY_MAX: f64 = 0.6;
+/// Epochs for which that has to last.
+const REST_EPOCHS: u32 = 5;
+/// How much more such a tier is believed to be able to do: its rate when it is
+/// busy all the time, but no more than this factor. A throttle may let it rest.
+const REST_FACTOR: f64 = 2.0;
 
 impl Learned {
     /// Starts with the calibrated figures.
     pub(super) fn seeded(profile: &DirectionProfile) -> Self {
         let threads = f64::from(profile.threads);
         let bandwidth = profile.bandwidth.max(1.0);
-        let best = Best { bandwidth, in_flight: threads, enough: threads, reached: true };
+        let best = Best { bandwidth, in_flight: threads, enough: threads, reached: true, seen: false };
         Self { best: Some(best), ..Self::default() }
     }
 
@@ -93,6 +108,18 @@ impl Learned {
     /// The fewest parallel operations that were observed to reach it.
     pub(super) fn saturating(&self) -> Option<u32> {
         self.best.map(|best| best.enough.ceil().max(1.0) as u32)
+    }
+
+    /// Another tier could do no more in an epoch like this. If this one did all
+    /// that it is believed to be able to, and had rest, for a while, it can do
+    /// more: its rate was limited by demand.
+    pub(super) fn had_rest(&mut self, seen: EpochLoad) {
+        let Some(best) = &mut self.best else { return };
+        let rested = seen.busy <= REST_BUSY_MAX && seen.rate >= NEARLY * best.bandwidth;
+        self.rested = if rested { self.rested + 1 } else { 0 };
+        if self.rested >= REST_EPOCHS {
+            best.bandwidth = best.bandwidth.max((seen.rate / seen.busy).min(REST_FACTOR * best.bandwidth));
+        }
     }
 
     /// Learns from an epoch. `alone` says that there was no load in the other
@@ -140,22 +167,40 @@ impl Best {
     /// Adopts the rate of an epoch; `lasting` is the rate that it and the
     /// previous ones all had.
     fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool) {
-        let counts = seen.busy >= BUSY_MIN;
-        let wait = |rate: f64, in_flight: f64| in_flight / rate;
-        let slower = alone
-            && (seen.in_flight >= QUEUE_SHARE_MIN * self.in_flight
-                || wait(seen.rate, seen.in_flight) >= WAIT_SHARE_MIN * wait(self.bandwidth, self.in_flight));
         if lasting * NEARLY > self.bandwidth {
             self.enough = seen.in_flight;
-        } else if counts && seen.rate >= NEARLY * self.bandwidth {
+        } else if seen.busy >= BUSY_MIN && seen.rate >= NEARLY * self.bandwidth {
             self.enough = self.enough.min(seen.in_flight);
+            self.seen = true;
         }
-        let (toward, follow) =
-            if lasting > self.bandwidth { (lasting, FOLLOW_UP) } else { (seen.rate, FOLLOW) };
-        if lasting > self.bandwidth || counts && slower && seen.rate < self.bandwidth {
-            self.bandwidth += follow * (toward - self.bandwidth);
-            self.in_flight += follow * (seen.in_flight - self.in_flight);
-        }
+        let (now, follow) = if lasting > self.bandwidth {
+            (EpochLoad { rate: lasting, ..seen }, FOLLOW_UP)
+        } else if let Some(slower) = self.slower(seen).filter(|_| alone) {
+            // How large the operations are decides more than what was believed
+            // before there were any.
+            (slower, if self.seen { FOLLOW } else { 1.0 })
+        } else {
+            return;
+        };
+        self.bandwidth += follow * (now.rate - self.bandwidth);
+        self.in_flight += follow * (now.in_flight - self.in_flight);
+        self.seen = true;
+    }
+
+    /// The load while it was busy, if that shows that the tier became slow.
+    fn slower(&self, seen: EpochLoad) -> Option<EpochLoad> {
+        let (now, rate_max) = match seen.busy {
+            busy if busy >= BUSY_MIN => (seen, self.bandwidth),
+            busy if busy >= BUSY_MIN_FIRST => {
+                let (rate, in_flight) = (seen.rate / busy, seen.in_flight / busy);
+                (EpochLoad { rate, in_flight, ..seen }, CLEARLY * self.bandwidth)
+            }
+            _ => return None,
+        };
+        let wait = |rate: f64, in_flight: f64| in_flight / rate;
+        let waited = now.in_flight >= QUEUE_SHARE_MIN * self.in_flight
+            || wait(now.rate, now.in_flight) >= WAIT_SHARE_MIN * wait(self.bandwidth, self.in_flight);
+        (waited && now.rate < rate_max).then_some(now)
     }
 }
 
@@ -182,7 +227,7 @@ impl Trend {
         let in_flight = seen.in_flight / seen.busy;
         let reached = alone && seen.busy >= BUSY_MIN;
         let bandwidth = if reached { seen.rate } else { self.when_busy() };
-        Some(Best { bandwidth, in_flight, enough: in_flight, reached })
+        Some(Best { bandwidth, in_flight, enough: in_flight, reached, seen: true })
     }
 
     /// A compromise between two models, weighted by their fit: the rate is in
@@ -285,6 +330,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_that_recovered_unnoticed_is_believed_to_do_more() {
+        // Demand is bounded by another tier, at about what this one did before.
+        let after = |epochs: &[EpochLoad]| {
+            let mut learned = Learned::default();
+            (0..3).for_each(|_| learned.learn(epoch(130e6, 8.0, 1.0), true));
+            epochs.iter().for_each(|seen| learned.had_rest(*seen));
+            learned.bandwidth().unwrap()
+        };
+        let rests = epoch(128e6, 0.4, 0.32);
+        assert_eq!([4, 5, 20].map(|count| after(&vec![rests; count])), [130e6, 260e6, 260e6]);
+        assert_eq!(after(&[epoch(130e6, 0.7, 0.7); 20]), 130e6, "it had no rest");
+        assert_eq!(after(&[rests, rests, epoch(60e6, 0.2, 0.2)].repeat(9)), 130e6, "nor for long");
+        assert!((after(&[epoch(130e6, 0.6, 0.55); 20]) / 236e6 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
     fn the_fewest_that_reach_the_bandwidth_saturate_the_tier() {
         let mut learned = Learned::default();
         for (rate, in_flight, enough) in [
@@ -307,7 +368,23 @@ mod tests {
         let mut learned = Learned::seeded(&profile);
         learned.learn(epoch(20.0, 0.5, 0.5), true);
         assert_eq!(learned.bandwidth(), Some(100.0));
+        // The first use says more than what was believed before.
         learned.learn(epoch(20.0, 4.0, 1.0), true);
-        assert_eq!(learned.bandwidth(), Some(60.0));
+        assert_eq!(learned.bandwidth(), Some(20.0));
+        learned.learn(epoch(10.0, 4.0, 1.0), true);
+        assert_eq!(learned.bandwidth(), Some(15.0));
+    }
+
+    #[test]
+    fn a_stream_that_comes_by_now_and_then_shows_that_a_tier_is_slow() {
+        let profile = DirectionProfile { bandwidth: 100e6, latency_ns: 1, threads: 1, degrades_at: None };
+        let mut learned = Learned::seeded(&profile);
+        learned.learn(epoch(18e6, 0.7, 0.7), true);
+        assert!((learned.bandwidth().unwrap() / 26e6 - 1.0).abs() < 0.02, "{:?}", learned.bandwidth());
+        // A throttle passes what it saved, and little slower is no proof.
+        for seen in [epoch(25e6, 0.2, 0.2), epoch(14e6, 0.6, 0.6)] {
+            learned.learn(seen, true);
+            assert!((learned.bandwidth().unwrap() / 26e6 - 1.0).abs() < 0.02, "{:?}", learned.bandwidth());
+        }
     }
 }

@@ -205,6 +205,22 @@ impl Load {
         epoch.learn();
     }
 
+    /// Corrects what is believed of tiers whose epoch was just closed, by what
+    /// each says of the others: one that had rest, while another could do no
+    /// more, was not at its limit.
+    pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone) {
+        for direction in Direction::BOTH {
+            if !loads.clone().any(|load| load.is_saturated(direction)) {
+                continue;
+            }
+            for load in loads.clone() {
+                let epoch = &mut *load.epoch.lock();
+                let at = direction as usize;
+                epoch.learned[at].had_rest(epoch.judged[at]);
+            }
+        }
+    }
+
     /// The highest known bandwidth in this direction, in bytes a second; `None`
     /// if the tier never had enough to do.
     pub fn bandwidth(&self, direction: Direction) -> Option<f64> {

@@ -413,7 +413,7 @@ impl Tier {
     }
 
     /// Closes an epoch of all counters of the tier.
-    pub fn close_epoch(&self) {
+    pub(crate) fn close_epoch(&self) {
         let device = self.room.figures().and_then(|known| {
             // Figures of a moment ago: nothing waits for the tier.
             self.environment.device_counters(known.usage.device)

@@ -4,7 +4,7 @@
 use crate::backend::Backend;
 use crate::tier::Tier;
 use braid_contract::{Errno, Error, RefusalKind, Result, Store, TierId};
-use braid_placement::{Direction, Epoch, TierEpoch, TierView, believed, weights, with_means};
+use braid_placement::{Direction, Epoch, Load, TierEpoch, TierView, believed, weights, with_means};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,6 +169,13 @@ impl Tiers {
             }
         };
         all.iter().enumerate().map(view).collect()
+    }
+
+    /// Closes an epoch of all counters of all tiers. Never waits for a tier.
+    pub fn close_epoch(&self) {
+        let all = self.all();
+        all.iter().for_each(|tier| tier.close_epoch());
+        Load::compare(all.iter().map(|tier| &tier.load));
     }
 
     /// The last epoch. Its length is home's, since home always is one of the

@@ -129,9 +129,7 @@ impl Volume {
     /// Closes the tiers' epochs, and passes them on to policies and movers.
     /// Never waits for a tier.
     fn close_epoch(&self) {
-        for tier in self.core.tiers.iter() {
-            tier.close_epoch();
-        }
+        self.core.tiers.close_epoch();
         self.placement.close_epoch(&self.core.tiers.last_epoch());
         let _entered = self.core.barrier.enter();
         self.throttles.adjust(&self.core.tiers);
