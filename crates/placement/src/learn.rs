@@ -24,8 +24,8 @@ pub(super) struct Learned {
     trend: Trend,
     /// The same through the page cache: it may be memory's.
     guess: Option<f64>,
-    /// Epochs in a row in which it had rest.
-    rested: u32,
+    /// Its load of late while others could do no more.
+    rest: Rest,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,15 @@ struct Best {
     reached: bool,
     /// Whether it was seen in use, with operations as applications have them.
     seen: bool,
+}
+
+/// Means of the last epochs, with decreasing weight. Streams pass from tier to
+/// tier, and not evenly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    epochs: u32,
+    rate: f64,
+    busy: f64,
 }
 
 /// How a tier's rate depends on its busy share of an epoch: sums over the last
@@ -81,7 +90,7 @@ const WAIT_SHARE_MIN: f64 = 1.25;
 const CLEARLY: f64 = 0.75;
 /// Busy share up to which a tier had rest.
 const REST_BUSY_MAX: f64 = 0.6;
-/// Epochs for which that has to last.
+/// Epochs for which that has to last, on average.
 const REST_EPOCHS: u32 = 5;
 /// How much more such a tier is believed to be able to do: its rate when it is
 /// busy all the time, but no more than this factor. A throttle may let it rest.
@@ -115,11 +124,17 @@ impl Learned {
     /// more: its rate was limited by demand.
     pub(super) fn had_rest(&mut self, seen: EpochLoad) {
         let Some(best) = &mut self.best else { return };
-        let rested = seen.busy <= REST_BUSY_MAX && seen.rate >= NEARLY * best.bandwidth;
-        self.rested = if rested { self.rested + 1 } else { 0 };
-        if self.rested >= REST_EPOCHS {
-            best.bandwidth = best.bandwidth.max((seen.rate / seen.busy).min(REST_FACTOR * best.bandwidth));
+        self.rest = self.rest.with(seen);
+        let Rest { epochs, rate, busy } = self.rest;
+        if epochs >= REST_EPOCHS && busy <= REST_BUSY_MAX && rate >= NEARLY * best.bandwidth {
+            best.bandwidth = best.bandwidth.max((rate / busy).min(REST_FACTOR * best.bandwidth));
+            self.rest = Rest::default();
         }
+    }
+
+    /// No tier was at its limit in an epoch like this.
+    pub(super) fn was_not_needed(&mut self) {
+        self.rest = Rest::default();
     }
 
     /// Learns from an epoch. `alone` says that there was no load in the other
@@ -201,6 +216,15 @@ impl Best {
         let waited = now.in_flight >= QUEUE_SHARE_MIN * self.in_flight
             || wait(now.rate, now.in_flight) >= WAIT_SHARE_MIN * wait(self.bandwidth, self.in_flight);
         (waited && now.rate < rate_max).then_some(now)
+    }
+}
+
+impl Rest {
+    fn with(self, seen: EpochLoad) -> Self {
+        let epochs = self.epochs + 1;
+        let follow = 1.0 / f64::from(epochs.min(REST_EPOCHS));
+        let mean = |mean: f64, seen: f64| mean + follow * (seen - mean);
+        Self { epochs, rate: mean(self.rate, seen.rate), busy: mean(self.busy, seen.busy) }
     }
 }
 
@@ -340,8 +364,10 @@ mod tests {
         };
         let rests = epoch(128e6, 0.4, 0.32);
         assert_eq!([4, 5, 20].map(|count| after(&vec![rests; count])), [130e6, 260e6, 260e6]);
+        let uneven = [epoch(30e6, 0.1, 0.08), epoch(230e6, 0.7, 0.55)];
+        assert_eq!(after(&uneven.repeat(5)), 260e6);
         assert_eq!(after(&[epoch(130e6, 0.7, 0.7); 20]), 130e6, "it had no rest");
-        assert_eq!(after(&[rests, rests, epoch(60e6, 0.2, 0.2)].repeat(9)), 130e6, "nor for long");
+        assert_eq!(after(&[epoch(60e6, 0.2, 0.2); 20]), 130e6, "it was given little");
         assert!((after(&[epoch(130e6, 0.6, 0.55); 20]) / 236e6 - 1.0).abs() < 0.01);
     }
 

@@ -210,13 +210,14 @@ impl Load {
     /// more, was not at its limit.
     pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone) {
         for direction in Direction::BOTH {
-            if !loads.clone().any(|load| load.is_saturated(direction)) {
-                continue;
-            }
+            let contended = loads.clone().any(|load| load.is_saturated(direction));
             for load in loads.clone() {
                 let epoch = &mut *load.epoch.lock();
-                let at = direction as usize;
-                epoch.learned[at].had_rest(epoch.judged[at]);
+                let (at, learned) = (direction as usize, &mut epoch.learned);
+                match contended {
+                    true => learned[at].had_rest(epoch.judged[at]),
+                    false => learned[at].was_not_needed(),
+                }
             }
         }
     }

@@ -94,7 +94,8 @@ impl Movers {
         let Some((shift, spots)) = self.lasting_shift() else { return };
         let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
         let [Ok(from), Ok(to)] = tiers else { return };
-        let end_ns = self.core.environment.monotonic_ns() + ROUND_NS;
+        let began_ns = self.core.environment.monotonic_ns();
+        let end_ns = began_ns + ROUND_NS;
         let pace = &*round.pace;
         let stop = || stopped() || pace.is_stopped() || self.core.environment.monotonic_ns() >= end_ns;
         let targets = [to];
@@ -113,7 +114,7 @@ impl Movers {
         }
         if moved.into_inner() > 0 {
             let now_ns = self.core.environment.monotonic_ns();
-            self.imbalance.lock().put_right((shift.from, shift.to), now_ns);
+            self.imbalance.lock().put_right((shift.from, shift.to), began_ns, now_ns);
         }
     }
 

@@ -1,6 +1,7 @@
 //! How long an imbalance between tiers has to last before ranges move for it. A
 //! tier that slows down and recovers again and again would make ranges go back
-//! and forth: each change of direction doubles the time.
+//! and forth: each change of direction doubles the time, up to a limit, and it
+//! takes at least as long as the moves before took.
 
 use braid_contract::TierId;
 
@@ -9,8 +10,8 @@ type Tiers = (TierId, TierId);
 
 /// How long an imbalance has to last at first, in nanoseconds.
 const LASTING_NS: u64 = 2_000_000_000;
-/// The longest time.
-const LASTING_MAX_NS: u64 = 600_000_000_000;
+/// The longest time, where moves take no longer.
+const LASTING_MAX_NS: u64 = 32_000_000_000;
 /// A direction of moves counts for so long after the last of them.
 const KNOWN_NS: u64 = 900_000_000_000;
 
@@ -34,6 +35,8 @@ struct Moved {
     at_ns: u64,
     /// How long that had to last.
     lasting_ns: u64,
+    /// How long the moves took.
+    took_ns: u64,
 }
 
 impl Imbalance {
@@ -51,17 +54,21 @@ impl Imbalance {
             .is_some_and(|seen| now_ns.saturating_sub(seen.since_ns) >= self.patience(seen.tiers, now_ns))
     }
 
-    /// Notes that ranges were moved from the former to the latter.
-    pub(super) fn put_right(&mut self, tiers: Tiers, now_ns: u64) {
+    /// Notes that ranges were moved from the former to the latter, since `began_ns`.
+    pub(super) fn put_right(&mut self, tiers: Tiers, began_ns: u64, now_ns: u64) {
         let lasting_ns = self.patience(tiers, now_ns);
-        self.moved = Some(Moved { tiers, at_ns: now_ns, lasting_ns });
+        let before = self.moved.filter(|moved| moved.tiers == tiers).map_or(0, |moved| moved.took_ns);
+        let took_ns = before + now_ns.saturating_sub(began_ns);
+        self.moved = Some(Moved { tiers, at_ns: now_ns, lasting_ns, took_ns });
     }
 
     /// How long an imbalance between these has to last.
     fn patience(&self, (from, to): Tiers, now_ns: u64) -> u64 {
         let known = self.moved.filter(|moved| now_ns.saturating_sub(moved.at_ns) < KNOWN_NS);
         match known {
-            Some(moved) if moved.tiers == (to, from) => (2 * moved.lasting_ns).min(LASTING_MAX_NS),
+            Some(moved) if moved.tiers == (to, from) => {
+                (2 * moved.lasting_ns).min(LASTING_MAX_NS).max(moved.took_ns)
+            }
             Some(moved) if moved.tiers == (from, to) => moved.lasting_ns,
             _ => LASTING_NS,
         }
@@ -80,20 +87,32 @@ mod tests {
     fn each_change_of_direction_takes_twice_as_long() {
         let mut imbalance = Imbalance::default();
         let mut waited = Vec::new();
-        for (turn, tiers) in [THERE, BACK, THERE, BACK, BACK].into_iter().enumerate() {
+        for (turn, tiers) in [THERE, BACK, THERE, BACK, BACK, THERE, BACK].into_iter().enumerate() {
             let begins = turn as u64 * 100;
             let second = (0..100).find(|second| imbalance.lasts(Some(tiers), (begins + second) * SECOND));
             waited.push(second.unwrap());
             // Several rounds in one direction are one change.
             for round in 0..3 {
-                imbalance.put_right(tiers, (begins + 40 + round) * SECOND);
+                let began = (begins + 40 + round) * SECOND;
+                imbalance.put_right(tiers, began, began + SECOND / 2);
             }
             assert!(!imbalance.lasts(None, (begins + 90) * SECOND));
         }
-        assert_eq!(waited, [2, 4, 8, 16, 16]);
+        assert_eq!(waited, [2, 4, 8, 16, 16, 32, 32]);
         // After a long time it is as if nothing had been moved.
         let later = 3000 * SECOND;
         assert!(!imbalance.lasts(Some(THERE), later) && imbalance.lasts(Some(THERE), later + 2 * SECOND));
+    }
+
+    #[test]
+    fn moves_that_take_long_are_not_undone_soon() {
+        let mut imbalance = Imbalance::default();
+        for round in 0..30 {
+            imbalance.put_right(THERE, 2 * round * SECOND, (2 * round + 2) * SECOND);
+        }
+        assert!(!imbalance.lasts(Some(BACK), 60 * SECOND));
+        assert!(!imbalance.lasts(Some(BACK), 119 * SECOND));
+        assert!(imbalance.lasts(Some(BACK), 120 * SECOND));
     }
 
     #[test]
