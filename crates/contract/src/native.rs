@@ -267,6 +267,12 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// Copies between two files, sharing blocks where the file system can.
     fn copy_range(&self, offset: u64, to: &dyn NativeFd, to_offset: u64, len: u64) -> Result<u64>;
 
+    /// Has the kernel begin to write this data to the device, if it would keep it
+    /// in memory for a while. Waits for nothing but room in the device's queue.
+    fn start_write_back(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes contents and attributes durable; for a directory, its names. With
     /// `data_only`, attributes that are not needed to read the contents may be
     /// left.

@@ -119,6 +119,13 @@ pub trait Store: Send + Sync {
     /// Shrinks or grows the object to `size` bytes. New bytes read as zeros.
     fn truncate(&self, id: ObjectId, size: u64) -> Result<()>;
 
+    /// Begins to write this data to the device, if it would be kept in memory for
+    /// a while. Waits for nothing but room in the device's queue.
+    fn start_write_back(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        let _ = (id, offset, len);
+        Ok(())
+    }
+
     /// Makes the contents of the objects, and their existence, survive power
     /// loss (if the store is `durable`). With `data_only`, times may be left
     /// out, sizes not.

@@ -1,7 +1,7 @@
 //! Notifications about operations while they are under way.
 
 use crate::live::{File, Inode};
-use braid_contract::TierId;
+use braid_contract::{ObjectId, TierId};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,6 +11,10 @@ use std::sync::Arc;
 pub trait Observer: Send + Sync {
     /// Ranges of a file were read or written on `tier`.
     fn used(&self, file: &File, tier: TierId, ranges: Range<u64>);
+
+    /// These bytes of a spread file, whose object is `id`, were written to `tier`
+    /// through the page cache, and may go to its device.
+    fn written_through_cache(&self, file: &File, id: ObjectId, tier: TierId, bytes: Range<u64>);
 
     /// Ranges of a file came to `tier`.
     fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>);

@@ -43,7 +43,7 @@ impl Origin {
 
     /// Whether data stays in memory for a while, and is written to the tier in
     /// the background.
-    pub(crate) fn is_buffered(&self) -> bool {
+    pub fn is_buffered(&self) -> bool {
         !(self.direct || self.sync || self.reserves)
     }
 

@@ -34,4 +34,4 @@ pub use process::{is_running, process_start};
 pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;
 pub use word_map::WordMap;
-pub use write_back::write_back;
+pub use write_back::{start_write_back, write_back};

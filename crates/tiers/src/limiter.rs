@@ -241,6 +241,10 @@ impl Store for InFlightLimiter {
         self.pass_long(|store| store.truncate(id, size))
     }
 
+    fn start_write_back(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.pass_long(|store| store.start_write_back(id, offset, len))
+    }
+
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
         self.pass_long(|store| store.sync(ids, data_only))
     }

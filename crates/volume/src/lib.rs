@@ -43,6 +43,7 @@ mod strays;
 mod threads;
 mod volume;
 mod watch;
+mod write_back;
 
 pub use affected::AffectedFile;
 pub use api::{PlacementConfig, TierChange, TierOfUnknownSpeed};

@@ -1,9 +1,10 @@
-//! Observers of operations: the heat of ranges, and the notes of changes while
-//! home is copied.
+//! Observers of operations: the heat of ranges, the notes of changes while home
+//! is copied, and data to be written to devices.
 
 use crate::heat::Heat;
 use crate::rehome::Changes;
-use braid_contract::TierId;
+use crate::write_back::WriteBack;
+use braid_contract::{ObjectId, TierId};
 use braid_core::Observer;
 use braid_core::live::{File, Inode};
 use std::ffi::OsStr;
@@ -14,11 +15,16 @@ use std::sync::Arc;
 pub(crate) struct Watch {
     pub(crate) heat: Arc<Heat>,
     pub(crate) changes: Arc<Changes>,
+    pub(crate) write_back: Arc<WriteBack>,
 }
 
 impl Observer for Watch {
     fn used(&self, file: &File, tier: TierId, ranges: Range<u64>) {
         self.heat.used(file, tier, ranges);
+    }
+
+    fn written_through_cache(&self, file: &File, id: ObjectId, tier: TierId, bytes: Range<u64>) {
+        self.write_back.add(file.data(), id, tier, bytes);
     }
 
     fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>) {

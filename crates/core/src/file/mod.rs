@@ -16,7 +16,7 @@
 //! * durability: `mark`, `trim`, `release`, `emptying`, `sync`;
 //! * parts on tiers: `whole_object`, `pieces`, `preallocate`, `extents`,
 //!   `presence`, and the home file's: `home_inode`, `id_attr`;
-//! * decisions and checks: `choose`, `ranges`, `owner`, `set_id`.
+//! * decisions and checks: `choose`, `ranges`, `owner`, `set_id`, `write_through`.
 
 mod allocate;
 pub(crate) mod choose;
@@ -58,6 +58,7 @@ pub(crate) mod unneeded;
 mod whole;
 mod whole_object;
 mod write;
+mod write_through;
 
 pub use allocate::{allocate_file, copy_between};
 pub use choose::{

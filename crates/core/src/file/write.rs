@@ -12,6 +12,7 @@ use crate::file::place::place;
 use crate::file::read::run_at;
 use crate::file::set_id::{clear_capability, clear_set_id};
 use crate::file::trim::{prepare_growth, trim_before};
+use crate::file::write_through::pass_on;
 use crate::live::{File, Layout, OpenFile, Spread};
 use crate::need::Need;
 use crate::reap::reap_now;
@@ -73,6 +74,7 @@ pub fn write_file(
             Err(_) => break,
         }
     }
+    pass_on(core, open, offset, done, &io);
     Ok(done)
 }
 

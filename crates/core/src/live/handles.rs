@@ -1,6 +1,7 @@
 //! Open files and directories by handle.
 
 use super::File;
+use super::write_stream::WriteStream;
 use crate::live::DirHandle;
 use braid_contract::{Errno, HandleId, OpenFlags, Result};
 use braid_placement::Origin;
@@ -20,6 +21,8 @@ pub struct OpenFile {
     pub passthrough: bool,
     /// The thread that opened it, for writes that the kernel makes later.
     pub opener: Origin,
+    /// What is written through it.
+    pub(crate) stream: WriteStream,
     /// How many failures to sync the file it has reported.
     sync_errors_seen: AtomicU64,
 }
@@ -27,14 +30,15 @@ pub struct OpenFile {
 impl OpenFile {
     /// A file that was opened with these flags.
     pub fn new(file: Arc<File>, flags: OpenFlags, passthrough: bool, opener: Origin) -> Self {
-        let seen = file.sync_errors().0;
-        Self { file, flags, passthrough, opener, sync_errors_seen: AtomicU64::new(seen) }
+        let sync_errors_seen = AtomicU64::new(file.sync_errors().0);
+        Self { file, flags, passthrough, opener, stream: WriteStream::default(), sync_errors_seen }
     }
 
     /// The same open of a file that is on another home directory now.
     pub fn moved(&self, file: Arc<File>) -> Self {
-        let seen = AtomicU64::new(self.sync_errors_seen.load(Ordering::Acquire));
-        Self { file, flags: self.flags, passthrough: false, opener: self.opener, sync_errors_seen: seen }
+        let new = Self::new(file, self.flags, false, self.opener);
+        new.sync_errors_seen.store(self.sync_errors_seen.load(Ordering::Acquire), Ordering::Release);
+        new
     }
 
     /// The error of a failed sync that this descriptor has not reported yet; it

@@ -12,6 +12,7 @@ mod removals;
 mod set_id;
 mod spread;
 mod tag;
+mod write_stream;
 
 pub use dir_handle::DirHandle;
 pub use freed::Freed;

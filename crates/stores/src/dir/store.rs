@@ -121,6 +121,10 @@ impl Store for DirStore {
         self.change(id, |file| file.truncate(size))
     }
 
+    fn start_write_back(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.held.tier()?.file(id)?.start_write_back(offset, len)
+    }
+
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
         // Before the check for losses: the probe may find that this file system
         // has come back.

@@ -70,6 +70,8 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
         StoreOperation::Allocate => &[FaultOp::Allocate],
         StoreOperation::Punch => &[FaultOp::Punch],
         StoreOperation::Truncate => &[FaultOp::Truncate],
+        // An error of the device shows later.
+        StoreOperation::StartWriteBack => &[],
         StoreOperation::Sync if ids.is_empty() => &[],
         StoreOperation::Sync | StoreOperation::SyncAll => &[FaultOp::Sync],
         StoreOperation::Remove => &[FaultOp::Remove],

@@ -333,6 +333,10 @@ impl NativeFd for KernelFd {
         }
     }
 
+    fn start_write_back(&self, offset: u64, len: u64) -> Result<()> {
+        Ok(braid_sys::start_write_back(self, offset, len)?)
+    }
+
     fn access_times(&self) -> Option<AccessTimes> {
         self.mount.as_ref().map(OwnMount::access_times)
     }

@@ -1,0 +1,32 @@
+//! Data that the tiers' file systems would keep in memory for a while, and that
+//! their devices can be given at once: what the kernel wrote back from its cache
+//! of Braid's files, and what a stream of writes has passed. Where the data is
+//! spread, the kernel would first hold up those who write to the slowest tier,
+//! and leave the others idle.
+
+use crate::core::Core;
+use crate::file::read::run_at;
+use crate::live::{Layout, OpenFile};
+use braid_placement::Origin;
+
+/// `len` bytes were written at `offset`. Tells the observer of data that may go
+/// to the device.
+pub(super) fn pass_on(core: &Core, open: &OpenFile, offset: u64, len: usize, io: &Origin) {
+    if len == 0 || !io.is_buffered() {
+        return;
+    }
+    let written = offset..offset + len as u64;
+    let bytes = if io.written_back { Some(written) } else { open.stream.wrote(offset, len as u64) };
+    let Some(bytes) = bytes else { return };
+    let layout = open.file.layout.read();
+    let Layout::Spread(spread) = &*layout else { return };
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let Ok((tier, run)) = run_at(spread, at, (bytes.end - at) as usize) else { return };
+        let next = at + run as u64;
+        if let Some(tier) = tier {
+            core.observer.written_through_cache(&open.file, spread.id(), tier, at..next);
+        }
+        at = next;
+    }
+}
