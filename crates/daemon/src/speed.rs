@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 4;
 /// Bytes of one operation.
 const BLOCK: u64 = 1 << 20;
-/// The most bytes that are written to a tier, and then read back.
+/// The most bytes that all threads write to a tier, and then read back.
 const BYTES_MAX: u64 = 64 << 20;
 /// How often they are read at most.
 const PASSES_MAX: u64 = 4;
@@ -32,6 +32,8 @@ const ROOM_SHARE: u64 = 8;
 
 /// How long a single thread does the same, to see whether that is enough.
 const ALONE_MAX: Duration = Duration::from_millis(150);
+/// How often it writes its part of the bytes at most.
+const ALONE_PASSES_MAX: u64 = 2;
 /// The part of the rate of all threads that is enough.
 const NEARLY: f64 = 0.8;
 
@@ -114,19 +116,20 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
         return Err(Errno::NOSPC.into());
     }
     let files = scratch::open(dir, THREADS)?;
-    let write = |files: &[OwnedFd], each, time| {
+    let write = |files: &[OwnedFd], passes: u64, each: u64, time| {
         let began = Instant::now();
         in_parallel(files, |file, number| {
             let mut buf = AlignedBuf::new();
             let block = buf.bytes(BLOCK as usize);
             SplitMix::new(number as u64).fill(block);
-            work((began, time), 0..each, |offset| rustix::io::pwrite(file, block, offset))
+            let blocks = (0..passes).flat_map(|_| 0..each);
+            work((began, time), blocks, |offset| rustix::io::pwrite(file, block, offset))
         })
     };
-    let written = write(&files, each, TIME_MAX)?;
+    let written = write(&files, 1, each, TIME_MAX)?;
     let lens: Vec<u64> = written.iter().map(|done| done.len() as u64).collect();
     let one = lens.iter().copied().min().unwrap_or(0);
-    let written_alone = write(&files[..1], one, ALONE_MAX)?;
+    let written_alone = write(&files[..1], ALONE_PASSES_MAX, one, ALONE_MAX)?;
     let read = |files: &[OwnedFd], time| {
         let began = Instant::now();
         in_parallel(files, |file, number| {
