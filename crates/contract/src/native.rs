@@ -114,6 +114,8 @@ pub struct NativeUsage {
     /// leaves that space to the file where it skips some: callers that do not
     /// want that allocate the space first.
     pub preallocates: bool,
+    /// When reads update access times, by the options of its mount.
+    pub access_times: AccessTimes,
 }
 
 /// When reads update access times, as set for a mount.
@@ -301,6 +303,10 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     fn set_access_times(&self, _times: AccessTimes) -> Result<()> {
         Err(Errno::EOPNOTSUPP.into())
     }
+
+    /// From now on, reads through this descriptor leave the access time alone,
+    /// if the file system lets the process say so (`O_NOATIME`).
+    fn keep_access_time(&self) {}
 
     /// Space and limits of the file system.
     fn usage(&self) -> Result<NativeUsage>;

@@ -22,6 +22,9 @@ pub struct StoreCapabilities {
     /// nothing, where any of the bytes was written before, even if it was
     /// truncated away since.
     pub overwrite: bool,
+    /// An object keeps an access time: [`Store::set_access_time`] sets it, and
+    /// nothing else does; no read changes it.
+    pub access_times: bool,
     /// Synced data survives power loss.
     pub durable: bool,
     /// The store preallocates space for an object that is written past its end,
@@ -51,6 +54,8 @@ pub struct ObjectStat {
     pub allocated: u64,
     /// When the store last changed the object's contents.
     pub mtime: Timestamp,
+    /// The access time, if one was ever set.
+    pub atime: Option<Timestamp>,
 }
 
 /// A read of one stretch of an object, among several.
@@ -140,6 +145,14 @@ pub trait Store: Send + Sync {
 
     /// Size and space of an object.
     fn stat(&self, id: ObjectId) -> Result<ObjectStat>;
+
+    /// Sets the access time of an object; its contents, and `mtime`, stay. Durable
+    /// when the store next makes the object durable with its times. Needs the
+    /// capability `access_times`.
+    fn set_access_time(&self, id: ObjectId, time: Timestamp) -> Result<()> {
+        let _ = (id, time);
+        Err(Errno::EOPNOTSUPP.into())
+    }
 
     /// The first stretch of data at or after `offset` as `(start, end)`, or
     /// `None` where only a hole follows. `end` may be early, never late. Needs

@@ -2,7 +2,8 @@
 //! changes.
 
 use crate::{
-    Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store, StoreCapabilities, StoreIo, Usage,
+    Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store, StoreCapabilities, StoreIo, Timestamp,
+    Usage,
 };
 use std::io::{IoSlice, IoSliceMut};
 
@@ -97,6 +98,7 @@ layer! {
     SyncAll: fn sync_all() -> Result<()>, of &[];
     Remove: fn remove(ids: &[ObjectId]) -> Result<()>, of ids;
     Stat: fn stat(id: ObjectId) -> Result<ObjectStat>, of &[id];
+    SetAccessTime: fn set_access_time(id: ObjectId, time: Timestamp) -> Result<()>, of &[id];
     NextData: fn next_data(id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>>, of &[id];
     Usage: fn usage() -> Result<Usage>, of &[];
     Label: fn label() -> Result<Option<Vec<u8>>>, of &[];

@@ -25,7 +25,7 @@
 //! | 2 | entries that were switched so far |
 //! | 3 | how many want that nothing moves |
 //! | 4 | lock of those who register moves |
-//! | line 1 | size, lock of the size, lock of appends, time of the last change, of the last renewal of the access time |
+//! | line 1 | size, lock of the size, lock of appends, time of the last change, of the last read that counts (0: none is known) |
 //! | line 2 … | two words for each of [`MOVES_MAX`] moves: its state (bit 0 writers wait, bit 1 cancelled, from bit 2 on the range + 1; 0: none), chunks written since they were copied |
 
 use crate::region::{LINE, PrivateWords, ReadRegion, Region};

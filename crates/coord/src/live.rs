@@ -53,6 +53,12 @@ impl<R: ReadRegion, P> Live<R, P> {
     pub fn mtime_ns(&self) -> Option<i64> {
         Some(self.words.region.load(MTIME).cast_signed()).filter(|ns| *ns != 0)
     }
+
+    /// Time of the last read that counts, in nanoseconds, which may be ahead of
+    /// the home inode; 0 if none is known.
+    pub fn atime_ns(&self) -> i64 {
+        self.words.region.load(ATIME).cast_signed()
+    }
 }
 
 impl<R: Region, P: Party> Live<R, P> {
@@ -112,15 +118,16 @@ impl<R: Region, P: Party> Live<R, P> {
         self.words.region.word(MTIME).store(0, Ordering::Relaxed);
     }
 
-    /// Whether a read should update the access time now: it was not updated
-    /// since the last change, or for longer than `age_max_ns`. Of concurrent
-    /// callers, only one gets `true`.
-    pub fn atime_is_due(&self, now_ns: i64, age_max_ns: i64) -> bool {
-        let word = self.words.region.word(ATIME);
-        let last = word.load(Ordering::Relaxed).cast_signed();
-        let mtime = self.words.region.word(MTIME).load(Ordering::Relaxed).cast_signed();
-        let due = last <= mtime || now_ns - last > age_max_ns;
-        due && word.swap(now_ns.cast_unsigned(), Ordering::Relaxed).cast_signed() == last
+    /// Changes the access time from `last_ns` to `now_ns`; `false` if it is not
+    /// `last_ns` any more. Of concurrent callers, only one gets `true`.
+    pub fn renew_atime(&self, last_ns: i64, now_ns: i64) -> bool {
+        let (last, now) = (last_ns.cast_unsigned(), now_ns.cast_unsigned());
+        self.words.region.word(ATIME).compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Notes that no read is ahead of the home inode.
+    pub fn give_up_atime(&self) {
+        self.words.region.word(ATIME).store(0, Ordering::Relaxed);
     }
 }
 
@@ -224,15 +231,15 @@ mod tests {
     }
 
     #[test]
-    fn the_access_time_is_due_after_a_change_and_after_a_while() {
+    fn of_those_that_renew_the_access_time_one_does() {
         let live = live();
-        live.touch_mtime(5);
-        assert!(live.atime_is_due(10, 100));
-        assert!(!live.atime_is_due(11, 100));
-        live.touch_mtime(12);
-        assert!(live.atime_is_due(12, 100));
-        live.give_up_mtime();
-        assert!(!live.atime_is_due(112, 100));
-        assert!(live.atime_is_due(113, 100));
+        assert_eq!(live.atime_ns(), 0);
+        assert!(live.renew_atime(0, 10));
+        assert!(!live.renew_atime(0, 11));
+        assert!(live.renew_atime(10, 12));
+        assert_eq!(live.atime_ns(), 12);
+        live.give_up_atime();
+        assert!(!live.renew_atime(12, 13));
+        assert_eq!(live.atime_ns(), 0);
     }
 }

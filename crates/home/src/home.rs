@@ -4,17 +4,20 @@ use crate::identity::{Identity, Node};
 use crate::numbers::Numbers;
 use braid_contract::{
     Access, AccessTimes, Attr, Context, Errno, Error, Fd, FileKind, InodeId, NativeFd, NativeHandle,
-    NativeStat, Result, VolumeId, XattrMode,
+    NativeStat, Renewal, Result, VolumeId, XattrMode,
 };
 use braid_format::{BRAID_DIR, FormatError, IdAttr, PinAttr, Seal, StoredPin};
 use parking_lot::RwLock;
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The home tier's directory, which may be replaced by another one while no
 /// operation is under way.
 pub struct Home {
     generation: RwLock<Arc<RootGeneration>>,
+    /// The code of its [`ReadRenewal`].
+    read_renewal: AtomicU8,
     attr_name: &'static str,
     seal: Seal,
 }
@@ -30,6 +33,45 @@ pub struct RootGeneration {
     /// Whether inodes are opened by handle.
     by_handle: bool,
     journal_order: bool,
+}
+
+/// How often reads renew access times on home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadRenewal {
+    /// As it was when last looked at.
+    pub renewal: Renewal,
+    /// It was set for this root. If not, it is that of the file system's mount,
+    /// which may change.
+    pub is_set: bool,
+}
+
+impl ReadRenewal {
+    const SET: u8 = 0x80;
+
+    fn of(root: &dyn NativeFd) -> Result<Self> {
+        match root.access_times() {
+            Some(times) => Ok(Self { renewal: times.renewal, is_set: true }),
+            None => Ok(Self { renewal: root.usage()?.access_times.renewal, is_set: false }),
+        }
+    }
+
+    fn code(self) -> u8 {
+        let set = if self.is_set { Self::SET } else { 0 };
+        set | match self.renewal {
+            Renewal::Relative => 0,
+            Renewal::Always => 1,
+            Renewal::Never => 2,
+        }
+    }
+
+    fn of_code(code: u8) -> Self {
+        let renewal = match code & !Self::SET {
+            1 => Renewal::Always,
+            2 => Renewal::Never,
+            _ => Renewal::Relative,
+        };
+        Self { renewal, is_set: code & Self::SET != 0 }
+    }
 }
 
 impl RootGeneration {
@@ -72,9 +114,11 @@ impl Home {
     /// Takes over the tier's directory, which the caller has locked. Creates
     /// nothing.
     pub fn open(root: Fd) -> Result<Self> {
+        let read_renewal = AtomicU8::new(ReadRenewal::of(&*root)?.code());
         let generation = RwLock::new(Arc::new(RootGeneration::open(root, 0)?));
         let seal = Seal { volume: VolumeId([0; 16]), secret: None };
-        Ok(Self { generation, attr_name: attr_name(!braid_sys::is_privileged()), seal })
+        let attr_name = attr_name(!braid_sys::is_privileged());
+        Ok(Self { generation, read_renewal, attr_name, seal })
     }
 
     /// The directory that is home now.
@@ -90,6 +134,7 @@ impl Home {
     /// Makes another directory home.
     pub fn switch_root(&self, generation: RootGeneration) {
         *self.generation.write() = Arc::new(generation);
+        let _ = self.look_at_renewal();
     }
 
     /// Sets the namespace of extended attributes that the volume was created
@@ -122,6 +167,27 @@ impl Home {
     /// decides.
     pub fn access_times(&self) -> Option<AccessTimes> {
         self.generation.read().root.access_times()
+    }
+
+    /// Sets that; `EOPNOTSUPP` where the home file system decides.
+    pub fn set_access_times(&self, times: AccessTimes) -> Result<()> {
+        let generation = self.generation();
+        generation.root.set_access_times(times)?;
+        self.look_at_renewal().map(drop)
+    }
+
+    /// How often reads renew access times. For the path of every read: it takes
+    /// no lock.
+    pub fn read_renewal(&self) -> ReadRenewal {
+        ReadRenewal::of_code(self.read_renewal.load(Ordering::Relaxed))
+    }
+
+    /// The same, looked at anew: the home file system may have been mounted with
+    /// other options.
+    pub fn look_at_renewal(&self) -> Result<Renewal> {
+        let found = ReadRenewal::of(&*self.root())?;
+        self.read_renewal.store(found.code(), Ordering::Relaxed);
+        Ok(found.renewal)
     }
 
     /// Opens an inode by the number that applications see. `ESTALE` if there is

@@ -241,6 +241,16 @@ impl Index {
         self.store_in(&self.dirty.owners, OWNERS_AT, self.words.encode_owners(OWNERS_AT, owners))
     }
 
+    /// The same for a change that no `fsync` has to make durable: it is with the
+    /// next other one, or when the kernel writes the index back.
+    pub fn note_owners(&self, owners: Owners) -> Result<()> {
+        if self.change_whole(|whole| whole.owners = owners) {
+            return Ok(());
+        }
+        let word = self.words.encode_owners(OWNERS_AT, owners);
+        self.file()?.store(OWNERS_AT, word).context("storing to an index")
+    }
+
     /// Whether the size changed since the last `fsync` other than by an append,
     /// so that a hole in later writes may be intended.
     pub fn has_gaps(&self) -> Result<bool> {

@@ -46,7 +46,8 @@ impl Whole {
             counted: 0,
             size,
             synced_size: size,
-            owners: Owners { size: tier, mtime: home, atime: home, synced_mtime: home },
+            // The object's access time counts, if it has one.
+            owners: Owners { size: tier, mtime: home, atime: tier, synced_mtime: home },
             gaps: false,
             durable,
             durable_stored: durable,

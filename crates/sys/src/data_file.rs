@@ -147,7 +147,7 @@ impl DataFile {
     }
 
     fn open_direct(&self) -> rustix::io::Result<OwnedFd> {
-        let access = rustix::fs::fcntl_getfl(&self.cached)? & OFlags::RWMODE;
+        let access = rustix::fs::fcntl_getfl(&self.cached)? & (OFlags::RWMODE | OFlags::NOATIME);
         let path = format!("/proc/self/fd/{}", self.cached.as_raw_fd());
         rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
     }

@@ -48,6 +48,7 @@ fn look_at(backend: &Backend) -> StoreCapabilities {
         allocate: true,
         seek_data: true,
         overwrite: true,
+        access_times: true,
         durable: usage.as_ref().is_ok_and(|usage| !usage.volatile),
         preallocates: usage.is_ok_and(|usage| usage.preallocates),
         queue_depth: u32::MAX,

@@ -3,7 +3,7 @@
 
 use braid_contract::{
     Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store,
-    StoreCapabilities, StoreIo, Usage,
+    StoreCapabilities, StoreIo, Timestamp, Usage,
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io::{IoSlice, IoSliceMut};
@@ -35,6 +35,7 @@ const ABSENT: StoreCapabilities = StoreCapabilities {
     allocate: true,
     seek_data: true,
     overwrite: true,
+    access_times: true,
     durable: true,
     preallocates: false,
     queue_depth: IN_FLIGHT_MAX,
@@ -259,6 +260,10 @@ impl Store for InFlightLimiter {
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
         self.pass(|store| store.stat(id))
+    }
+
+    fn set_access_time(&self, id: ObjectId, time: Timestamp) -> Result<()> {
+        self.pass(|store| store.set_access_time(id, time))
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {

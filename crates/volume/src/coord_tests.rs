@@ -97,9 +97,9 @@ fn a_file_that_is_closed_leaves_nothing_in_memory_but_its_inode() {
         .create(&Caller::root(), InodeId::ROOT, OsStr::new("f"), 0o100_644, 0, true, flags.into())
         .unwrap();
     let inode = volume.core.inodes.get(entry.attr.ino).unwrap();
-    assert!(!inode.file.lock().ptr_eq(&Weak::new()));
+    assert!(!inode.file.lock().is_free());
     volume.release(opened.handle).unwrap();
-    assert!(inode.file.lock().ptr_eq(&Weak::new()));
+    assert!(inode.file.lock().is_free());
 }
 
 #[test]

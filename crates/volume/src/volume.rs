@@ -118,7 +118,7 @@ impl Volume {
     /// # Errors
     /// `EOPNOTSUPP` where the home tier's file system decides.
     pub fn set_access_times(&self, times: AccessTimes) -> Result<()> {
-        self.core.home.root().set_access_times(times)
+        self.core.home.set_access_times(times)
     }
 
     /// Files of other volumes in the tree over which this one was created;

@@ -16,8 +16,10 @@ pub(super) fn beside_users(
     look: impl FnOnce(bool) -> Result<()>,
 ) -> Result<()> {
     let found = found(core, identity, Fd::clone(fd));
-    let slot = found.inode.file.lock();
+    let mut slot = found.inode.file.lock();
     let Some(file) = slot.upgrade() else {
+        // A repair may change what is known of it.
+        slot.forget();
         return look(false);
     };
     drop(slot);

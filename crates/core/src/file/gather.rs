@@ -3,6 +3,7 @@
 //! and jobs call this.
 
 use crate::core::Core;
+use crate::file::access_time;
 use crate::file::clear::clear_range;
 use crate::file::emptying::reap_emptied;
 use crate::file::extents::next_home_data;
@@ -91,6 +92,7 @@ fn bring_home(core: &Core, file: &File, spread: &Spread) -> Result<bool> {
     }
     clear_strays(core, file, spread)?;
     grow_home_file(file, spread)?;
+    access_time::bring_home(core, file, spread);
     file.data().sync(false).inspect_err(|error| file.note_sync_error(error))?;
     core.index.sync_marks()?;
     core.home.remove_id_attr(&**file.data())?;

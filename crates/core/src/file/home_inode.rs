@@ -1,6 +1,7 @@
 //! Bringing the home inode of a spread file up to date with its size and times.
 
 use crate::core::Core;
+use crate::file::access_time::set_times;
 use crate::live::{File, Layout, Spread};
 use braid_contract::{Result, SetTime};
 use braid_tiers::Tier;
@@ -20,7 +21,7 @@ pub fn update_home_inode(file: &File) -> Result<()> {
 pub(super) fn restore_cached_time(core: &Core, file: &File) -> Result<()> {
     let Some(mtime) = file.cached_time.take_due() else { return Ok(()) };
     file.inode_will_change()?;
-    file.set_times(None, Some(SetTime::At(mtime)), core.tiers.home().id)?;
+    set_times(core, file, None, Some(SetTime::At(mtime)))?;
     file.inode_is_set(true)
 }
 

@@ -13,14 +13,17 @@
 //! * moves: `relocate`, `full_range`, `range_move`, `move_whole`, `leave_home`;
 //! * layouts and how they change: `load`, `recover_whole`, `place`, `indexing`,
 //!   `whole`, `copy`;
+//! * attributes that tiers share: `access_time`, `collective`;
 //! * durability: `mark`, `trim`, `release`, `emptying`, `sync`;
 //! * parts on tiers: `whole_object`, `pieces`, `preallocate`, `extents`,
 //!   `presence`, and the home file's: `home_inode`, `id_attr`;
 //! * decisions and checks: `choose`, `ranges`, `owner`, `set_id`, `write_through`.
 
+pub(crate) mod access_time;
 mod allocate;
 pub(crate) mod choose;
 mod clear;
+pub(crate) mod collective;
 mod copy;
 mod demand;
 pub(crate) mod emptying;

@@ -3,6 +3,7 @@
 //! goes (ordering rule 1).
 
 use crate::core::Core;
+use crate::file::access_time::bring_home;
 use crate::file::copy::{DataLocation, copy_all};
 use crate::file::emptying::reap_emptied;
 use crate::file::id_attr::{id_attr, switch_attr, whole_attr};
@@ -117,8 +118,9 @@ fn whole_to_whole(
     }
     let identity = core.home.identify(&**file.data())?;
     let attr = WholeAttr { tier: to.id, range_size: spread.range_size(), reason, durable: true };
-    // The new object's time is that of the copy.
+    // The new object's times are those of the copy.
     file.update_times(spread)?;
+    bring_home(core, file, spread);
     let before = whole_attr(id, &identity, spread, whole);
     switch_attr(core, file, &id_attr(id, &identity, attr), &before).inspect_err(|_| {
         spread.has_leftovers.store(true, Ordering::Release);
@@ -128,7 +130,7 @@ fn whole_to_whole(
     let ranges = spread.range_size().count(size);
     let mut moved = Whole::settled((to.id, reason), (size, ranges), true, core.tiers.home().id);
     moved.owners = whole.owners;
-    (moved.owners.size, moved.owners.mtime) = (to.id, core.tiers.home().id);
+    (moved.owners.size, moved.owners.mtime, moved.owners.atime) = (to.id, core.tiers.home().id, to.id);
     (moved.synced_size, moved.gaps) = (whole.synced_size, whole.gaps);
     let index = Index::of_whole(spread.index.header().clone(), core.tiers.home().id, moved);
     let new = spread.moved(index);
@@ -177,6 +179,7 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
         fd.truncate(size)?;
         copy_all(core, DataLocation::Spread(file, spread, &from), DataLocation::Home(file), size)?;
         fd.set_times(None, Some(SetTime::At(mtime)))?;
+        bring_home(core, file, spread);
         // The copy takes the object's place only when it is durable.
         fd.sync(false)?;
         core.home.remove_id_attr(&**file.data())?;

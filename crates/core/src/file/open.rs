@@ -1,6 +1,7 @@
 //! Files come into use and go out of it.
 
 use crate::core::Core;
+use crate::file::access_time::keep_owed;
 use crate::file::gather::gather_late;
 use crate::file::home_inode::{restore_cached_time, update_home_inode};
 use crate::file::leave_home::grows_on_home;
@@ -36,8 +37,11 @@ pub fn file_of(core: &Core, inode: &Arc<Inode>) -> Result<Arc<File>> {
     if matches!(layout, Layout::Spread(_)) && identity.attr.nlink == 0 {
         return Err(Errno::ESTALE.into());
     }
+    if let (Some(rest), Layout::Spread(spread)) = (slot.at_rest(), &layout) {
+        spread.remember(&rest);
+    }
     let file = Arc::new(File::new(Arc::clone(inode), data, writes, layout));
-    *slot = Arc::downgrade(&file);
+    slot.set(&file);
     Ok(file)
 }
 
@@ -48,7 +52,7 @@ pub(crate) fn adopt_file(inode: &Arc<Inode>, data: Fd) -> Result<Arc<File>> {
         return Ok(file);
     }
     let file = Arc::new(File::new(Arc::clone(inode), data, true, Layout::Plain));
-    *slot = Arc::downgrade(&file);
+    slot.set(&file);
     Ok(file)
 }
 
@@ -175,6 +179,7 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     core.observer.inode_changed(&file.inode);
     let layout = file.layout.read();
     let Layout::Spread(spread) = &*layout else { return Ok(()) };
+    keep_owed(core, spread, file);
     // The next open does not know of it.
     make_releases_durable(core, file, spread)?;
     // A writer has the file in use, so the file can't run ahead of its home

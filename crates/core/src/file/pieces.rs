@@ -94,6 +94,7 @@ pub(crate) fn write_piece(
 pub(super) fn note_write(spread: &Spread, tier: &Tier) {
     spread.untimed.fetch_or(bit(tier.id), Ordering::AcqRel);
     spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    spread.space.changed();
 }
 
 /// Zeroes and frees part of the file's part on `tier`.
@@ -102,6 +103,7 @@ pub(crate) fn punch_piece(file: &File, spread: &Spread, tier: &Tier, offset: u64
         Backend::Home(_) => file.writable()?.allocate(FallocateMode::PunchHole, offset, len),
         Backend::Store(store) => store.punch(spread.id(), offset, len),
     };
+    spread.space.changed();
     match punched {
         Err(error) if is_absent(spread, tier, &error)? => Ok(()),
         result => result.map_err(|error| tier.note_error(error)),

@@ -62,12 +62,14 @@ pub(super) fn reserve_part(
     tier: &Tier,
     Range { start, end }: Range<u64>,
 ) -> Result<()> {
-    match &tier.backend {
+    let reserved = match &tier.backend {
         Backend::Home(_) => {
             file.writable()?.allocate(FallocateMode::Allocate { keep_size: true }, start, end - start)
         }
         Backend::Store(store) => store.allocate(spread.id(), start, end - start, true),
-    }
+    };
+    spread.space.changed();
+    reserved
 }
 
 impl Spread {

@@ -1,9 +1,10 @@
 //! Reading.
 
 use crate::core::Core;
+use crate::file::access_time::renew;
 use crate::file::pieces::{read_home, read_pieces};
 use crate::live::{File, Layout, Spread};
-use braid_contract::{ReadPiece, Renewal, Result, TierId};
+use braid_contract::{ReadPiece, Result, TierId};
 use braid_format::Entry;
 use std::sync::atomic::{Ordering, fence};
 
@@ -40,11 +41,6 @@ fn read_spread(
     if len == 0 {
         return Ok(0);
     }
-    if renews_access_time(core, spread) {
-        // A read of the home file renews its access time by the mount options,
-        // and leaves its change time alone.
-        let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
-    }
     unmoved(spread, offset, offset + len as u64, || {
         let buf = &mut buf[..len];
         let (tier, run) = run_at(spread, offset, len)?;
@@ -59,16 +55,8 @@ fn read_spread(
             false => core.side_by_side(parts, read),
         }
     })?;
+    renew(core, file, spread, offset + len as u64);
     Ok(len)
-}
-
-/// Whether the home file should be read too.
-fn renews_access_time(core: &Core, spread: &Spread) -> bool {
-    match core.home.access_times().map(|times| times.renewal) {
-        Some(Renewal::Always) => true,
-        Some(Renewal::Never) => false,
-        Some(Renewal::Relative) | None => spread.times.atime_is_due(),
-    }
 }
 
 /// Repeats `look` until no range of `offset .. end` moves meanwhile: a move may

@@ -101,12 +101,14 @@ fn release_unwritten(file: &File, spread: &Spread, tier: &Tier, range: u64, size
 /// Has the file's part reach to the end of `bytes`, whose space it has.
 fn lengthen_part(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
     let (start, len) = (bytes.start, bytes.end - bytes.start);
-    match &tier.backend {
+    let lengthened = match &tier.backend {
         Backend::Home(_) => {
             file.writable()?.allocate(FallocateMode::Allocate { keep_size: false }, start, len)
         }
         Backend::Store(store) => store.allocate(spread.id(), start, len, false),
-    }
+    };
+    spread.space.changed();
+    lengthened
 }
 
 /// Frees space on `tier` beyond the end of the file's part there. The caller
@@ -118,6 +120,7 @@ pub(super) fn release_end(file: &File, spread: &Spread, tier: &Tier) -> Result<(
             Err(error) if error.errno() != Errno::ENOENT => Err(error),
             _ => Ok(()),
         };
+        spread.space.changed();
         return cut.or_else(|error| concerning(spread, tier, tier.note_error(error)));
     }
     let attr = file.data().stat()?.attr;

@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::access_time::keep_owed;
 use crate::file::extents::part_size;
 use crate::file::home_inode::update_home_inode;
 use crate::file::id_attr::store_durable;
@@ -38,6 +39,9 @@ fn sync_in_order(core: &Core, file: &File, data_only: bool) -> Result<()> {
     let id = match &*file.layout.read() {
         Layout::Plain => return file.data().sync(data_only),
         Layout::Spread(spread) => {
+            if !data_only {
+                keep_owed(core, spread, file);
+            }
             sync_spread(core, file, spread, data_only)?;
             store_durable(core, file, spread)?;
             // The size is in the index or that of the last part, the time of
@@ -128,7 +132,11 @@ pub(crate) fn sync_tier(file: &File, spread: &Spread, tier: &Tier, data_only: bo
     let result = match &tier.backend {
         Backend::Home(_) => file.data().sync(data_only),
         Backend::Store(store) => match store.sync(&[spread.id()], data_only) {
-            Ok(()) => return spread.index.set_object_durable(tier.id),
+            Ok(()) => {
+                // What was allocated late is, from now on.
+                spread.space.changed();
+                return spread.index.set_object_durable(tier.id);
+            }
             // The file has nothing there.
             Err(error) if is_absent(spread, tier, &error)? => Ok(()),
             result => result,

@@ -2,6 +2,7 @@
 //! `membership` calls this when the tier takes no new ranges any more.
 
 use crate::core::Core;
+use crate::file::access_time::hand_over;
 use crate::file::release::{make_releases_durable, release_end};
 use crate::file::trim::trim;
 use crate::live::{File, Layout, Spread};
@@ -31,6 +32,9 @@ pub fn prepare_leave(core: &Core, file: &File, tier: &Tier) -> Result<u64> {
         make_releases_durable(core, file, spread)?;
     }
     file.update_times(spread)?;
+    if ranges == 0 {
+        hand_over(core, file, spread, tier)?;
+    }
     Ok(ranges)
 }
 
@@ -69,6 +73,7 @@ impl Spread {
         for set in [&self.created, &self.dirty, &self.untimed, &self.released] {
             set.fetch_and(!bit(tier), Ordering::AcqRel);
         }
+        self.space.changed();
         self.index.clear_object_durable(tier)
     }
 

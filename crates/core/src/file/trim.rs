@@ -33,7 +33,9 @@ pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Resu
         file.writable()?.truncate(size)?;
     }
     for (tier, store) in stores_of(core, spread) {
-        match cut_object(&*store, spread.id(), size) {
+        let cut = cut_object(&*store, spread.id(), size);
+        spread.space.changed();
+        match cut {
             Ok(false) => {}
             Ok(true) => note_release(spread, tier.id),
             Err(error) => concerning(spread, &tier, tier.note_error(error))?,

@@ -1,6 +1,7 @@
 //! Changing the size (ordering rule 3).
 
 use crate::core::Core;
+use crate::file::access_time::bring_home;
 use crate::file::emptying::reap_emptied;
 use crate::file::id_attr::kind_of;
 use crate::file::leave_home::spread_ahead;
@@ -66,6 +67,7 @@ fn empty(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     core.index.sync_marks()?;
     let identity = core.home.identify(&**file.data())?;
     let before = kind_of(spread);
+    bring_home(core, file, spread);
     let attr =
         IdAttr { kind: IdKind::Emptied, id: spread.id(), ino: identity.ino(), btime_ns: identity.btime_ns() };
     core.home.set_id_attr(&**file.data(), &attr)?;

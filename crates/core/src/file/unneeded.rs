@@ -2,9 +2,11 @@
 //! whole objects.
 
 use crate::core::Core;
+use crate::file::access_time::hand_over;
+use crate::file::recover_whole::OwnerInode;
 use crate::file::truncate::owner_before;
 use crate::live::{File, Layout, Spread};
-use braid_contract::{Errno, Result, Store, TierId};
+use braid_contract::{Errno, ObjectStat, Result, SetTime, Store, TierId};
 use braid_format::Owners;
 use braid_index::Index;
 use braid_tiers::{Backend, Tier, bit};
@@ -22,7 +24,7 @@ pub(super) fn left(core: &Core, file: &File, tier: &Tier) {
         spread.left.fetch_or(bit(tier.id), Ordering::AcqRel);
     }
     if let Some(layout) = file.layout.try_write() {
-        remove_left(core, &layout);
+        remove_left(core, file, &layout);
     }
 }
 
@@ -33,20 +35,20 @@ pub(super) fn remove_late(core: &Core, file: &File) {
         Layout::Spread(spread) => spread.left.load(Ordering::Acquire) != 0,
     };
     if some {
-        remove_left(core, &file.layout.write());
+        remove_left(core, file, &file.layout.write());
     }
 }
 
 /// Removes the objects on tiers that were left; the caller holds the layout
 /// alone.
-fn remove_left(core: &Core, layout: &Layout) {
+fn remove_left(core: &Core, file: &File, layout: &Layout) {
     let Layout::Spread(spread) = layout else { return };
     if spread.moving.is_active() {
         return;
     }
     let left = spread.left.load(Ordering::Acquire);
     for tier in core.tiers.iter().filter(|tier| left & bit(tier.id) != 0) {
-        match remove_from(core, spread, &tier) {
+        match remove_from(core, file, spread, &tier) {
             Ok(()) => _ = spread.left.fetch_and(!bit(tier.id), Ordering::AcqRel),
             Err(error) => {
                 tracing::debug!(file = %spread.id(), tier = %tier.name, %error, "an object that is not needed stays");
@@ -55,7 +57,7 @@ fn remove_left(core: &Core, layout: &Layout) {
     }
 }
 
-fn remove_from(core: &Core, spread: &Spread, tier: &Tier) -> Result<()> {
+fn remove_from(core: &Core, file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
     let Backend::Store(store) = &tier.backend else { return Ok(()) };
     // The object of a whole file goes as it moves.
     if spread.index.whole().is_some() || is_named(&spread.index, tier.id)? {
@@ -63,6 +65,7 @@ fn remove_from(core: &Core, spread: &Spread, tier: &Tier) -> Result<()> {
     }
     let last = owner_before(core, spread, spread.size())?;
     spread.change_owners(|owners| size_goes_to(owners, tier.id, last))?;
+    hand_over(core, file, spread, tier)?;
     if has_times(spread.index.owners()?, tier.id) {
         return Ok(());
     }
@@ -72,11 +75,18 @@ fn remove_from(core: &Core, spread: &Spread, tier: &Tier) -> Result<()> {
 
 /// Removes, at recovery, objects of a file that a crash kept from being removed.
 /// The times are home's.
-pub(crate) fn remove_after_crash(core: &Core, index: &Index) {
+pub(crate) fn remove_after_crash(core: &Core, owner: &OwnerInode, index: &Index) {
     for (tier, store) in core.tiers.stores().filter(|(tier, _)| !tier.capabilities().punch) {
         let remove = || -> Result<()> {
-            let has_object = !store.stat(index.id()).is_err_and(|error| error.errno() == Errno::ENOENT);
-            if !has_object || is_named(index, tier.id)? || has_times(index.owners()?, tier.id) {
+            let stat = match store.stat(index.id()) {
+                Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+                stat => stat?,
+            };
+            if is_named(index, tier.id)? {
+                return Ok(());
+            }
+            take_atime_home(core, owner, index, (tier.id, &stat))?;
+            if has_times(index.owners()?, tier.id) {
                 return Ok(());
             }
             index.set_owners(size_goes_to(index.owners()?, tier.id, core.tiers.home().id))?;
@@ -87,6 +97,23 @@ pub(crate) fn remove_after_crash(core: &Core, index: &Index) {
             tracing::debug!(file = %index.id(), tier = %tier.name, %error, "an object that is not needed stays");
         }
     }
+}
+
+/// The access time goes to the home inode, if the tier owns it.
+fn take_atime_home(
+    core: &Core,
+    owner: &OwnerInode,
+    index: &Index,
+    (tier, stat): (TierId, &ObjectStat),
+) -> Result<()> {
+    let owners = index.owners()?;
+    if owners.atime != tier {
+        return Ok(());
+    }
+    if let Some(atime) = stat.atime.filter(|atime| *atime > owner.identity.attr.atime) {
+        owner.fd.set_times(Some(SetTime::At(atime)), None)?;
+    }
+    index.set_owners(Owners { atime: core.tiers.home().id, ..owners })
 }
 
 /// Removes an object of which the index does not say any more that it is there,

@@ -16,7 +16,9 @@ pub(super) fn grow_object(core: &Core, spread: &Spread, size: u64) -> Result<()>
     let Backend::Store(store) = &tier.backend else { return Ok(()) };
     ensure_object(spread, &tier)?;
     spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-    store.truncate(spread.id(), size).map_err(|error| tier.note_error(error))
+    let cut = store.truncate(spread.id(), size);
+    spread.space.changed();
+    cut.map_err(|error| tier.note_error(error))
 }
 
 /// The same beside other writers, where space is reserved already.
@@ -24,7 +26,9 @@ pub(super) fn lengthen_object(core: &Core, spread: &Spread, Range { start, end }
     let Some(whole) = spread.index.whole() else { return Ok(()) };
     let tier = core.tiers.get(whole.tier)?;
     let Backend::Store(store) = &tier.backend else { return Ok(()) };
-    store.allocate(spread.id(), start, end - start, false).map_err(|error| tier.note_error(error))
+    let allocated = store.allocate(spread.id(), start, end - start, false);
+    spread.space.changed();
+    allocated.map_err(|error| tier.note_error(error))
 }
 
 /// Brings the tier's count of ranges up to date with a whole file; `false`

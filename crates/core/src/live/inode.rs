@@ -1,6 +1,7 @@
 //! Inodes that are known, and the live state of regular files in use. The two
 //! lead to each other, so they share a file.
 
+use super::in_use::InUse;
 use super::set_id::SetIdCheck;
 use super::spread::Spread;
 use crate::live::{DurabilityDependency, Tag};
@@ -11,7 +12,7 @@ use braid_format::PinAttr;
 use braid_home::{Home, Node};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// The shape of a regular file, as far as it is known without looking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +38,7 @@ pub struct Inode {
     pub(super) node: Node,
     pub(super) shape: AtomicU8,
     /// The live state of a regular file in use.
-    pub file: Mutex<Weak<File>>,
+    pub file: Mutex<InUse>,
 }
 
 impl Inode {
@@ -83,7 +84,7 @@ impl Inode {
             generation: self.generation,
             node: Node::Handle(handle, turn),
             shape: AtomicU8::new(self.shape.load(Ordering::Relaxed)),
-            file: Mutex::new(Weak::new()),
+            file: Mutex::default(),
         }
     }
 
@@ -112,6 +113,8 @@ pub struct AheadAttrs {
     pub id: ObjectId,
     pub(crate) size: u64,
     pub(crate) mtime: Option<Timestamp>,
+    /// The access time by reads of other tiers, where that is known.
+    pub(crate) atime: Option<Option<Timestamp>>,
     /// The one tier that all of it is on, of a whole file.
     pub(crate) whole: Option<TierId>,
     /// Tiers that are known to have nothing of it, as bits.
@@ -216,13 +219,17 @@ pub(crate) struct Opens {
 
 impl Drop for File {
     fn drop(&mut self) {
+        let at_rest = match self.layout.get_mut() {
+            Layout::Spread(spread) if !self.opens.get_mut().dead => spread.at_rest(),
+            _ => None,
+        };
         // The memory of this state is freed with the last reference, and the
         // inode, which the kernel may remember for long, has one. If the file
         // is just coming into use, it is replaced at once.
         if let Some(mut slot) = self.inode.file.try_lock()
-            && slot.strong_count() == 0
+            && slot.uses() == 0
         {
-            *slot = Weak::new();
+            slot.ended(at_rest);
         }
     }
 }
@@ -353,18 +360,19 @@ impl File {
                 id: spread.id(),
                 size: spread.size(),
                 mtime: spread.times.mtime(),
+                atime: spread.times.atime_is_known().then(|| spread.times.atime()),
                 whole: spread.index.whole_tier(),
                 missing: spread.missing(),
             }),
         }
     }
 
-    /// A tier answered that it has nothing of the file with this id.
-    pub(crate) fn object_is_missing(&self, id: ObjectId, tier: TierId) {
-        if let Layout::Spread(spread) = &*self.layout.read()
-            && spread.id() == id
-        {
-            spread.object_is_missing(tier);
+    /// Does something with the live state of the spread file with this id, if
+    /// the file still is that.
+    pub(crate) fn with_spread<T>(&self, id: ObjectId, work: impl FnOnce(&Spread) -> T) -> Option<T> {
+        match &*self.layout.read() {
+            Layout::Spread(spread) if spread.id() == id => Some(work(spread)),
+            _ => None,
         }
     }
 
@@ -398,23 +406,6 @@ impl File {
         noted.store(true, Ordering::Release);
         // A write to a whole file may have come meanwhile.
         if spread.index.whole().is_some() { self.update_times(spread) } else { Ok(()) }
-    }
-
-    /// Sets times of the home inode for a user.
-    pub(crate) fn set_times(
-        &self,
-        atime: Option<SetTime>,
-        mtime: Option<SetTime>,
-        home: TierId,
-    ) -> Result<()> {
-        // Held alone, it may be changed back to an earlier time.
-        let layout = self.layout.read();
-        let _alone = self.hold_times();
-        self.data().set_times(atime, mtime)?;
-        match &*layout {
-            Layout::Spread(spread) if mtime.is_some() => spread.mtime_was_set(home),
-            _ => Ok(()),
-        }
     }
 
     /// Brings the modification time to the home inode, if it is ahead of it.
@@ -451,10 +442,29 @@ impl HeldTimes<'_> {
     pub(crate) fn update(&self, spread: &Spread, mtime: Option<Timestamp>) -> Result<()> {
         let ahead = spread.times.mtime();
         let Some(time) = ahead.or(mtime) else { return Ok(()) };
-        self.file.data().set_times(None, Some(SetTime::At(time)))?;
+        // It goes along: alone, it would make the change time that of a read.
+        let atime = self.atime_ahead(spread)?;
+        self.file.data().set_times(atime.map(SetTime::At), Some(SetTime::At(time)))?;
         if let Some(ahead) = ahead {
             spread.times.mtime_was_stored(ahead);
         }
+        atime.inspect(|atime| spread.times.atime_is_kept(*atime));
         Ok(())
+    }
+
+    /// Brings the access time to the home inode, if it is ahead of it.
+    pub(crate) fn bring_atime(&self, spread: &Spread) -> Result<()> {
+        if let Some(atime) = self.atime_ahead(spread)? {
+            self.file.data().set_times(Some(SetTime::At(atime)), None)?;
+            spread.times.atime_is_kept(atime);
+        }
+        Ok(())
+    }
+
+    /// The access time, if it is ahead of the home inode.
+    fn atime_ahead(&self, spread: &Spread) -> Result<Option<Timestamp>> {
+        let Some(atime) = spread.times.atime() else { return Ok(None) };
+        let home = self.file.data().stat()?.attr.atime;
+        Ok((atime > home).then_some(atime))
     }
 }

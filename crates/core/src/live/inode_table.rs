@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 const SHARDS: usize = 16;
 
@@ -79,7 +79,7 @@ impl InodeTable {
                 generation,
                 node: home.node(identity, fd),
                 shape: AtomicU8::new(Shape::Unknown as u8),
-                file: Mutex::new(Weak::new()),
+                file: Mutex::default(),
             };
             KnownInode { inode: Arc::new(inode), lookups, age }
         };

@@ -5,21 +5,13 @@
 mod dir_handle;
 mod freed;
 mod handles;
+mod in_use;
 mod inode;
 mod inode_table;
 mod name_locks;
 mod removals;
 mod set_id;
+mod space;
 mod spread;
 mod tag;
-mod write_stream;
-
-pub use dir_handle::DirHandle;
-pub use freed::Freed;
-pub use handles::{Handles, OpenFile};
-pub use inode::{AheadAttrs, File, Inode, Layout, Shape};
-pub use inode_table::{InodeTable, KnownInode};
-pub use name_locks::NameLocks;
-pub use removals::{DurabilityDependency, MarksToRetire, Removals};
-pub use spread::{AllocatedAhead, Spread};
-pub use tag::Tag;
+mod times;

@@ -1,7 +1,10 @@
 //! The live state of a spread file, beside its home file.
 
+use super::in_use::AtRest;
+use super::space::Space;
+use super::times::Times;
 use crate::coord::{Changing, Live, Moving, of_file};
-use braid_contract::{Environment, ObjectId, Result, TierId, Timestamp};
+use braid_contract::{Environment, ObjectId, Result, TierId};
 use braid_format::RangeSize;
 use braid_index::Index;
 use braid_placement::Credits;
@@ -48,6 +51,8 @@ pub struct Spread {
     /// Tiers that are known to have none, as bits, so that `stat` does not ask
     /// them.
     missing: AtomicU64,
+    /// The space that it takes on tiers other than home.
+    pub(crate) space: Space,
     /// Held while ranges get their tier.
     pub placing: Mutex<Credits>,
     /// How ranges are dealt that are set aside before there is data.
@@ -83,7 +88,7 @@ impl Spread {
         live.change().set(index.size()?);
         Ok(Self {
             index,
-            times: Times { live: live.clone(), environment: Arc::clone(environment) },
+            times: Times::new(live.clone(), Arc::clone(environment)),
             live,
             // Earlier writes may not have been synced.
             dirty: AtomicU64::new(ALL_TIERS),
@@ -94,6 +99,7 @@ impl Spread {
             cleared: AtomicBool::new(false),
             created: AtomicU64::new(0),
             missing: AtomicU64::new(0),
+            space: Space::unknown(),
             set_aside: Mutex::new(credits.clone()),
             left_set_aside: Mutex::default(),
             placing: Mutex::new(credits),
@@ -117,7 +123,7 @@ impl Spread {
         live.copy_from(&self.live);
         Self {
             index,
-            times: Times { live: live.clone(), environment: Arc::clone(&self.times.environment) },
+            times: self.times.moved(live.clone()),
             live,
             dirty: word(&self.dirty),
             untimed: word(&self.untimed),
@@ -127,6 +133,7 @@ impl Spread {
             cleared: flag(&self.cleared),
             created: word(&self.created),
             missing: AtomicU64::new(0),
+            space: Space::unknown(),
             placing: Mutex::new(self.placing.lock().clone()),
             set_aside: Mutex::new(self.set_aside.lock().clone()),
             left_set_aside: Mutex::new(self.left_set_aside.lock().clone()),
@@ -155,6 +162,7 @@ impl Spread {
     pub(crate) fn object_was_made(&self, tier: TierId) {
         self.created.fetch_or(bit(tier), Ordering::AcqRel);
         self.missing.fetch_and(!bit(tier), Ordering::AcqRel);
+        self.space.changed();
     }
 
     /// `tier` answered that it has no object of the file. One may just have been
@@ -169,6 +177,29 @@ impl Spread {
     /// Tiers that are known to have no object of the file, as bits.
     pub(crate) fn missing(&self) -> u64 {
         self.missing.load(Ordering::Acquire)
+    }
+
+    /// What is known of a file that nothing is ahead of, for when it is not in
+    /// use any more.
+    pub(super) fn at_rest(&self) -> Option<AtRest> {
+        let settled = self.times.mtime().is_none() && self.times.atime_is_known();
+        let (blocks, tiers) = self.space.known().filter(|_| settled)?;
+        Some(AtRest {
+            size: self.size(),
+            atime_ns: self.live.atime_ns(),
+            blocks,
+            tiers,
+            missing: self.missing(),
+        })
+    }
+
+    /// What was known when it was last in use.
+    pub(crate) fn remember(&self, rest: &AtRest) {
+        if rest.size == self.size() {
+            self.missing.store(rest.missing, Ordering::Release);
+            self.space.remember(rest.tiers, rest.blocks);
+            self.times.learn_atime(rest.atime());
+        }
     }
 
     /// Its size in bytes.
@@ -224,6 +255,17 @@ impl Spread {
         self.index.set_owners(braid_format::Owners { synced_mtime: owner, ..owners })
     }
 
+    /// The object on `tier` has the access time of a read. An `fsync` does not
+    /// wait for the index because of that.
+    pub(crate) fn note_atime_owner(&self, tier: TierId) -> Result<()> {
+        if self.index.owners()?.atime == tier {
+            return Ok(());
+        }
+        let _held = self.live.change();
+        let owners = self.index.owners()?;
+        self.index.note_owners(braid_format::Owners { atime: tier, ..owners })
+    }
+
     /// Changes the owners in the index, if they differ.
     pub(crate) fn change_owners(
         &self,
@@ -247,45 +289,5 @@ impl Spread {
             self.index.set_owners(braid_format::Owners { mtime: tier, ..owners })?;
         }
         Ok(())
-    }
-}
-
-/// The modification time, while it is ahead of the home inode, and when the
-/// access time was last renewed.
-#[derive(Debug)]
-pub(crate) struct Times {
-    live: Live,
-    environment: Arc<dyn Environment>,
-}
-
-/// How often a read that does not touch the home file renews the access time.
-const ATIME_AGE_MAX_NS: i64 = 60 * 1_000_000_000;
-
-impl Times {
-    pub(crate) fn mtime(&self) -> Option<Timestamp> {
-        self.live.mtime_ns().map(|ns| Timestamp {
-            secs: ns.div_euclid(1_000_000_000),
-            nanos: ns.rem_euclid(1_000_000_000) as u32,
-        })
-    }
-
-    pub(crate) fn touch_mtime(&self) {
-        self.live.touch_mtime(self.environment.wall_ns());
-    }
-
-    /// Whether a read should renew the access time now.
-    pub(crate) fn atime_is_due(&self) -> bool {
-        self.live.atime_is_due(self.environment.wall_ns(), ATIME_AGE_MAX_NS)
-    }
-
-    /// The home inode has this time, which was ahead of it. It still is behind
-    /// if a write came meanwhile.
-    pub(crate) fn mtime_was_stored(&self, time: Timestamp) {
-        self.live.mtime_was_stored(time.secs * 1_000_000_000 + i64::from(time.nanos));
-    }
-
-    /// The home inode's time is right again, or is about to be set.
-    pub(crate) fn give_up_mtime(&self) {
-        self.live.give_up_mtime();
     }
 }

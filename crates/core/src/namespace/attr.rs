@@ -3,23 +3,12 @@
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
-use crate::file::named_on;
+use crate::file::collective::{BLOCK, ask_tiers, other_tiers};
 use crate::file::open::file_of;
-use crate::live::{AheadAttrs, File, Inode, Shape};
-use braid_contract::{
-    Attr, Errno, Error, Fd, FileKind, HandleId, InodeId, ObjectId, ObjectStat, Result, Store,
-};
+use crate::live::{AtRest, File, Inode, Shape};
+use braid_contract::{Attr, Fd, FileKind, HandleId, InodeId, Result, Timestamp};
 use braid_home::Identity;
-use braid_tiers::{Tier, bit};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
-
-/// Bytes of a block, as `stat` counts them.
-const BLOCK: u64 = 512;
-
-/// How long `stat` waits for a busy tier to count blocks.
-const STAT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The attributes of an inode; those of an open file where `handle` is one.
 pub fn get_attr(core: &Core, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
@@ -62,6 +51,9 @@ fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<
     if !inode.may_be_spread() {
         return Ok(attr);
     }
+    if let Some(rest) = known_at_rest(core, inode).filter(|_| attr.nlink > 0) {
+        return Ok(combined(core, attr, (rest.size, None, rest.atime()), Some(rest.blocks)));
+    }
     // Asking for the attribute is cheaper than opening the file.
     let fd = core.inodes.path(&core.home, inode)?;
     match core.home.id_attr(&*fd, identity)? {
@@ -73,66 +65,48 @@ fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<
     }
 }
 
+/// What is known of a file from when it was last in use, if that holds for the
+/// tiers that there are now.
+fn known_at_rest(core: &Core, inode: &Inode) -> Option<AtRest> {
+    let rest = inode.file.lock().at_rest()?;
+    (rest.tiers == other_tiers(core)).then_some(rest)
+}
+
 /// Attributes of the home inode, corrected by those that are ahead of it, and
 /// with the space that the file takes on other tiers.
 fn attr_of_file(core: &Core, inode: &Inode, file: &File) -> Result<Attr> {
     // Read first: a file that becomes plain brings them to the home inode
     // before.
     let ahead = file.ahead();
-    let mut attr = Attr { ino: inode.ino, ..file.data().stat()?.attr };
-    if let Some(ahead) = ahead {
-        attr.size = ahead.size;
-        attr.mtime = ahead.mtime.unwrap_or(attr.mtime);
-        attr.ctime = ahead.mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
-        attr.blocks = match blocks_elsewhere(core, file, &ahead) {
-            Some(blocks) => attr.blocks + blocks,
-            // Programs take a file without blocks for one without data.
-            None => attr.blocks.max(ahead.size.div_ceil(BLOCK)),
-        };
-        if core.fails_at(Failpoint::LinksAreForgotten) {
-            attr.nlink = 1;
+    let tiers = ahead.as_ref().map(|ahead| ask_tiers(core, file, ahead));
+    let attr = Attr { ino: inode.ino, ..file.data().stat()?.attr };
+    Ok(match (ahead, tiers) {
+        (Some(ahead), Some((blocks, atime))) => {
+            combined(core, attr, (ahead.size, ahead.mtime, atime.flatten()), blocks)
         }
-    }
-    Ok(attr)
-}
-
-/// Blocks that a file takes on tiers other than home; `None` if one of them
-/// does not answer at present.
-fn blocks_elsewhere(core: &Core, file: &File, ahead: &AheadAttrs) -> Option<u64> {
-    let may_have =
-        |tier: &Tier| ahead.whole.is_none_or(|whole| whole == tier.id) && ahead.missing & bit(tier.id) == 0;
-    let stores = core.tiers.stores().filter(|(tier, _)| may_have(tier));
-    stores.into_iter().try_fold(0, |blocks, (tier, store)| match stat_soon(core, &tier, store, ahead.id) {
-        Ok(stat) => Some(blocks + space_of(file, &tier, &stat) / BLOCK),
-        Err(error) if error.errno() == Errno::ENOENT => {
-            file.object_is_missing(ahead.id, tier.id);
-            Some(blocks)
-        }
-        Err(_) => None,
+        _ => attr,
     })
 }
 
-/// Bytes that a file takes on a tier, without those that it left there, where
-/// they can't be freed by themselves.
-fn space_of(file: &File, tier: &Tier, stat: &ObjectStat) -> u64 {
-    match tier.capabilities().punch {
-        true => stat.allocated,
-        false => named_on(file, tier.id).map_or(stat.allocated, |named| named.min(stat.allocated)),
-    }
-}
-
-/// The state of an object, unless its tier is slow: it may hang, and a
-/// directory is listed without it.
-fn stat_soon(core: &Core, tier: &Tier, store: Arc<dyn Store>, id: ObjectId) -> Result<ObjectStat> {
-    let pool = match &core.pool {
-        Some(pool) if tier.is_busy() => pool,
-        _ => return store.stat(id),
+/// Attributes of a home inode, with the size, the times and the blocks on other
+/// tiers that it may not have.
+fn combined(
+    core: &Core,
+    mut attr: Attr,
+    (size, mtime, atime): (u64, Option<Timestamp>, Option<Timestamp>),
+    blocks: Option<u64>,
+) -> Attr {
+    attr.size = size;
+    attr.atime = atime.map_or(attr.atime, |atime| attr.atime.max(atime));
+    attr.mtime = mtime.unwrap_or(attr.mtime);
+    attr.ctime = mtime.map_or(attr.ctime, |mtime| attr.ctime.max(mtime));
+    attr.blocks = match blocks {
+        Some(blocks) => attr.blocks + blocks,
+        // Programs take a file without blocks for one without data.
+        None => attr.blocks.max(size.div_ceil(BLOCK)),
     };
-    let late = || Error::new(Errno::EAGAIN, format!("tier {} is slow to answer", tier.name));
-    if !tier.is_prompt() {
-        return Err(late());
+    if core.fails_at(Failpoint::LinksAreForgotten) {
+        attr.nlink = 1;
     }
-    let (tell, told) = channel();
-    pool.spawn(move || drop(tell.send(store.stat(id))));
-    told.recv_timeout(STAT_PATIENCE).unwrap_or_else(|_| Err(late()))
+    attr
 }

@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::access_time;
 use crate::file::open::{end_use, file_of};
 use crate::file::set_id::take_set_id;
 use crate::file::truncate::truncate_file;
@@ -94,7 +95,7 @@ fn set_times(
     SetAttr { atime, mtime, .. }: &SetAttr,
 ) -> Result<()> {
     let of_file = |file: &File| {
-        file.set_times(*atime, *mtime, core.tiers.home().id)?;
+        access_time::set_times(core, file, *atime, *mtime)?;
         mtime.inspect(|mtime| file.cached_time.was_set(*mtime));
         Ok(())
     };
@@ -103,8 +104,8 @@ fn set_times(
     }
     // Held, so that no mover takes the file into use meanwhile.
     let slot = inode.file.lock();
-    // A spread file has to record the owner of its modification time.
-    if mtime.is_some() && (inode.may_be_spread() || slot.strong_count() > 0) {
+    // A spread file has to record the owner of the times.
+    if inode.may_be_spread() || slot.uses() > 0 {
         drop(slot);
         return of_file(&*file_of(core, inode)?);
     }

@@ -263,7 +263,7 @@ fn recover_spread(core: &Core, owner: &OwnerInode, index: &Index) -> Result<()> 
     index.clear_from(index.range_size().count(size.max(index.reserved()?)))?;
     core.index.sync(index)?;
     cut_objects(core, index.id(), size)?;
-    remove_after_crash(core, index);
+    remove_after_crash(core, owner, index);
     core.index.unmark_gone(owner.attr.id)
 }
 

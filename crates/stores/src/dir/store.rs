@@ -5,8 +5,8 @@ use super::probe;
 use super::tier::{LABEL, LABEL_MAX, Tier};
 use crate::native::open_tier_dir;
 use braid_contract::{
-    Context, Errno, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Shown, Store,
-    StoreCapabilities, StoreIo, Usage,
+    Context, Errno, FallocateMode, Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, SetTime, Shown,
+    Store, StoreCapabilities, StoreIo, Timestamp, Usage,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,8 @@ impl DirStore {
             allocate: true,
             seek_data: true,
             overwrite: true,
+            // Without a birth time, one that was never set can't be told.
+            access_times: root.stat()?.attr.btime.is_some(),
             durable: !usage.volatile,
             preallocates: usage.preallocates,
             queue_depth: QUEUE_DEPTH,
@@ -152,7 +154,14 @@ impl Store for DirStore {
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
         let attr = self.held.tier()?.file_to_stat(id)?.stat()?.attr;
-        Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime })
+        // Made with the file, and set by nothing but `set_access_time`.
+        let atime = attr.btime.filter(|made| *made != attr.atime).map(|_| attr.atime);
+        Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime, atime })
+    }
+
+    fn set_access_time(&self, id: ObjectId, time: Timestamp) -> Result<()> {
+        // Not to be waited for by a sync: the times of an object are no data.
+        self.held.tier()?.file_to_change(id)?.set_times(Some(SetTime::At(time)), None)
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {

@@ -68,7 +68,11 @@ impl Tier {
 
     fn open(&self, id: ObjectId, access: Access) -> Result<Fd> {
         let path = path_of(id);
-        self.with_room(|| self.root.open_at(OsStr::new(&path), access))
+        let file = self.with_room(|| self.root.open_at(OsStr::new(&path), access))?;
+        if access != Access::Path {
+            file.keep_access_time();
+        }
+        Ok(file)
     }
 
     /// Runs `open`; if the process has too many open files, once more after
@@ -98,7 +102,10 @@ impl Tier {
             result => result,
         };
         match created {
-            Ok(file) => self.files.get(id, || Ok(file)).map(drop),
+            Ok(file) => {
+                file.keep_access_time();
+                self.files.get(id, || Ok(file)).map(drop)
+            }
             Err(error) if error.errno() == Errno::EEXIST => Ok(()),
             Err(error) => Err(error),
         }

@@ -75,7 +75,7 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
         StoreOperation::Sync if ids.is_empty() => &[],
         StoreOperation::Sync | StoreOperation::SyncAll => &[FaultOp::Sync],
         StoreOperation::Remove => &[FaultOp::Remove],
-        StoreOperation::Stat | StoreOperation::NextData => &[FaultOp::Stat],
+        StoreOperation::Stat | StoreOperation::SetAccessTime | StoreOperation::NextData => &[FaultOp::Stat],
         // What is read by the file is not seen.
         StoreOperation::ObjectFile => &[FaultOp::Stat, FaultOp::Read],
         StoreOperation::Usage => &[FaultOp::Usage],

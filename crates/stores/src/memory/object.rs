@@ -7,7 +7,7 @@ use braid_sys::DataFile;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// An object. What it takes is given back when the last user is done with it.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub(super) struct Object {
     /// Held shared by operations that neither take nor return pages, and
     /// exclusively by others.
     space: RwLock<Space>,
+    atime: Mutex<Option<Timestamp>>,
 }
 
 /// The memory of an object.
@@ -43,7 +44,7 @@ impl Object {
             }
             error => error.into(),
         })?;
-        Ok(Self { file: DataFile::new(fd), account, space: RwLock::default() })
+        Ok(Self { file: DataFile::new(fd), account, space: RwLock::default(), atime: Mutex::default() })
     }
 
     fn fd(&self) -> Arc<OwnedFd> {
@@ -101,7 +102,12 @@ impl Object {
             size: stat.st_size.cast_unsigned(),
             allocated: stat.st_blocks.cast_unsigned() * 512,
             mtime: Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+            atime: *self.atime.lock().unwrap_or_else(PoisonError::into_inner),
         })
+    }
+
+    pub(super) fn set_access_time(&self, time: Timestamp) {
+        *self.atime.lock().unwrap_or_else(PoisonError::into_inner) = Some(time);
     }
 
     pub(super) fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {

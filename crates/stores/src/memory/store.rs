@@ -2,7 +2,9 @@
 
 use super::account::Account;
 use super::object::Object;
-use braid_contract::{Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Usage};
+use braid_contract::{
+    Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo, Timestamp, Usage,
+};
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +60,7 @@ impl Store for MemoryStore {
             allocate: true,
             seek_data: true,
             overwrite: true,
+            access_times: true,
             durable: false,
             preallocates: false,
             queue_depth: QUEUE_DEPTH,
@@ -114,6 +117,11 @@ impl Store for MemoryStore {
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
         self.object(id)?.stat()
+    }
+
+    fn set_access_time(&self, id: ObjectId, time: Timestamp) -> Result<()> {
+        self.object(id)?.set_access_time(time);
+        Ok(())
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {

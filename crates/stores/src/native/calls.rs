@@ -2,8 +2,8 @@
 
 use super::btrfs::{BTRFS_SUPER_MAGIC, delayed};
 use braid_contract::{
-    Access, Attr, Errno, FallocateMode, FileKind, InodeId, NativeStat, NativeUsage, Result, SetTime,
-    Timestamp, Usage,
+    Access, AccessTimes, Attr, Errno, FallocateMode, FileKind, InodeId, NativeStat, NativeUsage, Renewal,
+    Result, SetTime, Timestamp, Usage,
 };
 use rustix::fs::{
     FallocateFlags, OFlags, StatVfsMountFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps,
@@ -115,7 +115,20 @@ pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
         volatile: matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC),
         journal_order: matches!(magic, EXT_MAGIC | XFS_MAGIC | TMPFS_MAGIC | RAMFS_MAGIC),
         preallocates: magic == XFS_MAGIC,
+        access_times: access_times(space.f_flag),
     })
+}
+
+/// What the options of a mount say about access times.
+fn access_times(flags: StatVfsMountFlags) -> AccessTimes {
+    let renewal = if flags.contains(StatVfsMountFlags::NOATIME) {
+        Renewal::Never
+    } else if flags.contains(StatVfsMountFlags::RELATIME) {
+        Renewal::Relative
+    } else {
+        Renewal::Always
+    };
+    AccessTimes { renewal, directories: !flags.contains(StatVfsMountFlags::NODIRATIME) }
 }
 
 #[cfg(test)]

@@ -345,6 +345,13 @@ impl NativeFd for KernelFd {
         self.mount.as_ref().ok_or(Errno::EOPNOTSUPP)?.set_access_times(times)
     }
 
+    fn keep_access_time(&self) {
+        // Only for the owner of the file, and with `CAP_FOWNER`.
+        if let Ok(flags) = rustix::fs::fcntl_getfl(self) {
+            let _ = rustix::fs::fcntl_setfl(self, flags | OFlags::NOATIME);
+        }
+    }
+
     fn usage(&self) -> Result<NativeUsage> {
         usage(self)
     }

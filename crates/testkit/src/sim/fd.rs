@@ -6,8 +6,8 @@ use super::inode::{Body, Dir, Entry, KIND, ROOT};
 use super::state::{Context, State};
 use super::words::SimWords;
 use braid_contract::{
-    Access, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage,
-    NativeWords, RenameMode, Result, SeekTarget, SetTime, Usage, XattrMode,
+    Access, AccessTimes, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat,
+    NativeUsage, NativeWords, RenameMode, Renewal, Result, SeekTarget, SetTime, Usage, XattrMode,
 };
 use std::any::Any;
 use std::ffi::OsStr;
@@ -413,6 +413,7 @@ impl NativeFd for SimFd {
             volatile: self.shared.config.volatile,
             journal_order: self.shared.config.model.journal_order,
             preallocates: false,
+            access_times: AccessTimes { renewal: Renewal::Relative, directories: true },
         })
     }
 

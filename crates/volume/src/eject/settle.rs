@@ -99,7 +99,13 @@ impl<'a> Settlement<'a> {
         let object = site.store.object_file(id)?;
         // Users with write access to the directory may have removed it.
         site.link(self.home, path, &object, &mut Vec::new())?;
-        give_attributes(&**fd, attr, &*object)
+        // It has the access time of reads, if it was given one.
+        let own = object.stat()?.attr;
+        let atime = match own.btime {
+            Some(made) if made != own.atime => attr.atime.max(own.atime),
+            _ => attr.atime,
+        };
+        give_attributes(&**fd, &Attr { atime, ..*attr }, &*object)
     }
 
     /// Removes home's names in and below a directory, which keeps its times.

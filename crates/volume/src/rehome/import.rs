@@ -185,7 +185,7 @@ impl Copier<'_> {
             }
         };
         let moved = Arc::new(file.moved(Arc::clone(inode), opened, layout, handles));
-        *inode.file.lock() = Arc::downgrade(&moved);
+        inode.file.lock().set(&moved);
         Ok(moved)
     }
 

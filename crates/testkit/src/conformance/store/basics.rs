@@ -2,10 +2,10 @@
 
 use super::super::pattern;
 use super::{A, B, Case, IO, always, can, errno, expect, get, list, put, set_up};
-use braid_contract::{Access, Errno, ObjectId, Store};
+use braid_contract::{Access, Errno, ObjectId, ObjectStat, Store, Timestamp};
 use std::io::{IoSlice, IoSliceMut};
 
-pub(super) const CASES: [Case; 14] = [
+pub(super) const CASES: [Case; 15] = [
     ("a new object is empty", always, a_new_object_is_empty),
     ("an object that exists is left as it is", always, an_object_that_exists_is_left_as_it_is),
     ("what is written is read", always, what_is_written_is_read),
@@ -20,6 +20,7 @@ pub(super) const CASES: [Case; 14] = [
     ("an object that does not exist answers ENOENT", always, an_object_that_does_not_exist),
     ("sync keeps what it makes durable", always, sync_keeps_what_it_makes_durable),
     ("a change is seen in the time", always, a_change_is_seen_in_the_time),
+    ("an access time is what was set", |store| can(store).access_times, an_access_time_is_what_was_set),
 ];
 
 fn a_new_object_is_empty(store: &dyn Store) {
@@ -218,4 +219,26 @@ fn a_change_is_seen_in_the_time(store: &dyn Store) {
     assert_eq!(store.stat(A).unwrap().mtime, before, "reading is no change");
     put(store, A, 6, b"after");
     assert!(store.stat(A).unwrap().mtime > before);
+}
+
+fn an_access_time_is_what_was_set(store: &dyn Store) {
+    set_up(store, &[A, B]);
+    put(store, A, 0, b"data");
+    get(store, A, 0, 4);
+    assert_eq!(store.stat(A).unwrap().atime, None, "read, and never set");
+    let before = store.stat(A).unwrap();
+    for secs in [1_900_000_000, 1_000_000_000, 1_500_000_000] {
+        let time = Timestamp { secs, nanos: 123_456_789 };
+        store.set_access_time(A, time).unwrap();
+        assert_eq!(get(store, A, 0, 4), b"data");
+        assert_eq!(store.stat(A).unwrap(), ObjectStat { atime: Some(time), ..before });
+    }
+    let time = store.stat(A).unwrap().atime;
+    put(store, A, 4, b"more");
+    store.sync(&[A], false).unwrap();
+    assert_eq!(store.stat(A).unwrap().atime, time);
+    assert_eq!(store.stat(B).unwrap().atime, None);
+    store.remove(&[A]).unwrap();
+    store.create(A).unwrap();
+    assert_eq!(store.stat(A).unwrap().atime, None, "of a new object");
 }

@@ -13,11 +13,12 @@ impl<S: Store> StoreLayer for Layered<S> {
     }
 
     fn before(&self, operation: StoreOperation, _ids: &[ObjectId]) -> Result<()> {
-        let StoreCapabilities { allocate, punch, seek_data, native_files, .. } = self.0.capabilities();
+        let StoreCapabilities { access_times, allocate, punch, seek_data, native_files, .. } = self.0.capabilities();
         let has = match operation {
             StoreOperation::Allocate => allocate,
             StoreOperation::Punch => punch,
             StoreOperation::NextData => seek_data,
+            StoreOperation::SetAccessTime => access_times,
             // Files that others may write to are no objects of a store that
             // looks at each write.
             StoreOperation::Directory

@@ -1,0 +1,74 @@
+//! Whether a regular file is in use; if not, what was known of it when it was.
+
+use super::inode::File;
+use super::times::of_ns;
+use braid_contract::Timestamp;
+use std::sync::{Arc, Weak};
+
+/// The live state of a regular file, while it is in use.
+#[derive(Debug, Default)]
+pub struct InUse {
+    file: Weak<File>,
+    /// Of a spread file that is not.
+    at_rest: Option<Box<AtRest>>,
+}
+
+/// The attributes of a spread file out of use that its home inode does not
+/// have: they answer `stat` without its index and its tiers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AtRest {
+    pub(crate) size: u64,
+    /// The access time by reads of other tiers than home, as the time in
+    /// memory has it.
+    pub(crate) atime_ns: i64,
+    /// Blocks on tiers other than home.
+    pub(crate) blocks: u64,
+    /// The tiers that were asked for them, as bits.
+    pub(crate) tiers: u64,
+    /// Those that have nothing.
+    pub(crate) missing: u64,
+}
+
+impl AtRest {
+    pub(crate) fn atime(&self) -> Option<Timestamp> {
+        Some(self.atime_ns).filter(|ns| *ns != 0).map(of_ns)
+    }
+}
+
+impl InUse {
+    /// The file, if it is in use.
+    pub fn upgrade(&self) -> Option<Arc<File>> {
+        self.file.upgrade()
+    }
+
+    /// The file is in use from now on.
+    pub fn set(&mut self, file: &Arc<File>) {
+        *self = Self { file: Arc::downgrade(file), at_rest: None };
+    }
+
+    /// Number of references to the file.
+    #[must_use]
+    pub fn uses(&self) -> usize {
+        self.file.strong_count()
+    }
+
+    /// Whether no memory is held for a file.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.file.ptr_eq(&Weak::new())
+    }
+
+    /// Something of the file was changed without taking it into use.
+    pub fn forget(&mut self) {
+        self.at_rest = None;
+    }
+
+    pub(crate) fn at_rest(&self) -> Option<AtRest> {
+        self.at_rest.as_deref().copied()
+    }
+
+    /// The last use ended.
+    pub(super) fn ended(&mut self, at_rest: Option<AtRest>) {
+        *self = Self { file: Weak::new(), at_rest: at_rest.map(Box::new) };
+    }
+}
