@@ -28,7 +28,7 @@ pub(super) fn renew(core: &Core, file: &File, spread: &Spread, end: u64) {
     let due = match spread.times.atime_is_due(core.home.read_renewal()) {
         None => false,
         Some(Due::Renewed) => true,
-        Some(Due::Check(now_ns)) => is_old(core, file, spread, now_ns) && spread.times.renew_atime(now_ns),
+        Some(Due::Check(now_ns)) => renew_if_old(core, file, spread, now_ns),
     };
     if !due {
         return;
@@ -41,21 +41,22 @@ pub(super) fn renew(core: &Core, file: &File, spread: &Spread, end: u64) {
     }
 }
 
-/// Whether the access time is to be renewed by a read at `now_ns`, by the rule of
-/// the kernel.
-fn is_old(core: &Core, file: &File, spread: &Spread, now_ns: i64) -> bool {
+/// Renews the access time by a read at `now_ns`, if the rule of the kernel says
+/// so; answers whether it did.
+fn renew_if_old(core: &Core, file: &File, spread: &Spread, now_ns: i64) -> bool {
     learn_atime(core, spread);
     let (Ok(renewal), Ok(home)) = (core.home.look_at_renewal(), file.data().stat()) else { return false };
     let atime = spread.times.atime().map_or(home.attr.atime, |atime| atime.max(home.attr.atime));
     let mtime = spread.times.mtime().map_or(home.attr.mtime, |mtime| mtime.max(home.attr.mtime));
-    match renewal {
+    let is_old = match renewal {
         Renewal::Never => false,
         Renewal::Always => true,
         Renewal::Relative => {
             let age_secs = now_ns.div_euclid(1_000_000_000) - atime.secs;
             atime <= mtime.max(home.attr.ctime) || age_secs >= DAY_SECS
         }
-    }
+    };
+    is_old && spread.times.renew_atime(now_ns, mtime)
 }
 
 /// Gives the access time to its owner, if that does not have it yet.

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::file::extents::{next_data_on, next_home_data};
-use crate::file::pieces::{read_home, read_piece, write_home};
+use crate::file::pieces::{read_home, read_to_copy, write_home};
 use crate::file::share::Sharing;
 use crate::live::{File, Spread};
 use braid_contract::{Errno, Hint, ObjectId, Result, Store, StoreIo};
@@ -79,7 +79,7 @@ fn read_part(core: &Core, from: DataLocation<'_>, at: u64, buf: &mut [u8]) -> Re
         DataLocation::Home(file) => {
             let mut done = 0;
             while done < buf.len() {
-                match read_home(core, file, at + done as u64, &mut buf[done..], false)? {
+                match read_home(core, file.unnoticed(), at + done as u64, &mut buf[done..], false)? {
                     0 => break,
                     more => done += more,
                 }
@@ -87,7 +87,7 @@ fn read_part(core: &Core, from: DataLocation<'_>, at: u64, buf: &mut [u8]) -> Re
             buf[done..].fill(0);
             Ok(())
         }
-        DataLocation::Spread(file, spread, tier) => read_piece(file, spread, tier, at, buf, true),
+        DataLocation::Spread(file, spread, tier) => read_to_copy(file, spread, tier, at, buf),
         DataLocation::Object(..) => Err(Errno::EINVAL.into()),
     }
 }

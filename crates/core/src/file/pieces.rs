@@ -5,28 +5,38 @@ use crate::core::Core;
 use crate::file::preallocate::allocate_growth;
 use crate::file::presence::is_absent;
 use crate::live::{File, Spread};
-use braid_contract::{FallocateMode, Hint, ObjectId, ReadPiece, Result, Store, StoreIo};
+use braid_contract::{FallocateMode, Fd, Hint, ObjectId, ReadPiece, Result, Store, StoreIo};
 use braid_placement::Direction;
 use braid_tiers::{Backend, Tier, bit};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::Ordering;
 
-/// Reads from the file's part on `tier`; bytes past the end of that part are
-/// zeros.
-pub(crate) fn read_piece(
+/// Reads from the file's part on `tier`, past the page cache, to copy it; bytes
+/// past the end of that part are zeros. Its access time stays.
+pub(crate) fn read_to_copy(
     file: &File,
     spread: &Spread,
     tier: &Tier,
     offset: u64,
     buf: &mut [u8],
-    direct: bool,
 ) -> Result<()> {
-    read_pieces(file, spread, tier, &mut [ReadPiece::new(offset, buf)], direct)
+    read_from(file.unnoticed(), spread, tier, &mut [ReadPiece::new(offset, buf)], true)
 }
 
-/// The same of several pieces, by one operation where that is up to a store.
+/// Reads pieces of the file's part on `tier`, by one operation where that is up
+/// to a store; bytes past the end of that part are zeros.
 pub(crate) fn read_pieces(
     file: &File,
+    spread: &Spread,
+    tier: &Tier,
+    pieces: &mut [ReadPiece<'_>],
+    direct: bool,
+) -> Result<()> {
+    read_from(file.data(), spread, tier, pieces, direct)
+}
+
+fn read_from(
+    home: &Fd,
     spread: &Spread,
     tier: &Tier,
     pieces: &mut [ReadPiece<'_>],
@@ -35,7 +45,7 @@ pub(crate) fn read_pieces(
     let len = pieces.iter().map(|piece| piece.buf.len()).sum();
     let read = tier.count(Direction::Read, (len, direct), || {
         match &tier.backend {
-            Backend::Home(_) => read_from_home(file, pieces, direct),
+            Backend::Home(_) => read_from_home(home, pieces, direct),
             Backend::Store(store) => read_to_end(&**store, spread.id(), pieces, direct),
         }
         .map(|()| pieces.iter().map(|piece| piece.done).sum())
@@ -50,9 +60,9 @@ pub(crate) fn read_pieces(
     Ok(())
 }
 
-fn read_from_home(file: &File, pieces: &mut [ReadPiece<'_>], direct: bool) -> Result<()> {
+fn read_from_home(home: &Fd, pieces: &mut [ReadPiece<'_>], direct: bool) -> Result<()> {
     for ReadPiece { offset, buf, done } in pieces {
-        *done = file.data().read_at(*offset, &mut [IoSliceMut::new(buf)], direct)?;
+        *done = home.read_at(*offset, &mut [IoSliceMut::new(buf)], direct)?;
     }
     Ok(())
 }
@@ -110,16 +120,10 @@ pub(crate) fn punch_piece(file: &File, spread: &Spread, tier: &Tier, offset: u64
     }
 }
 
-/// Reads from the home file of a plain file.
-pub(crate) fn read_home(
-    core: &Core,
-    file: &File,
-    offset: u64,
-    buf: &mut [u8],
-    direct: bool,
-) -> Result<usize> {
+/// Reads from the home file of a plain file, by one of its descriptors.
+pub(crate) fn read_home(core: &Core, home: &Fd, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
     core.tiers.home().count(Direction::Read, (buf.len(), direct), || {
-        file.data().read_at(offset, &mut [IoSliceMut::new(buf)], direct)
+        home.read_at(offset, &mut [IoSliceMut::new(buf)], direct)
     })
 }
 

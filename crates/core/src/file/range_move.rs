@@ -10,7 +10,7 @@ use crate::file::extents::next_data_on;
 use crate::file::home_inode::unnoticed;
 use crate::file::indexing::make_index;
 use crate::file::mark::mark;
-use crate::file::pieces::{ensure_object, note_write, read_piece, write_piece};
+use crate::file::pieces::{ensure_object, note_write, read_to_copy, write_piece};
 use crate::file::preallocate::reserve_part;
 use crate::file::release::release_range;
 use crate::file::share::Sharing;
@@ -224,7 +224,7 @@ impl RangeMove<'_> {
             if !left.is_empty() {
                 BUF.with_borrow_mut(|buf| {
                     let buf = buf.bytes((left.end - left.start) as usize);
-                    read_piece(self.file, spread, &self.from, left.start, buf, true)
+                    read_to_copy(self.file, spread, &self.from, left.start, buf)
                         .map_err(NotMoved::Other)?;
                     self.write_copy(spread, left.start, buf)
                 })?;

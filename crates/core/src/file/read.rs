@@ -23,7 +23,7 @@ pub fn read_file(core: &Core, file: &File, offset: u64, buf: &mut [u8], direct: 
     match &*file.layout.read() {
         Layout::Plain => {
             core.observer.used(file, core.tiers.home().id, 0..1);
-            read_home(core, file, offset, buf, direct)
+            read_home(core, file.data(), offset, buf, direct)
         }
         Layout::Spread(spread) => read_spread(core, file, spread, offset, buf, direct),
     }

@@ -25,8 +25,12 @@ impl<'a> Sharing<'a> {
             return None;
         }
         let source = match &from.backend {
-            Backend::Home(_) => Fd::clone(file.data()),
-            Backend::Store(store) => store.object_file(id).ok()?.reopen(Access::Read).ok()?,
+            Backend::Home(_) => Fd::clone(file.unnoticed()),
+            Backend::Store(store) => {
+                let source = store.object_file(id).ok()?.reopen(Access::Read).ok()?;
+                source.keep_access_time();
+                source
+            }
         };
         Some(Self { source, file, id, to })
     }

@@ -94,7 +94,10 @@ pub(super) fn plain_to_whole(
         home_is_left(core, file, &identity, id)?;
     }
     tier.took(size.max(end));
-    made_whole(core, id, &identity, attr, (size, ranges.count(size.max(end))))
+    let spread = made_whole(core, id, &identity, attr, (size, ranges.count(size.max(end))))?;
+    // Home has the time: the object is new.
+    spread.times.learn_atime(None);
+    Ok(spread)
 }
 
 /// A whole file that was made just now, with a mark, of so many bytes and

@@ -6,7 +6,7 @@ use super::set_id::SetIdCheck;
 use super::spread::Spread;
 use crate::live::{DurabilityDependency, Tag};
 use braid_contract::{
-    Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
+    Access, Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
 };
 use braid_format::PinAttr;
 use braid_home::{Home, Node};
@@ -131,6 +131,8 @@ pub struct File {
     /// The home file for writing, if `first` can't and that is needed.
     writable: OnceLock<Fd>,
     first_writes: bool,
+    /// The home file, for copies of it: see [`unnoticed`](Self::unnoticed).
+    unnoticed: OnceLock<Fd>,
     /// Where its data is: shared by I/O, held alone to change it.
     pub layout: RwLock<Layout>,
     /// Of a spread file: shared by writes to the home file, which may make it
@@ -247,6 +249,7 @@ impl File {
             first,
             writable: OnceLock::new(),
             first_writes,
+            unnoticed: OnceLock::new(),
             layout: RwLock::new(layout),
             home_len: RwLock::new(()),
             opens: Mutex::new(Opens::default()),
@@ -288,6 +291,21 @@ impl File {
     pub fn data(&self) -> &Fd {
         // The second one was opened for writing, and may be for that only.
         &self.first
+    }
+
+    /// The home file, to be read without a trace in its access time, if that
+    /// can be.
+    pub(crate) fn unnoticed(&self) -> &Fd {
+        if let Some(fd) = self.unnoticed.get() {
+            return fd;
+        }
+        match self.data().reopen(Access::Read) {
+            Ok(fd) => {
+                fd.keep_access_time();
+                self.unnoticed.get_or_init(|| fd)
+            }
+            Err(_) => self.data(),
+        }
     }
 
     /// Size of the home file.

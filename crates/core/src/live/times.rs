@@ -17,6 +17,9 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// do within a tick of the kernel's clock: it is not stored by each read.
 const TICK_NS: i64 = 1_000_000;
 
+/// How far the kernel's coarse clock may be behind its fine one.
+const COARSE_NS: i64 = 10_000_000;
+
 /// How often a read looks whether the access time is old, with `relatime`.
 const CHECK_NS: i64 = 60 * SECOND_NS;
 
@@ -150,8 +153,11 @@ impl Times {
     }
 
     /// The access time was found old: it is that of the read at `now_ns` from now
-    /// on, unless another one was faster.
-    pub(crate) fn renew_atime(&self, now_ns: i64) -> bool {
+    /// on, unless another one was faster. The file was last changed at `changed`,
+    /// which a finer clock than that of reads may have told.
+    pub(crate) fn renew_atime(&self, now_ns: i64, changed: Timestamp) -> bool {
+        let ahead = |changed: &i64| (0..COARSE_NS).contains(&changed.saturating_sub(now_ns));
+        let now_ns = ns_of(changed).filter(ahead).unwrap_or(now_ns);
         let last = self.live.atime_ns();
         last < now_ns && self.live.renew_atime(last, now_ns)
     }
@@ -296,9 +302,13 @@ mod tests {
         first.learn_atime(Some(of_ns(6)));
         assert_eq!((first.atime(), first.atime_owed_to()), (Some(of_ns(5)), None));
         let (second, _) = times();
-        assert!(!second.atime_is_known() && second.renew_atime(7));
+        assert!(!second.atime_is_known() && second.renew_atime(7, of_ns(3)));
         second.learn_atime(Some(of_ns(5)));
         assert_eq!(second.atime(), Some(of_ns(7)));
+        assert!(second.renew_atime(8, of_ns(9)));
+        assert_eq!(second.atime(), Some(of_ns(9)), "a finer clock told of the change");
+        assert!(second.renew_atime(10, of_ns(10 + COARSE_NS)));
+        assert_eq!(second.atime(), Some(of_ns(10)), "a change in the future");
         let (third, _) = times();
         third.learn_atime(Some(Timestamp { secs: i64::MAX, nanos: 0 }));
         assert!(third.atime_is_known() && third.atime().is_none());
