@@ -122,7 +122,11 @@ impl<R: Region, P: Party> Live<R, P> {
     /// `last_ns` any more. Of concurrent callers, only one gets `true`.
     pub fn renew_atime(&self, last_ns: i64, now_ns: i64) -> bool {
         let (last, now) = (last_ns.cast_unsigned(), now_ns.cast_unsigned());
-        self.words.region.word(ATIME).compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.words
+            .region
+            .word(ATIME)
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Notes that no read is ahead of the home inode.

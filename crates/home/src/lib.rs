@@ -14,7 +14,7 @@ mod replacement;
 mod walk;
 
 pub use dirs::{empty_dir, names_in};
-pub use home::{ReadRenewal, Home, RootGeneration};
+pub use home::{Home, ReadRenewal, RootGeneration};
 pub use identity::{Identity, Node};
 pub use mounting::{clean_up, copy_begun, discard_copy, guard, settle_home};
 pub use numbers::Numbers;

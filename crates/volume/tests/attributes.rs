@@ -7,15 +7,16 @@
 mod common;
 
 use braid_contract::{
-    Attr, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store, StoreOperation, Timestamp,
+    Attr, Environment, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store, StoreOperation,
+    Timestamp,
 };
 use braid_testkit::conformance::store::{Layered, StoreLayer};
 use braid_testkit::sim::Model;
 use braid_volume::{Volume, VolumeConfig, check};
 use common::machine::Machine;
 use common::{Bed, Open, RANGE, caller, pattern};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const LONG_AGO: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 1 };
 
@@ -81,9 +82,18 @@ fn attr(open: &Open, ino: InodeId) -> Attr {
     open.volume.getattr(&caller(), ino, None).unwrap()
 }
 
+/// Sets the access time, and waits until the next read has a later time than
+/// anything so far.
 fn set_atime(open: &Open, ino: InodeId, atime: Timestamp) {
     let changes = SetAttr { atime: Some(SetTime::At(atime)), ..SetAttr::default() };
-    assert_eq!(open.volume.setattr(&caller(), ino, None, &changes).unwrap().atime, atime);
+    let set = open.volume.setattr(&caller(), ino, None, &changes).unwrap();
+    assert_eq!(set.atime, atime);
+    let now = || braid_stores::native::Machine.wall_ns();
+    while set.ctime.secs < 1_890_000_000
+        && now() <= set.ctime.secs * 1_000_000_000 + i64::from(set.ctime.nanos)
+    {
+        std::hint::spin_loop();
+    }
 }
 
 /// Writes a closed file with ranges on both tiers, the last one not on home.
@@ -162,7 +172,9 @@ fn what_is_known_of_a_file_is_not_asked_for_again() {
     known("synced");
     open.volume.move_range(ino, 5 * RANGE, "third", &mut || {}).unwrap();
     known("moved");
-    open.volume.fallocate(&caller(), handle, 4 * RANGE, RANGE, braid_contract::FallocateMode::PunchHole).unwrap();
+    open.volume
+        .fallocate(&caller(), handle, 4 * RANGE, RANGE, braid_contract::FallocateMode::PunchHole)
+        .unwrap();
     known("punched");
     open.truncate(ino, 2 * RANGE + 5);
     known("cut");

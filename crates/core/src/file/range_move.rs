@@ -224,8 +224,7 @@ impl RangeMove<'_> {
             if !left.is_empty() {
                 BUF.with_borrow_mut(|buf| {
                     let buf = buf.bytes((left.end - left.start) as usize);
-                    read_to_copy(self.file, spread, &self.from, left.start, buf)
-                        .map_err(NotMoved::Other)?;
+                    read_to_copy(self.file, spread, &self.from, left.start, buf).map_err(NotMoved::Other)?;
                     self.write_copy(spread, left.start, buf)
                 })?;
             }

@@ -154,7 +154,8 @@ impl Store for DirStore {
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
         let attr = self.held.tier()?.file_to_stat(id)?.stat()?.attr;
-        // Made with the file, and set by nothing but `set_access_time`.
+        // Made with the file, and set by nothing but `set_access_time`. A time
+        // that is set to that of the file's birth is not told from it.
         let atime = attr.btime.filter(|made| *made != attr.atime).map(|_| attr.atime);
         Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime, atime })
     }

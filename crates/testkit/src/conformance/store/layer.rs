@@ -13,7 +13,8 @@ impl<S: Store> StoreLayer for Layered<S> {
     }
 
     fn before(&self, operation: StoreOperation, _ids: &[ObjectId]) -> Result<()> {
-        let StoreCapabilities { access_times, allocate, punch, seek_data, native_files, .. } = self.0.capabilities();
+        let StoreCapabilities { access_times, allocate, punch, seek_data, native_files, .. } =
+            self.0.capabilities();
         let has = match operation {
             StoreOperation::Allocate => allocate,
             StoreOperation::Punch => punch,
