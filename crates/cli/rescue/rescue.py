@@ -215,11 +215,12 @@ def size_of_word(block, offset, id_):
     return size if word == 0 or crc == word >> 48 else None
 
 
-def mtime_owner(block, id_):
-    """The tier that owns the modification time; None if that is not known."""
+def time_owners(block, id_):
+    """The tiers that own the modification time and the access time; None if
+    that is not known."""
     word = block[OWNERS_WORD : OWNERS_WORD + 8]
     crc = crc32c(id_ + struct.pack("<Q", OWNERS_WORD) + word[:4])
-    return word[1] if any(word) and crc == struct.unpack_from("<I", word, 4)[0] else None
+    return (word[1], word[2]) if any(word) and crc == struct.unpack_from("<I", word, 4)[0] else (None, None)
 
 
 def tier_of_entry(seed, number, word):
@@ -411,7 +412,8 @@ class File:
 
     def __init__(self, kind, name, size):
         self.kind, self.name, self.size = kind, name, size
-        self.id, self.runs, self.home, self.mtime_owner, self.never_durable = None, [], None, None, ()
+        self.id, self.runs, self.home, self.never_durable = None, [], None, ()
+        self.mtime_owner, self.atime_owner = None, None
         self.range_size = None
         self.lost, self.guessed, self.notes = [], [], []
 
@@ -724,6 +726,7 @@ class Rescue:
         tier = self.tiers.get(attribute.tier)
         file.range_size = attribute.range_size
         file.never_durable = [] if attribute.durable else [attribute.tier]
+        file.atime_owner = attribute.tier
         if self.marked(file.id) and tier not in (None, self.home) and file.id in tier.found:
             stat_ = os.stat(tier.found[file.id])
             file.size = stat_.st_size
@@ -746,7 +749,7 @@ class Rescue:
                 flags = struct.unpack_from("<%dQ" % TIERS_MAX, block, DURABLE_FLAGS)
                 file.never_durable = [tier for tier, flag in enumerate(flags) if flag == 0]
             self.find_size(file, block)
-            file.mtime_owner = mtime_owner(block, file.id)
+            file.mtime_owner, file.atime_owner = time_owners(block, file.id)
             if isinstance(header, Damaged):
                 self.find_range_size(file, fd, block)
             else:
@@ -968,24 +971,33 @@ class Rescue:
             return 0
         return os.stat(tier.found[file.id]).st_mtime_ns
 
+    def owner_atime(self, file):
+        """The time of the last read by its tier, if that was ever set; 0 where
+        the home inode knows better."""
+        tier = self.tiers.get(file.atime_owner)
+        if tier in (None, self.home) or file.id not in tier.found:
+            return 0
+        time = os.stat(tier.found[file.id]).st_atime_ns
+        return 0 if time == birth_time(tier.found[file.id]) else time
+
     # The tree
 
     def make(self, path, target, info, file):
         """Makes what is no regular file in the output, and gives all attributes."""
-        mtime = 0
+        atime, mtime = 0, 0
         if stat.S_ISDIR(info.st_mode):
             if target != self.out:
                 os.mkdir(target, 0o700)
             return
         if stat.S_ISREG(info.st_mode):
-            mtime = self.owner_mtime(file)
+            atime, mtime = self.owner_atime(file), self.owner_mtime(file)
         elif stat.S_ISLNK(info.st_mode):
             os.symlink(os.readlink(path), target)
         else:
             os.mknod(target, stat.S_IFMT(info.st_mode) | 0o600, info.st_rdev)
-        self.copy_attributes(path, target, info, mtime, file)
+        self.copy_attributes(path, target, info, (atime, mtime), file)
 
-    def copy_attributes(self, path, target, info, mtime_ns, file):
+    def copy_attributes(self, path, target, info, times, file):
         """Owner, mode, extended attributes and times."""
         if os.geteuid() == 0:
             os.chown(target, info.st_uid, info.st_gid, follow_symlinks=False)
@@ -1004,7 +1016,8 @@ class Rescue:
                 file.lose("extended attribute %s: %s" % (xattr, error))
         if not stat.S_ISLNK(info.st_mode):
             os.chmod(target, stat.S_IMODE(info.st_mode))
-        os.utime(target, ns=(info.st_atime_ns, max(info.st_mtime_ns, mtime_ns)), follow_symlinks=False)
+        times = max(info.st_atime_ns, times[0]), max(info.st_mtime_ns, times[1])
+        os.utime(target, ns=times, follow_symlinks=False)
 
     def visit(self, path, name, info, done):
         """Lists or rebuilds one thing of the tree."""
@@ -1013,7 +1026,7 @@ class Rescue:
         try:
             if done:
                 if target is not None:
-                    self.copy_attributes(path, target, info, 0, file)
+                    self.copy_attributes(path, target, info, (0, 0), file)
             elif info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode) and self.is_known(name, info):
                 first = self.links[(info.st_dev, info.st_ino)]
                 if target is not None:

@@ -333,6 +333,27 @@ class RescueTest(unittest.TestCase):
         self.assertEqual(self.run_rescue()[0], 0)
         self.assertEqual(os.stat(os.path.join(self.out, "big")).st_mtime_ns, 2 * 10**18)
 
+    def test_file_has_the_time_of_its_last_read(self):
+        self.volume.spread("read", ID, 2 * RANGE, [0, 1])
+        self.volume.whole("whole", bytes([7]) * 16, b"whole")
+        self.volume.whole("never", bytes([8]) * 16, b"never")
+        for name, id_ in [("read", ID), ("whole", bytes([7]) * 16), ("never", bytes([8]) * 16)]:
+            os.utime(self.volume.home(name), ns=(10**18, 10**18))
+            if name != "never":
+                os.utime(self.volume.object(1, id_), ns=(2 * 10**18, 10**17))
+        patch(self.volume.index(ID), 272, owners_word(ID, 0, 0, 1))
+        self.assertEqual(self.run_rescue()[0], 0)
+        for name, time in [("read", 2 * 10**18), ("whole", 2 * 10**18), ("never", 10**18)]:
+            found = os.stat(os.path.join(self.out, name))
+            self.assertEqual((found.st_atime_ns, found.st_mtime_ns), (time, 10**18), name)
+        # The home inode has a later one, or owns it.
+        patch(self.volume.index(ID), 272, owners_word(ID, 0, 0, 0))
+        os.utime(self.volume.home("whole"), ns=(3 * 10**18, 10**18))
+        shutil.rmtree(self.out)
+        self.assertEqual(self.run_rescue()[0], 0)
+        for name, time in [("read", 10**18), ("whole", 3 * 10**18)]:
+            self.assertEqual(os.stat(os.path.join(self.out, name)).st_atime_ns, time, name)
+
     def test_copied_attribute_is_ignored(self):
         expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
         write(self.volume.home("copy"), b"plain after all")
