@@ -1,14 +1,13 @@
 //! Whether a regular file is in use; if not, what was known of it when it was.
 
-use super::inode::File;
 use super::times::of_ns;
 use braid_contract::Timestamp;
 use std::sync::{Arc, Weak};
 
 /// The live state of a regular file, while it is in use.
-#[derive(Debug, Default)]
-pub struct InUse {
-    file: Weak<File>,
+#[derive(Debug)]
+pub struct InUse<F> {
+    file: Weak<F>,
     /// Of a spread file that is not.
     at_rest: Option<Box<AtRest>>,
 }
@@ -35,14 +34,20 @@ impl AtRest {
     }
 }
 
-impl InUse {
+impl<F> Default for InUse<F> {
+    fn default() -> Self {
+        Self { file: Weak::new(), at_rest: None }
+    }
+}
+
+impl<F> InUse<F> {
     /// The file, if it is in use.
-    pub fn upgrade(&self) -> Option<Arc<File>> {
+    pub fn upgrade(&self) -> Option<Arc<F>> {
         self.file.upgrade()
     }
 
     /// The file is in use from now on.
-    pub fn set(&mut self, file: &Arc<File>) {
+    pub fn set(&mut self, file: &Arc<F>) {
         *self = Self { file: Arc::downgrade(file), at_rest: None };
     }
 

@@ -38,7 +38,7 @@ pub struct Inode {
     pub(super) node: Node,
     pub(super) shape: AtomicU8,
     /// The live state of a regular file in use.
-    pub file: Mutex<InUse>,
+    pub file: Mutex<InUse<File>>,
 }
 
 impl Inode {
