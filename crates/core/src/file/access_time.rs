@@ -15,7 +15,7 @@
 
 use crate::core::Core;
 use crate::file::collective::learn_atime;
-use crate::live::{Due, File, Layout, Spread};
+use crate::live::{Due, File, HeldTimes, Layout, Spread};
 use braid_contract::{Renewal, Result, SetTime, TierId, Timestamp};
 use braid_format::Owners;
 use braid_tiers::{Backend, Tier};
@@ -36,8 +36,11 @@ pub(super) fn renew(core: &Core, file: &File, spread: &Spread, end: u64) {
     let last = spread.range_size().range_of(end.saturating_sub(1));
     // Of a hole, home takes the place of a tier.
     let tier = spread.index.entry(last).ok().flatten().map_or(core.tiers.home().id, |entry| entry.tier);
-    if spread.times.was_read_on(tier) {
-        keep_on(core, file, spread, tier);
+    // Where another thread sets times, a later read or the close sees to it.
+    if spread.times.was_read_on(tier)
+        && let Some(held) = file.try_hold_times()
+    {
+        keep_on(core, file, spread, (tier, &held));
     }
 }
 
@@ -62,14 +65,14 @@ fn renew_if_old(core: &Core, file: &File, spread: &Spread, now_ns: i64) -> bool 
 /// Gives the access time to its owner, if that does not have it yet.
 pub(super) fn keep_owed(core: &Core, spread: &Spread, file: &File) {
     if let Some(tier) = spread.times.atime_owed_to() {
-        keep_on(core, file, spread, tier);
+        keep_on(core, file, spread, (tier, &file.hold_times()));
     }
 }
 
 /// Has `tier`, which was read, keep the access time, or home where it can't.
-fn keep_on(core: &Core, file: &File, spread: &Spread, tier: TierId) {
+fn keep_on(core: &Core, file: &File, spread: &Spread, (tier, held): (TierId, &HeldTimes<'_>)) {
     let kept = match core.tiers.get(tier) {
-        Ok(tier) => keep(file, spread, &tier),
+        Ok(tier) => keep(spread, &tier, held),
         Err(error) => Err(error),
     };
     if let Err(error) = kept {
@@ -80,10 +83,9 @@ fn keep_on(core: &Core, file: &File, spread: &Spread, tier: TierId) {
     }
 }
 
-/// Gives the object on `tier` the access time; the tier owns it then.
-fn keep(file: &File, spread: &Spread, tier: &Tier) -> Result<()> {
-    // A user may be setting another time.
-    let _alone = file.hold_times();
+/// Gives the object on `tier` the access time; the tier owns it then. No user
+/// sets another one meanwhile.
+fn keep(spread: &Spread, tier: &Tier, _: &HeldTimes<'_>) -> Result<()> {
     let Some(atime) = spread.times.atime() else { return Ok(()) };
     // Tried once: a tier that can't is not asked again and again.
     spread.times.atime_is_kept(atime);

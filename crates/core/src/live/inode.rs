@@ -440,6 +440,11 @@ impl File {
     pub(crate) fn hold_times(&self) -> HeldTimes<'_> {
         HeldTimes { file: self, _alone: self.setting_times.lock() }
     }
+
+    /// The same, if no other thread sets times at present.
+    pub(crate) fn try_hold_times(&self) -> Option<HeldTimes<'_>> {
+        Some(HeldTimes { file: self, _alone: self.setting_times.try_lock()? })
+    }
 }
 
 /// The times of a home inode, which only the holder sets: a time that the

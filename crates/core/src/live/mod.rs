@@ -15,3 +15,18 @@ mod space;
 mod spread;
 mod tag;
 mod times;
+mod write_stream;
+
+pub use dir_handle::DirHandle;
+pub use freed::Freed;
+pub use handles::{Handles, OpenFile};
+pub(crate) use in_use::AtRest;
+pub use in_use::InUse;
+pub(crate) use inode::HeldTimes;
+pub use inode::{AheadAttrs, File, Inode, Layout, Shape};
+pub use inode_table::{InodeTable, KnownInode};
+pub use name_locks::NameLocks;
+pub use removals::{DurabilityDependency, MarksToRetire, Removals};
+pub use spread::{AllocatedAhead, Spread};
+pub use tag::Tag;
+pub(crate) use times::Due;
