@@ -7,8 +7,8 @@
 mod common;
 
 use braid_contract::{
-    Attr, Environment, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store, StoreOperation,
-    Timestamp,
+    Attr, Environment, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store, StoreCapabilities,
+    StoreOperation, Timestamp,
 };
 use braid_testkit::conformance::store::{Layered, StoreLayer};
 use braid_testkit::sim::Model;
@@ -377,4 +377,54 @@ fn a_write_makes_the_next_read_count_and_many_reads_cost_nothing() {
     };
     assert_eq!(attr(&open, open.lookup("f").unwrap()).atime, known.atime);
     open.close();
+}
+
+/// A tier whose objects keep no access times.
+struct KeepsNone(Arc<dyn Store>);
+
+impl StoreLayer for KeepsNone {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn capabilities(&self) -> StoreCapabilities {
+        StoreCapabilities { access_times: false, ..self.0.capabilities() }
+    }
+
+    fn before(&self, operation: StoreOperation, _: &[ObjectId]) -> braid_contract::Result<()> {
+        assert_ne!(operation, StoreOperation::SetAccessTime);
+        Ok(())
+    }
+}
+
+#[test]
+fn home_keeps_the_access_time_where_no_object_can() {
+    let bed = Bed::new();
+    if !renews(&bed) {
+        return;
+    }
+    let open = || {
+        let mut config = bed.config();
+        let store = config.tiers[0].store.take().unwrap();
+        config.tiers[0].store = Some(Arc::new(Layered(KeepsNone(store))));
+        Open { volume: Volume::open(config).unwrap() }
+    };
+    let first = open();
+    let inos = [make_spread(&first, "spread"), make_whole(&first, "whole"), make_spread(&first, "hole")];
+    first.truncate(inos[2], 20 * RANGE);
+    let before = inos.map(|ino| {
+        set_atime(&first, ino, LONG_AGO);
+        let before = attr(&first, ino);
+        read(&first, ino);
+        before
+    });
+    let read = inos.map(|ino| attr(&first, ino).atime);
+    first.close();
+    let second = open();
+    for ((name, before), read) in ["spread", "whole", "hole"].into_iter().zip(before).zip(read) {
+        let found = attr(&second, second.lookup(name).unwrap());
+        assert!(read > LONG_AGO && found.atime > LONG_AGO, "{name}: {found:?}");
+        assert_eq!((found.ctime, found.mtime), (before.ctime, before.mtime), "{name}");
+    }
+    second.close();
 }

@@ -16,9 +16,10 @@
 use crate::core::Core;
 use crate::file::collective::learn_atime;
 use crate::live::{Due, File, HeldTimes, Layout, Spread};
-use braid_contract::{Renewal, Result, SetTime, TierId, Timestamp};
-use braid_format::Owners;
+use braid_contract::{Errno, Renewal, Result, SetTime, TierId, Timestamp};
+use braid_format::{Entry, Owners};
 use braid_tiers::{Backend, Tier};
+use std::io::IoSliceMut;
 
 /// With `relatime`, an access time is renewed when it is this old.
 const DAY_SECS: i64 = 24 * 60 * 60;
@@ -34,8 +35,9 @@ pub(super) fn renew(core: &Core, file: &File, spread: &Spread, end: u64) {
         return;
     }
     let last = spread.range_size().range_of(end.saturating_sub(1));
-    // Of a hole, home takes the place of a tier.
-    let tier = spread.index.entry(last).ok().flatten().map_or(core.tiers.home().id, |entry| entry.tier);
+    let Ok(Some(Entry { tier, .. })) = spread.index.entry(last) else {
+        return read_home(file);
+    };
     // Where another thread sets times, a later read or the close sees to it.
     if spread.times.was_read_on(tier)
         && let Some(held) = file.try_hold_times()
@@ -77,10 +79,14 @@ fn keep_on(core: &Core, file: &File, spread: &Spread, (tier, held): (TierId, &He
     };
     if let Err(error) = kept {
         tracing::debug!(file = %spread.id(), %error, "home keeps an access time");
-        // A read of the home file has home's file system renew the time, and
-        // leaves the change time alone.
-        let _ = file.data().read_at(0, &mut [std::io::IoSliceMut::new(&mut [0])], false);
+        read_home(file);
     }
+}
+
+/// Has home's file system renew the access time, in the place of a tier: that
+/// leaves the change time alone.
+fn read_home(file: &File) {
+    let _ = file.data().read_at(0, &mut [IoSliceMut::new(&mut [0])], false);
 }
 
 /// Gives the object on `tier` the access time; the tier owns it then. No user
@@ -92,7 +98,10 @@ fn keep(spread: &Spread, tier: &Tier, _: &HeldTimes<'_>) -> Result<()> {
     match &tier.backend {
         // Its file system did, if it found that due.
         Backend::Home(_) => return Ok(()),
-        Backend::Store(store) => store.set_access_time(spread.id(), atime)?,
+        Backend::Store(store) if tier.capabilities().access_times => {
+            store.set_access_time(spread.id(), atime)?;
+        }
+        Backend::Store(_) => return Err(Errno::EOPNOTSUPP.into()),
     }
     spread.note_atime_owner(tier.id)
 }
