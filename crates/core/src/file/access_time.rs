@@ -12,6 +12,10 @@
 //! The home inode gets the time when it is changed anyway. Alone, it can't be
 //! set: that would be a change, which the change time shows, and by which the
 //! next read would be due again.
+//!
+//! Who reads a tier past this renews the time in memory itself (`coord`:
+//! `Live::renew_atime`); the last close takes it from there. Spread files are
+//! never passed through to the kernel.
 
 use crate::core::Core;
 use crate::file::collective::learn_atime;
