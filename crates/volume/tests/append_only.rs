@@ -264,6 +264,20 @@ fn holes_are_punched_on_tiers_that_free_nothing() {
 }
 
 #[test]
+fn a_range_that_left_is_not_counted_where_it_can_not_be_freed() {
+    let bed = Bed::new();
+    let open = open_over(&bed);
+    let (ino, handle) = open.create("f");
+    open.write_ranges(handle, &pattern(1, 4 * RANGE as usize));
+    let blocks = || open.volume.getattr(&caller(), ino, None).unwrap().blocks;
+    let before = blocks();
+    open.volume.move_range(ino, RANGE, "fast", &mut || _ = blocks()).unwrap();
+    assert_eq!(blocks(), before);
+    open.volume.release(handle).unwrap();
+    open.close();
+}
+
+#[test]
 fn leftovers_are_written_over_where_they_can_not_be_freed() {
     let bed = Bed::new();
     let open = open_over(&bed);

@@ -47,6 +47,8 @@ pub(crate) fn make_releases_durable(core: &Core, file: &File, spread: &Spread) -
 /// on one that frees only whole objects (`unneeded.rs`), nothing.
 pub(crate) fn release_range(file: &File, spread: &Spread, tier: &Tier, range: u64) -> Result<()> {
     if !tier.capabilities().punch {
+        // `stat` counts no range that the tier does not hold.
+        spread.space.changed();
         return Ok(());
     }
     note_release(spread, tier.id);
