@@ -72,8 +72,37 @@ impl<F> InUse<F> {
         self.at_rest.as_deref().copied()
     }
 
-    /// The last use ended.
-    pub(super) fn ended(&mut self, at_rest: Option<AtRest>) {
-        *self = Self { file: Weak::new(), at_rest: at_rest.map(Box::new) };
+    /// The last use of `file` ended. Does nothing if the inode was taken into use
+    /// again since.
+    pub(super) fn ended(&mut self, file: *const F, at_rest: Option<AtRest>) {
+        if std::ptr::eq(self.file.as_ptr(), file) {
+            *self = Self { file: Weak::new(), at_rest: at_rest.map(Box::new) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(size: u64) -> Option<AtRest> {
+        Some(AtRest { size, atime_ns: 0, blocks: 0, tiers: 0, missing: 0 })
+    }
+
+    #[test]
+    fn a_use_that_ends_late_does_not_tell_what_was_known_before_the_next() {
+        let mut slot = InUse::default();
+        let first = Arc::new(1);
+        slot.set(&first);
+        let second = Arc::new(2);
+        let late = Arc::as_ptr(&first);
+        slot.set(&second);
+        slot.ended(late, rest(1));
+        assert_eq!((slot.uses(), slot.at_rest()), (1, None));
+        let last = Arc::as_ptr(&second);
+        slot.ended(last, rest(2));
+        slot.ended(late, rest(1));
+        assert!(slot.is_free());
+        assert_eq!(slot.at_rest(), rest(2));
     }
 }

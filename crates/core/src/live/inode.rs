@@ -228,10 +228,8 @@ impl Drop for File {
         // The memory of this state is freed with the last reference, and the
         // inode, which the kernel may remember for long, has one. If the file
         // is just coming into use, it is replaced at once.
-        if let Some(mut slot) = self.inode.file.try_lock()
-            && slot.uses() == 0
-        {
-            slot.ended(at_rest);
+        if let Some(mut slot) = self.inode.file.try_lock() {
+            slot.ended(self, at_rest);
         }
     }
 }
