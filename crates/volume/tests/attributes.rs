@@ -428,3 +428,27 @@ fn home_keeps_the_access_time_where_no_object_can() {
     }
     second.close();
 }
+
+#[test]
+fn of_two_access_times_that_were_set_the_later_call_counts() {
+    let bed = Bed::new();
+    for make in [make_spread, make_whole] {
+        for used in [false, true] {
+            let open = bed.open();
+            let ino = make(&open, "f");
+            let handle = used.then(|| open.open(ino));
+            set_atime(&open, ino, LONG_AGO);
+            read(&open, ino);
+            set_atime(&open, ino, LONG_AGO);
+            let earlier = Timestamp { secs: LONG_AGO.secs - 5, nanos: 2 };
+            set_atime(&open, ino, earlier);
+            handle.inspect(|handle| open.volume.release(*handle).unwrap());
+            open.close();
+            let open = bed.open();
+            let ino = open.lookup("f").unwrap();
+            assert_eq!(attr(&open, ino).atime, earlier, "in use: {used}");
+            open.volume.unlink(&caller(), InodeId::ROOT, "f".as_ref()).unwrap();
+            open.close();
+        }
+    }
+}

@@ -20,10 +20,11 @@
 use crate::core::Core;
 use crate::file::collective::learn_atime;
 use crate::live::{Due, File, HeldTimes, Layout, Spread};
-use braid_contract::{Errno, Renewal, Result, SetTime, TierId, Timestamp};
+use braid_contract::{Errno, Renewal, Result, SetTime, Store, TierId, Timestamp};
 use braid_format::{Entry, Owners};
 use braid_tiers::{Backend, Tier};
 use std::io::IoSliceMut;
+use std::sync::Arc;
 
 /// With `relatime`, an access time is renewed when it is this old.
 const DAY_SECS: i64 = 24 * 60 * 60;
@@ -103,7 +104,7 @@ fn keep(spread: &Spread, tier: &Tier, _: &HeldTimes<'_>) -> Result<()> {
         // Its file system did, if it found that due.
         Backend::Home(_) => return Ok(()),
         Backend::Store(store) if tier.capabilities().access_times => {
-            store.set_access_time(spread.id(), atime)?;
+            give(store, spread, atime)?;
         }
         Backend::Store(_) => return Err(Errno::EOPNOTSUPP.into()),
     }
@@ -147,9 +148,14 @@ pub(crate) fn set_times(
 
 fn tell(tier: &Tier, spread: &Spread, time: Timestamp) -> Result<()> {
     match &tier.backend {
-        Backend::Store(store) if tier.capabilities().access_times => store.set_access_time(spread.id(), time),
+        Backend::Store(store) if tier.capabilities().access_times => give(store, spread, time),
         _ => Ok(()),
     }
+}
+
+fn give(store: &Arc<dyn Store>, spread: &Spread, time: Timestamp) -> Result<()> {
+    spread.times.object_gets_it();
+    store.set_access_time(spread.id(), time)
 }
 
 /// Brings the access time to the home inode, before an object goes that may have

@@ -96,7 +96,7 @@ pub(super) fn plain_to_whole(
     tier.took(size.max(end));
     let spread = made_whole(core, id, &identity, attr, (size, ranges.count(size.max(end))))?;
     // Home has the time: the object is new.
-    spread.times.learn_atime(None);
+    spread.times.no_object_has_it();
     Ok(spread)
 }
 

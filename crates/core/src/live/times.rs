@@ -42,6 +42,9 @@ pub(crate) struct Times {
     kept_ns: AtomicI64,
     /// The tier of the last read that counted.
     read_on: AtomicU8,
+    /// An object may have an access time, which one set on home must not leave
+    /// there.
+    objects_may_have_it: AtomicBool,
 }
 
 /// What a read has to do for the access time.
@@ -62,6 +65,7 @@ impl Times {
             checked_ns: AtomicI64::new(0),
             kept_ns: AtomicI64::new(0),
             read_on: AtomicU8::new(NONE),
+            objects_may_have_it: AtomicBool::new(true),
         }
     }
 
@@ -102,6 +106,17 @@ impl Times {
         self.atime_known.load(Ordering::Acquire)
     }
 
+    /// No object has an access time.
+    pub(crate) fn no_object_has_it(&self) {
+        self.learn_atime(None);
+        self.objects_may_have_it.store(false, Ordering::Relaxed);
+    }
+
+    /// An object is about to get an access time.
+    pub(crate) fn object_gets_it(&self) {
+        self.objects_may_have_it.store(true, Ordering::Relaxed);
+    }
+
     /// The owner of the access time answered.
     pub(crate) fn learn_atime(&self, owners: Option<Timestamp>) {
         if self.atime_known.swap(true, Ordering::AcqRel) {
@@ -118,12 +133,11 @@ impl Times {
     /// The access time was set on the home inode. Answers whether an object may
     /// have one.
     pub(crate) fn atime_was_set(&self) -> bool {
-        let known = self.atime_known.swap(true, Ordering::AcqRel);
-        let had_one = self.live.atime_ns() != 0;
+        self.atime_known.store(true, Ordering::Release);
         self.live.give_up_atime();
         self.kept_ns.store(0, Ordering::Relaxed);
         self.read_on.store(NONE, Ordering::Relaxed);
-        !known || had_one
+        self.objects_may_have_it.load(Ordering::Relaxed)
     }
 
     /// What a read has to do, where reads renew the access time like this;
@@ -292,7 +306,17 @@ mod tests {
         assert!(read() && times.was_read_on(TierId(3)));
         assert!(times.atime_was_set(), "an object has a time that must not count");
         assert_eq!((times.atime(), times.atime_owed_to()), (None, None));
+    }
+
+    #[test]
+    fn an_object_may_have_a_time_unless_it_is_new() {
+        let (times, _) = times();
+        times.learn_atime(None);
+        assert!(times.atime_was_set() && times.atime_was_set());
+        times.no_object_has_it();
         assert!(!times.atime_was_set());
+        times.object_gets_it();
+        assert!(times.atime_was_set() && times.atime_was_set());
     }
 
     #[test]
