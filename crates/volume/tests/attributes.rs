@@ -452,3 +452,35 @@ fn of_two_access_times_that_were_set_the_later_call_counts() {
         }
     }
 }
+
+#[test]
+fn a_read_counts_after_a_change_that_is_synced_or_set() {
+    let machine = Machine::<2>::new(["home", "tier"], Model::EXT4);
+    let clock = machine.environment.clock();
+    let open = Open { volume: Volume::open(machine.config(0)).unwrap() };
+    let ino = make_spread(&open, "f");
+    let handle = open.open(ino);
+    let read_again = || {
+        clock.advance(20_000_000);
+        open.read(handle, 5 * RANGE, 10);
+    };
+    for turn in 0..3 {
+        clock.advance(20_000_000);
+        open.write(handle, 5 * RANGE, b"changed");
+        open.volume.fsync(&caller(), handle, false).unwrap();
+        let written = attr(&open, ino).mtime;
+        read_again();
+        assert!(attr(&open, ino).atime >= written, "synced, turn {turn}");
+        clock.advance(20_000_000);
+        let changes = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+        let set = open.volume.setattr(&caller(), ino, None, &changes).unwrap().mtime;
+        read_again();
+        assert!(attr(&open, ino).atime >= set, "set, turn {turn}");
+        clock.advance(20_000_000);
+        set_atime(&open, ino, LONG_AGO);
+        read_again();
+        assert!(attr(&open, ino).atime > LONG_AGO, "access time set, turn {turn}");
+    }
+    open.volume.release(handle).unwrap();
+    open.close();
+}

@@ -89,11 +89,19 @@ impl Times {
     /// if a write came meanwhile.
     pub(crate) fn mtime_was_stored(&self, time: Timestamp) {
         self.live.mtime_was_stored(time.secs * SECOND_NS + i64::from(time.nanos));
+        self.check_soon();
     }
 
     /// The home inode's time is right again, or is about to be set.
     pub(crate) fn give_up_mtime(&self) {
         self.live.give_up_mtime();
+        self.check_soon();
+    }
+
+    /// The home inode has new times: the next read looks whether the access time
+    /// is old.
+    fn check_soon(&self) {
+        self.checked_ns.store(0, Ordering::Relaxed);
     }
 
     /// The access time by reads of other tiers than home, if there is one.
@@ -137,6 +145,7 @@ impl Times {
         self.live.give_up_atime();
         self.kept_ns.store(0, Ordering::Relaxed);
         self.read_on.store(NONE, Ordering::Relaxed);
+        self.check_soon();
         self.objects_may_have_it.load(Ordering::Relaxed)
     }
 
