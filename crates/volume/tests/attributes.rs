@@ -7,8 +7,8 @@
 mod common;
 
 use braid_contract::{
-    Attr, Environment, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store, StoreCapabilities,
-    StoreOperation, Timestamp,
+    AccessTimes, Attr, Environment, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store,
+    StoreCapabilities, StoreOperation, Timestamp,
 };
 use braid_testkit::conformance::store::{Layered, StoreLayer};
 use braid_testkit::sim::Model;
@@ -482,5 +482,25 @@ fn a_read_counts_after_a_change_that_is_synced_or_set() {
         assert!(attr(&open, ino).atime > LONG_AGO, "access time set, turn {turn}");
     }
     open.volume.release(handle).unwrap();
+    open.close();
+}
+
+#[test]
+fn a_read_that_counts_ends_an_access_time_in_the_future() {
+    let bed = Bed::new();
+    let mut config = bed.config();
+    let strict = AccessTimes { renewal: Renewal::Always, directories: true };
+    // It takes a mount.
+    let Ok(root) = braid_stores::native::with_access_times(&config.home.root, strict) else { return };
+    config.home.root = root;
+    let open = Open { volume: Volume::open(config).unwrap() };
+    for make in [make_spread, make_whole] {
+        let ino = make(&open, "f");
+        let future = Timestamp { secs: 4_000_000_000, nanos: 3 };
+        set_atime(&open, ino, future);
+        read(&open, ino);
+        assert!(attr(&open, ino).atime < future);
+        open.volume.unlink(&caller(), InodeId::ROOT, "f".as_ref()).unwrap();
+    }
     open.close();
 }

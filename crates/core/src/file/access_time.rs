@@ -85,7 +85,16 @@ fn keep_on(core: &Core, file: &File, spread: &Spread, (tier, held): (TierId, &He
     if let Err(error) = kept {
         tracing::debug!(file = %spread.id(), %error, "home keeps an access time");
         read_home(file);
+    } else if is_ahead_on_home(file, spread) {
+        read_home(file);
     }
+}
+
+/// Whether home has a later access time, as a user set one in the future: it
+/// would count for ever.
+fn is_ahead_on_home(file: &File, spread: &Spread) -> bool {
+    let Some(atime) = spread.times.atime() else { return false };
+    file.data().stat().is_ok_and(|home| home.attr.atime > atime)
 }
 
 /// Has home's file system renew the access time, in the place of a tier: that

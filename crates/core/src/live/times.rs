@@ -162,7 +162,8 @@ impl Times {
             Renewal::Relative => self.live.mtime_ns().is_some_and(|changed| changed >= last),
             Renewal::Never => false,
         };
-        if renews && now.saturating_sub(last) >= TICK_NS && self.live.renew_atime(last, now) {
+        // A user may have set one in the future.
+        if renews && !(0..TICK_NS).contains(&now.saturating_sub(last)) && self.live.renew_atime(last, now) {
             return Some(Due::Renewed);
         }
         if renewal == Renewal::Always && is_set {
@@ -192,13 +193,13 @@ impl Times {
             self.read_on.store(tier.0, Ordering::Relaxed);
         }
         let kept = self.kept_ns.load(Ordering::Relaxed);
-        self.live.atime_ns().saturating_sub(kept) >= KEPT_WITHIN_NS
+        !(0..KEPT_WITHIN_NS).contains(&self.live.atime_ns().saturating_sub(kept))
     }
 
     /// The tier whose object is to have the access time, and has not yet.
     pub(crate) fn atime_owed_to(&self) -> Option<TierId> {
         let tier = TierId(self.read_on.load(Ordering::Relaxed));
-        let owed = self.live.atime_ns() > self.kept_ns.load(Ordering::Relaxed);
+        let owed = self.live.atime_ns() != self.kept_ns.load(Ordering::Relaxed);
         (owed && tier.0 != NONE).then_some(tier)
     }
 
