@@ -9,6 +9,10 @@ use crate::file::read::run_at;
 use crate::live::{Layout, OpenFile};
 use braid_placement::Origin;
 
+/// The least bytes that the kernel wrote back at once for them to count: small
+/// ones are most often followed by a sync.
+const WRITTEN_BACK_MIN: usize = 128 << 10;
+
 /// `len` bytes were written at `offset`. Tells the observer of data that may go
 /// to the device.
 pub(super) fn pass_on(core: &Core, open: &OpenFile, offset: u64, len: usize, io: &Origin) {
@@ -16,7 +20,10 @@ pub(super) fn pass_on(core: &Core, open: &OpenFile, offset: u64, len: usize, io:
         return;
     }
     let written = offset..offset + len as u64;
-    let bytes = if io.written_back { Some(written) } else { open.stream.wrote(offset, len as u64) };
+    let bytes = match io.written_back {
+        true => Some(written).filter(|_| len >= WRITTEN_BACK_MIN),
+        false => open.stream.wrote(offset, len as u64),
+    };
     let Some(bytes) = bytes else { return };
     let layout = open.file.layout.read();
     let Layout::Spread(spread) = &*layout else { return };
