@@ -260,9 +260,14 @@ impl<'a> Run<'a> {
     fn or_failed<T>(&self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if self.troubled && error.errno() == Errno::EIO => Ok(None),
+            Err(error) if self.may_be_late(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether it may tell of a tier that failed earlier.
+    fn may_be_late(&self, error: &Error) -> bool {
+        self.troubled && error.errno() == Errno::EIO
     }
 
     /// Whether a tier that fails now is the reason.
@@ -389,7 +394,8 @@ impl<'a> Run<'a> {
             match self.fs().write(&Caller::root(), open.handle, at + done as u64, &data[done..], flags) {
                 Ok(0) => break Err(Error::new(Errno::EIO, "a write wrote nothing")),
                 Ok(more) => done += more,
-                Err(error) if self.is_failure(&error) => {
+                // A synchronous one also tells that an earlier sync failed.
+                Err(error) if self.is_failure(&error) || sync && self.may_be_late(&error) => {
                     let mut content = before;
                     content.write(at, len, source);
                     self.history.failed(step, open.file, content);

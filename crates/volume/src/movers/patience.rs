@@ -12,6 +12,9 @@ type Tiers = (TierId, TierId);
 const LASTING_NS: u64 = 2_000_000_000;
 /// The longest time, where moves take no longer.
 const LASTING_MAX_NS: u64 = 32_000_000_000;
+/// It lasts although it was not seen for less than this: streams use tiers
+/// unevenly.
+const GAP_NS: u64 = 1_000_000_000;
 /// A direction of moves counts for so long after the last of them.
 const KNOWN_NS: u64 = 900_000_000_000;
 
@@ -26,6 +29,7 @@ pub(super) struct Imbalance {
 struct Seen {
     tiers: Tiers,
     since_ns: u64,
+    last_ns: u64,
 }
 
 /// What ranges were moved for last.
@@ -47,18 +51,23 @@ impl Imbalance {
 
     /// Notes what is seen now; answers whether that lasts for long enough.
     pub(super) fn lasts(&mut self, found: Option<Tiers>, now_ns: u64) -> bool {
-        if self.tiers() != found {
-            self.seen = found.map(|tiers| Seen { tiers, since_ns: now_ns });
-        }
-        self.seen
-            .is_some_and(|seen| now_ns.saturating_sub(seen.since_ns) >= self.patience(seen.tiers, now_ns))
+        let lasting = self.seen.filter(|seen| match found {
+            Some(tiers) => tiers == seen.tiers,
+            None => now_ns.saturating_sub(seen.last_ns) < GAP_NS,
+        });
+        let since_ns = lasting.map_or(now_ns, |seen| seen.since_ns);
+        self.seen = match found {
+            Some(tiers) => Some(Seen { tiers, since_ns, last_ns: now_ns }),
+            None => lasting,
+        };
+        found.is_some_and(|tiers| now_ns.saturating_sub(since_ns) >= self.patience(tiers, now_ns))
     }
 
     /// Notes that ranges were moved from the former to the latter, since `began_ns`.
     pub(super) fn put_right(&mut self, tiers: Tiers, began_ns: u64, now_ns: u64) {
-        let lasting_ns = self.patience(tiers, now_ns);
-        let before = self.moved.filter(|moved| moved.tiers == tiers).map_or(0, |moved| moved.took_ns);
-        let took_ns = before + now_ns.saturating_sub(began_ns);
+        let before = self.moved.filter(|moved| moved.tiers == tiers);
+        let lasting_ns = before.map_or_else(|| self.patience(tiers, now_ns), |moved| moved.lasting_ns);
+        let took_ns = before.map_or(0, |moved| moved.took_ns) + now_ns.saturating_sub(began_ns);
         self.moved = Some(Moved { tiers, at_ns: now_ns, lasting_ns, took_ns });
     }
 
@@ -69,7 +78,6 @@ impl Imbalance {
             Some(moved) if moved.tiers == (to, from) => {
                 (2 * moved.lasting_ns).min(LASTING_MAX_NS).max(moved.took_ns)
             }
-            Some(moved) if moved.tiers == (from, to) => moved.lasting_ns,
             _ => LASTING_NS,
         }
     }
@@ -98,7 +106,7 @@ mod tests {
             }
             assert!(!imbalance.lasts(None, (begins + 90) * SECOND));
         }
-        assert_eq!(waited, [2, 4, 8, 16, 16, 32, 32]);
+        assert_eq!(waited, [2, 4, 8, 16, 2, 32, 32]);
         // After a long time it is as if nothing had been moved.
         let later = 3000 * SECOND;
         assert!(!imbalance.lasts(Some(THERE), later) && imbalance.lasts(Some(THERE), later + 2 * SECOND));
@@ -117,6 +125,12 @@ mod tests {
 
     #[test]
     fn what_ends_in_between_does_not_last() {
+        let mut imbalance = Imbalance::default();
+        for tenth in 0..20 {
+            let found = (tenth % 3 != 0).then_some(THERE);
+            assert!(!imbalance.lasts(found, tenth * SECOND / 10), "{tenth}");
+        }
+        assert!(imbalance.lasts(Some(THERE), 22 * SECOND / 10), "but for a moment");
         let mut imbalance = Imbalance::default();
         for second in 0..20 {
             let found = (second % 2 == 0).then_some(THERE);

@@ -73,6 +73,12 @@ const KNOWN: &[(&str, u64)] = &[
          close:a+append:a:512+fdatasync:a+kill+append:a:512+fdatasync:a",
         12,
     ),
+    // A synchronous write tells that an earlier sync failed.
+    (
+        "policy=adaptive,disks=2,small=0,tight=0,model=jn,start=plain,ops=create:d/a+write:d/a:126976:512+\
+         fail:1:syncs+sync+heal+osync:d/a:303104:4096",
+        13,
+    ),
 ];
 
 /// Whether exploring them finds nothing any more.
