@@ -26,7 +26,7 @@ pub(super) trait Part: Sync {
     fn load(&self, state: &Value, seed: u64) -> Result<()>;
 }
 
-/// Prints a line. When this returns, the line has left the machine.
+/// Prints a line. When this returns, the line is on its way out of the machine.
 pub(super) fn say(line: &str) {
     println!("{line}");
 }
