@@ -141,6 +141,16 @@ impl Learned {
     /// Learns from an epoch. `alone` says that there was no load in the other
     /// direction.
     pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
+        self.learn_from(seen, alone, true);
+    }
+
+    /// The same by the counters of the device: it may be busy with little, as at
+    /// the end of writeback, while no operation waits for it.
+    pub(super) fn learn_by_device(&mut self, seen: EpochLoad, alone: bool) {
+        self.learn_from(seen, alone, false);
+    }
+
+    fn learn_from(&mut self, seen: EpochLoad, alone: bool, by_operations: bool) {
         let own = if seen.direct < DIRECT_MIN { 0.0 } else { seen.rate };
         let [second, last] = self.before;
         self.before = [last, own];
@@ -159,7 +169,7 @@ impl Learned {
                 // A device may be fast for a moment after a rest: a throttle
                 // passes unused budget, a disk's cache is empty. Three epochs
                 // in a row are no such moment.
-                best.follow(seen, own.min(last).min(second), alone);
+                best.follow(seen, own.min(last).min(second), alone, by_operations);
             }
             best => {
                 let trend = self.trend.with(seen);
@@ -182,7 +192,7 @@ impl Learned {
 impl Best {
     /// Adopts the rate of an epoch; `lasting` is the rate that it and the
     /// previous ones all had.
-    fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool) {
+    fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool, by_operations: bool) {
         if lasting * NEARLY > self.bandwidth {
             self.enough = seen.in_flight;
         } else if seen.busy >= BUSY_MIN && seen.rate >= NEARLY * self.bandwidth {
@@ -191,10 +201,10 @@ impl Best {
         }
         let (now, follow) = if lasting > self.bandwidth {
             (EpochLoad { rate: lasting, ..seen }, FOLLOW_UP)
-        } else if let Some(slower) = self.slower(seen).filter(|_| alone) {
+        } else if let Some(slower) = self.slower(seen, by_operations).filter(|_| alone) {
             // How large the operations are decides more than what was believed
             // before there were any.
-            (slower, if self.seen { FOLLOW } else { 1.0 })
+            (slower, if self.seen || !by_operations { FOLLOW } else { 1.0 })
         } else {
             return;
         };
@@ -204,10 +214,10 @@ impl Best {
     }
 
     /// The load while it was busy, if that shows that the tier became slow.
-    fn slower(&self, seen: EpochLoad) -> Option<EpochLoad> {
+    fn slower(&self, seen: EpochLoad, by_operations: bool) -> Option<EpochLoad> {
         let (now, rate_max) = match seen.busy {
             busy if busy >= BUSY_MIN => (seen, self.bandwidth),
-            busy if busy >= BUSY_MIN_FIRST => {
+            busy if by_operations && busy >= BUSY_MIN_FIRST => {
                 let (rate, in_flight) = (seen.rate / busy, seen.in_flight / busy);
                 (EpochLoad { rate, in_flight, ..seen }, CLEARLY * self.bandwidth)
             }
@@ -400,6 +410,17 @@ mod tests {
         assert_eq!(learned.bandwidth(), Some(20.0));
         learned.learn(epoch(10.0, 4.0, 1.0), true);
         assert_eq!(learned.bandwidth(), Some(15.0));
+    }
+
+    #[test]
+    fn a_device_that_is_busy_with_little_is_not_taken_for_slow() {
+        let profile = DirectionProfile { bandwidth: 200e6, latency_ns: 1, threads: 1, degrades_at: None };
+        let mut learned = Learned::seeded(&profile);
+        learned.learn_by_device(epoch(10e6, 3.0, 0.7), true);
+        assert_eq!(learned.bandwidth(), Some(200e6));
+        // Nor is one such epoch the whole truth if it was busy throughout.
+        learned.learn_by_device(epoch(10e6, 3.0, 1.0), true);
+        assert_eq!(learned.bandwidth(), Some(105e6));
     }
 
     #[test]
