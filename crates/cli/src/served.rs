@@ -5,6 +5,7 @@ use braid_contract::Shown;
 use braid_ipc::daemons::{self, Daemon};
 use braid_ipc::holders::{self, Holder};
 use braid_ipc::mounts::{self, Mount};
+use braid_ipc::protocol::Hello;
 use std::path::Path;
 
 /// Digits of a volume's id that are enough to name it.
@@ -28,9 +29,16 @@ pub(crate) fn find(target: &Path) -> Option<Daemon> {
     Some(daemons.swap_remove(at))
 }
 
-/// Whether the kernel still has the file system.
-pub(crate) fn is_served(mount: &Mount) -> bool {
-    daemons::list().iter().any(|daemon| daemon.dev == mount.dev && daemon.hello.serving)
+/// Whether the kernel still has the file system that daemon `pid` serves as
+/// device `dev`.
+pub(crate) fn is_served(dev: u64, pid: u32) -> bool {
+    daemons::list().iter().any(|daemon| serves(daemon.dev, &daemon.hello, dev, pid))
+}
+
+/// The kernel gives the number of a device that is gone to the next mount, so
+/// it does not tell daemons apart.
+fn serves(as_dev: u64, daemon: &Hello, dev: u64, pid: u32) -> bool {
+    as_dev == dev && daemon.pid == pid && daemon.serving
 }
 
 /// The users of a volume that is not mounted at `point` any more, by daemon
@@ -54,4 +62,18 @@ pub(crate) fn unmounted(mount: &Mount) -> Option<String> {
     let mounted = mounts::list().ok()?.iter().any(|other| other.dev == mount.dev);
     let users = || holders::lines(&holders::list(mount.dev));
     (!mounted).then(|| format!("not mounted at {} any more; used by:{}\n", mount.point.shown(), users()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_mount_with_the_same_device_number_is_another() {
+        let hello = |pid, serving| Hello { version: String::new(), pid, mountpoint: String::new(), serving };
+        assert!(serves(0x37, &hello(7, true), 0x37, 7));
+        assert!(!serves(0x37, &hello(8, true), 0x37, 7));
+        assert!(!serves(0x37, &hello(7, false), 0x37, 7));
+        assert!(!serves(0x38, &hello(7, true), 0x37, 7));
+    }
 }

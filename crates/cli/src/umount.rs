@@ -44,15 +44,15 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     let watch = Watch::start(&mount);
     // A reachable daemon may be slow to answer, but is not dead.
     let stale = watch.is_none() && mount.is_dead();
-    detach(&mount, args.force || stale)?;
     if stale {
         remove_socket(&mount);
     }
+    detach(&mount, args.force || stale)?;
     if args.force && watch.is_some() {
         abort(mount.dev)?;
     }
     match watch {
-        Some(watch) if !args.wait && served::is_served(&mount) => {
+        Some(watch) if !args.wait && served::is_served(mount.dev, watch.pid) => {
             table::print(&served::notice(&mount.point, mount.dev, watch.pid))
         }
         Some(watch) => watch.finish(),
@@ -67,8 +67,8 @@ pub(crate) fn clear_dead(point: &Path) -> Result<()> {
         && locate::daemon(&mount).is_err()
         && mount.is_dead()
     {
-        detach(&mount, true)?;
         remove_socket(&mount);
+        detach(&mount, true)?;
     }
     Ok(())
 }
@@ -135,7 +135,8 @@ fn busy(mount: &Mount) -> Failure {
     ))
 }
 
-/// Removes the socket that a killed daemon left behind.
+/// Removes the socket that a killed daemon left behind. The mount must be there
+/// still: without it, its device number may be that of another by now.
 fn remove_socket(mount: &Mount) {
     for path in socket::candidates(mount.dev, mount.owner().unwrap_or(0)) {
         let _ = std::fs::remove_file(path);
