@@ -7,6 +7,7 @@ use crate::errors::Errors;
 use crate::health::{Health, Trouble};
 use crate::limiter::InFlightLimiter;
 use crate::monitor::Monitor;
+use crate::range_count::RangeCount;
 use crate::room::{AGE_MAX_NS, Figures, Room};
 use crate::settings::{Admission, Settings};
 use braid_contract::{
@@ -15,7 +16,7 @@ use braid_contract::{
 use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile, WEIGHT_UNIT};
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a file takes at least, in bytes, on the usual file systems.
 const BLOCK: u64 = 4096;
@@ -41,7 +42,7 @@ pub struct Tier {
     /// The errors that it answered.
     pub errors: Errors,
     /// Ranges that spread files have on it.
-    pub ranges: AtomicU64,
+    pub ranges: RangeCount,
     profile: Option<TierProfile>,
     /// What the figures of its speed rest on.
     basis: Basis,
@@ -118,7 +119,7 @@ impl Tier {
             monitor: Monitor::new(environment().monotonic_ns(), parts.monitor),
             health,
             errors: Errors::default(),
-            ranges: AtomicU64::new(0),
+            ranges: RangeCount::default(),
             profile: parts.profile,
             basis,
             room: Room::new(),

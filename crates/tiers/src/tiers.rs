@@ -224,12 +224,10 @@ impl Tiers {
     pub fn count_range(&self, from: Option<TierId>, to: Option<TierId>) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         if let Some(tier) = from.and_then(|id| self.get(id).ok()) {
-            // Counts of a damaged volume may be too low.
-            let _ =
-                tier.ranges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+            tier.ranges.went();
         }
         if let Some(tier) = to.and_then(|id| self.get(id).ok()) {
-            tier.ranges.fetch_add(1, Ordering::Relaxed);
+            tier.ranges.came();
         }
     }
 }

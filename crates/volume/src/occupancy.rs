@@ -9,7 +9,6 @@ use braid_core::recover::{each_open_whole_file, each_whole_file};
 use braid_format::{RANGE_SIZE_MAX, RangeSize, SIZE_MAX};
 use braid_index::Index;
 use braid_tiers::{Backend, Counts, Tier};
-use std::sync::atomic::Ordering;
 
 /// A range of a file that is on a tier.
 pub(crate) struct Stretch {
@@ -66,14 +65,23 @@ pub(crate) fn bytes_elsewhere(core: &Core, file: &File, than: &Tier) -> Result<u
     Ok(bytes)
 }
 
+/// Ranges on a tier by its count; none where that is not exact.
+pub(crate) fn ranges_counted_on(core: &Core, tier: &Tier) -> u64 {
+    match core.tiers.counts() {
+        Counts::Exact => tier.ranges.get(),
+        Counts::Near | Counts::Unknown => 0,
+    }
+}
+
 /// Ranges on a tier by all indexes, with a name or without.
 pub(crate) fn ranges_on(core: &Core, tier: &Tier) -> Result<u64> {
-    let mut ranges = 0;
+    let whole = whole_files_on(core, tier)?;
+    let mut ranges = whole.iter().map(|whole| whole.ranges).sum();
     each_index(core, &mut |id| {
         ranges += ranges_in(&core.index.open_index(id)?, tier)?;
         Ok(())
     })?;
-    Ok(ranges + whole_files_on(core, tier)?.iter().map(|whole| whole.ranges).sum::<u64>())
+    Ok(ranges)
 }
 
 fn each_index(core: &Core, visit: &mut dyn FnMut(ObjectId) -> Result<()>) -> Result<()> {
@@ -97,12 +105,13 @@ fn ranges_in(index: &Index, tier: &Tier) -> Result<u64> {
 /// times the longest size, if the count is exact and that fits in `room`;
 /// otherwise a closer figure from indexes and objects.
 pub(crate) fn bytes_on(core: &Core, tier: &Tier, room: u64) -> Result<u64> {
-    let most = tier.ranges.load(Ordering::Relaxed).saturating_mul(RANGE_SIZE_MAX.into());
+    let most = tier.ranges.get().saturating_mul(RANGE_SIZE_MAX.into());
     if core.tiers.counts() == Counts::Exact && most <= room {
         return Ok(most);
     }
     let Backend::Store(store) = &tier.backend else { return Ok(most) };
-    let mut bytes = 0_u64;
+    let whole = whole_files_on(core, tier)?;
+    let mut bytes = whole.iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.size));
     each_index(core, &mut |id| {
         let index = core.index.open_index(id)?;
         let ranges = ranges_in(&index, tier)?;
@@ -112,8 +121,7 @@ pub(crate) fn bytes_on(core: &Core, tier: &Tier, room: u64) -> Result<u64> {
         }
         Ok(())
     })?;
-    let whole = whole_files_on(core, tier)?;
-    Ok(whole.iter().fold(bytes, |bytes, file| bytes.saturating_add(file.size)))
+    Ok(bytes)
 }
 
 /// A whole file on a tier.
@@ -124,7 +132,8 @@ pub(crate) struct WholeOn {
 }
 
 /// The whole files on a tier, with a name or open without one, also if they
-/// get or lose it meanwhile.
+/// get or lose it meanwhile. They come before the indexes in a count of both:
+/// a whole file may get an index meanwhile, and none loses it while on the tier.
 pub(crate) fn whole_files_on(core: &Core, tier: &Tier) -> Result<Vec<WholeOn>> {
     let mut files = Vec::new();
     let mut add = |size: u64, ranges: u64| files.push(WholeOn { ranges: ranges.max(1), size });

@@ -157,7 +157,7 @@ fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
         free: usage.free,
         available: usage.available.saturating_sub(reserve),
         used: usage.total.saturating_sub(usage.free),
-        ranges: tier.ranges.load(std::sync::atomic::Ordering::Relaxed),
+        ranges: tier.ranges.get(),
         errors: tier.errors.counts().into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect(),
         read_bytes: load.bytes[0],
         read_ops: load.ops[0],

@@ -10,7 +10,6 @@ use braid_home::Identity;
 use braid_index::Whole;
 use braid_tiers::Counts;
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 
 /// Saves the counts, for the next mount; unless they are not exact.
 pub fn save_counts(core: &Core) -> Result<()> {
@@ -20,7 +19,7 @@ pub fn save_counts(core: &Core) -> Result<()> {
     }
     let mut saved = SavedCounts::default();
     for tier in core.tiers.iter() {
-        saved.0[usize::from(tier.id.0)] = tier.ranges.load(Ordering::Relaxed);
+        saved.0[usize::from(tier.id.0)] = tier.ranges.get();
     }
     core.home.braid()?.replace_small("counts", &saved.encode()).context("saving counts")
 }
@@ -34,7 +33,7 @@ pub(crate) fn load_counts(core: &Core) -> Result<()> {
     match saved.and_then(|bytes| SavedCounts::decode(&bytes).ok()) {
         Some(saved) => {
             for tier in core.tiers.iter() {
-                tier.ranges.store(saved.0[usize::from(tier.id.0)], Ordering::Relaxed);
+                tier.ranges.set(saved.0[usize::from(tier.id.0)]);
             }
             core.tiers.set_counts(Counts::Exact);
         }
@@ -72,7 +71,7 @@ pub fn count_ranges(core: &Core, stopped: &dyn Fn() -> bool) {
         return;
     }
     for tier in core.tiers.iter() {
-        tier.ranges.store(counts[usize::from(tier.id.0)], Ordering::Relaxed);
+        tier.ranges.set(counts[usize::from(tier.id.0)]);
     }
     let exact = core.tiers.changes() == changes;
     core.tiers.set_counts(if exact { Counts::Exact } else { Counts::Near });

@@ -13,7 +13,6 @@ use braid_tiers::{Tier, bit};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The outcome for some ranges.
 #[derive(Default)]
@@ -148,7 +147,7 @@ impl Run<'_> {
         };
         let of = match &self.goal {
             Goal::Off { tier, .. } => {
-                let ranges = tier.ranges.load(Ordering::Relaxed);
+                let ranges = tier.ranges.get();
                 format!("; {} left on {}", counted(ranges, "range"), tier.name)
             }
             _ => String::new(),

@@ -5,7 +5,7 @@ use super::goal::{Goal, goal_of, starts, steps};
 use super::list::{Rest, RunEnd, RunStop};
 use super::records::Jobs;
 use super::targets::check_room;
-use crate::occupancy::ranges_on;
+use crate::occupancy::{ranges_counted_on, ranges_on};
 use braid_contract::units::show_size_up;
 use braid_contract::{Amount, Errno, Error, Fd, JobKind, Result, Shown, counted};
 use braid_core::file::{end_use_entering, gather, is_pinned, range_size_of, smallest_range};
@@ -330,7 +330,9 @@ impl Run<'_> {
         // durable.
         reap_now(&self.jobs.core);
         retire_marks(&self.jobs.core);
-        Ok(ranges_on(&self.jobs.core, tier).map_err(failed)? == 0)
+        // A file that was renamed during a walk may be in the tier's count only.
+        let counted = ranges_counted_on(&self.jobs.core, tier);
+        Ok(counted == 0 && ranges_on(&self.jobs.core, tier).map_err(failed)? == 0)
     }
 
     fn has_errors(&self) -> std::result::Result<bool, RunStop> {

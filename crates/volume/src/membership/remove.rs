@@ -8,7 +8,7 @@
 
 use super::shared::Membership;
 use crate::config::VolumeConfig;
-use crate::occupancy::whole_files_on;
+use crate::occupancy::{ranges_counted_on, whole_files_on};
 use braid_contract::{Errno, Error, ObjectId, RefusalKind, Result, Store, TierId, counted};
 use braid_core::file::{disown, prepare_leave};
 use braid_core::namespace::with_file;
@@ -16,10 +16,8 @@ use braid_core::reap::{reap_now, retire_marks};
 use braid_core::recover::{find_owner, walk_if_needed};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
 use braid_index::Index;
-use braid_tiers::TierConfig;
-use braid_tiers::{Backend, Counts, Tier};
+use braid_tiers::{Backend, Tier, TierConfig};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A tier that was removed.
 #[derive(Clone, Debug)]
@@ -124,10 +122,7 @@ impl Membership {
     /// Makes sure that the tier is empty, and switches the table. Answers its
     /// store.
     fn take_out(&self, table: &mut VolumeTable, tier: &Tier) -> Result<Option<Arc<dyn Store>>> {
-        let counted = || match self.core.tiers.counts() {
-            Counts::Exact => tier.ranges.load(Ordering::Relaxed),
-            Counts::Near | Counts::Unknown => 0,
-        };
+        let counted = || ranges_counted_on(&self.core, tier);
         if counted() > 0 {
             // Removed files may be all that it holds.
             reap_now(&self.core);
@@ -195,6 +190,9 @@ impl Membership {
     fn look_for(&self, tier: &Tier) -> Result<Naming> {
         let mut found = Naming::default();
         let mut nameless = Vec::new();
+        let whole = whole_files_on(&self.core, tier)?;
+        found.ranges += whole.iter().map(|file| file.ranges).sum::<u64>();
+        found.ranges_in += whole.len() as u64;
         self.core.index.list(&mut |id| {
             let mentions = match self.mentions(id, tier.id) {
                 Ok(mentions) => mentions,
@@ -210,9 +208,6 @@ impl Membership {
             }
             Ok(())
         })?;
-        let whole = whole_files_on(&self.core, tier)?;
-        found.ranges += whole.iter().map(|file| file.ranges).sum::<u64>();
-        found.ranges_in += whole.len() as u64;
         // Some may belong to files that are gone for good.
         let ids: Vec<ObjectId> = nameless.iter().map(|(id, _)| *id).collect();
         self.for_files(&ids, &mut |file| {
