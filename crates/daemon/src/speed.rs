@@ -199,22 +199,32 @@ fn work(
 /// Operations after the first moments from which on only they count.
 const LATE_MIN: usize = 8;
 
-/// Operations that end within so much time may be of one burst.
-const BURST: Duration = Duration::from_millis(30);
+/// A pause that is as long as this ends a burst.
+const PAUSE: Duration = Duration::from_millis(30);
 
-/// Bytes a second, by the times at which operations ended; without the first
-/// moments, if enough of them were later. Throttles pass operations in bursts,
-/// the last of which is cut short: those before it count, up to its beginning.
+/// Bytes a second, by the times at which operations ended. Throttles pass them
+/// in bursts: the first, for which budget may have been left, and the last,
+/// which is cut short, do not count; nor do the first moments of others, if
+/// enough operations ended later.
 fn rate(ended: &[Duration]) -> Option<f64> {
     let mut ended = ended.to_vec();
     ended.sort_unstable();
-    let last = *ended.last()?;
-    let early = ended.partition_point(|at| *at <= WARM_UP);
-    let late = if last > 2 * WARM_UP && ended.len() - early >= LATE_MIN { &ended[early..] } else { &ended };
-    let before = late.partition_point(|at| *at + BURST < last);
-    let (count, time) = match (late.first(), late.get(before)) {
-        (Some(first), Some(next)) if before > 0 && late.len() > LATE_MIN => (before, *next - *first),
-        _ => (ended.len(), last),
+    let (first, last) = (*ended.first()?, *ended.last()?);
+    let bursts: Vec<usize> = (1..ended.len()).filter(|at| ended[*at] - ended[at - 1] >= PAUSE).collect();
+    let (count, time) = match bursts[..] {
+        [] => {
+            let early = ended.partition_point(|at| *at <= WARM_UP);
+            let late = ended.len() - early;
+            if early > 0 && last > 2 * WARM_UP && late >= LATE_MIN {
+                (late, last - ended[early - 1])
+            } else {
+                (ended.len(), last)
+            }
+        }
+        // The budget of a burst is between the two, and the first had at most
+        // that of two.
+        [second] => ((ended.len() - second).max(second.div_ceil(2)), ended[second] - first),
+        [second, .., final_one] => (final_one - second, ended[final_one] - ended[second]),
     };
     Some(count as f64 * BLOCK as f64 / time.as_secs_f64().max(1e-6))
 }
@@ -237,6 +247,18 @@ mod tests {
         // A throttle that passes ten operations ten times a second.
         let throttled: Vec<Duration> = (0..35).map(|op| at(op / 10 * 100 + op % 10 / 5)).collect();
         assert!((rate(&throttled).unwrap() / expected - 1.0).abs() < 0.05, "{:?}", rate(&throttled));
+        // The same, as one thread alone found 60 MB/s once.
+        let mut alone = vec![at(1); 2];
+        alone.extend([at(98); 6]);
+        alone.push(at(206));
+        assert!((rate(&alone).unwrap() / (55.6 * BLOCK as f64) - 1.0).abs() < 0.05, "{:?}", rate(&alone));
+        // The first burst had budget left from before, and little came after it.
+        let two = |first, second| rate(&[vec![at(2); first], vec![at(102); second]].concat()).unwrap();
+        assert!((two(44, 20) / (220.0 * BLOCK as f64) - 1.0).abs() < 0.05, "{}", two(44, 20));
+        assert!((two(20, 20) / (200.0 * BLOCK as f64) - 1.0).abs() < 0.05, "{}", two(20, 20));
+        // One that takes long for each.
+        let slow: Vec<Duration> = (1..=8).map(|op| at(50 * op)).collect();
+        assert!((rate(&slow).unwrap() / (20.0 * BLOCK as f64) - 1.0).abs() < 0.05, "{:?}", rate(&slow));
         assert_eq!(rate(&[]), None);
         assert_eq!(rate(&[at(10)]), Some(expected));
     }
