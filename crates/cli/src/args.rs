@@ -152,7 +152,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "MOVERS", requires = "tiers")]
     pub(crate) movers: Option<String>,
 
-    /// Measure no tiers: without this, those of unknown speed are, for less than a second each
+    /// Measure no tiers: without this, those of unknown speed are, for at most 1.3 s each
     #[arg(long)]
     pub(crate) no_measure: bool,
 

@@ -31,9 +31,9 @@ const WARM_UP: Duration = Duration::from_millis(80);
 const ROOM_SHARE: u64 = 8;
 
 /// How long a single thread does the same, to see whether that is enough.
-const ALONE_MAX: Duration = Duration::from_millis(150);
-/// How often it writes its part of the bytes at most.
-const ALONE_PASSES_MAX: u64 = 2;
+const ALONE_MAX: Duration = Duration::from_millis(250);
+/// How often it writes its part of the bytes at most, and reads it.
+const ALONE_PASSES_MAX: [u64; 2] = [2, 8];
 /// The part of the rate of all threads that is enough.
 const NEARLY: f64 = 0.8;
 
@@ -129,19 +129,22 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
     let written = write(&files, 1, each, TIME_MAX)?;
     let lens: Vec<u64> = written.iter().map(|done| done.len() as u64).collect();
     let one = lens.iter().copied().min().unwrap_or(0);
-    let written_alone = write(&files[..1], ALONE_PASSES_MAX, one, ALONE_MAX)?;
-    let read = |files: &[OwnedFd], time| {
+    let written_alone = write(&files[..1], ALONE_PASSES_MAX[0], one, ALONE_MAX)?;
+    let read = |files: &[OwnedFd], passes: u64, time| {
         let began = Instant::now();
         in_parallel(files, |file, number| {
             let mut buf = AlignedBuf::new();
             let block = buf.bytes(BLOCK as usize);
-            let blocks = (0..PASSES_MAX).flat_map(|_| 0..lens[number]);
+            let blocks = (0..passes).flat_map(|_| 0..lens[number]);
             work((began, time), blocks, |offset| rustix::io::pread(file, &mut *block, offset))
         })
     };
     Ok(Rates {
         write: combined(&written, &written_alone)?,
-        read: combined(&read(&files, TIME_MAX)?, &read(&files[..1], ALONE_MAX)?)?,
+        read: combined(
+            &read(&files, PASSES_MAX, TIME_MAX)?,
+            &read(&files[..1], ALONE_PASSES_MAX[1], ALONE_MAX)?,
+        )?,
     })
 }
 
