@@ -9,7 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from braidbench import sides
+from braidbench import devices, sides
 from braidbench.devices import MB
 from braidbench.evaluation import Bench, device_size, median_text, stop_all
 from braidbench.host import BenchError, Host, run
@@ -48,6 +48,8 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
                 report.save()
         finally:
             stop_all(lineup)
+            for device in tiers:
+                devices.remove(host, device)
             for group in (group for group in plan.groups if group.devices == name):
                 _tabulate(report, group, plan.loads_of(group), [side.name for side in lineup])
 
