@@ -391,6 +391,20 @@ fn a_rule_gives_files_ranges_of_a_size_of_their_own() {
 }
 
 #[test]
+fn what_unknown_threads_did_is_in_sequence_for_each_file_only() {
+    for (thread, ms) in [(1, 26.0), (0, 16.0)] {
+        let mut made = Made::default();
+        let (home, slow) = (made.file(1, "a", 0), made.file(2, "b.long", 0));
+        made.op(TraceOpKind::Write, (thread, home), (0, 1), (0, 8 * KIB64));
+        made.op(TraceOpKind::Write, (thread, slow), (1, 1), (0, KIB64));
+        made.op(TraceOpKind::Write, (thread, home), (2, 1), (8 * KIB64, 8 * KIB64));
+        let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&home_first()) };
+        let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
+        assert!((simulated.seconds * 1e3 - ms).abs() < 0.01, "{thread}: {}", simulated.seconds);
+    }
+}
+
+#[test]
 fn a_policy_that_names_no_tier_is_none() {
     let large = SettingValue::tier("no");
     let policy = named("size").with([("large", large)]).unwrap();
