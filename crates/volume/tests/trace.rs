@@ -148,6 +148,28 @@ fn a_file_is_told_of_again_when_it_comes_into_use_and_is_gone_when_nobody_has_it
 }
 
 #[test]
+fn what_the_kernel_writes_back_is_in_the_name_of_the_thread_that_opened_the_file() {
+    let bed = Bed::new();
+    let volume = Traceable::new(&bed);
+    let (ino, _) = volume.create("f");
+    let recording = volume.record(None).unwrap();
+    let opener = Caller { uid: 0, gid: 7, tid: 42, ..caller() };
+    let request = OpenRequest {
+        flags: OpenFlags { read: true, write: true, ..OpenFlags::default() },
+        ..OpenRequest::default()
+    };
+    let handle = volume.fs.open(&opener, ino, request).unwrap().handle;
+    let kernel = Caller { uid: 0, gid: 0, tid: 0, ..caller() };
+    for write_back in [true, false] {
+        let flags = WriteFlags { write_back, ..WriteFlags::default() };
+        volume.fs.write(&kernel, handle, 0, &[1; 50], flags).unwrap();
+    }
+    let trace = trace(&volume, recording);
+    let writers: Vec<(u32, u32)> = trace.ops[1..].iter().map(|op| (op.thread, op.gid)).collect();
+    assert_eq!(writers, [(42, 7), (0, 0)]);
+}
+
+#[test]
 fn room_is_told_of_where_the_file_may_grow() {
     let bed = Bed::new();
     let volume = Traceable::new(&bed);

@@ -1,7 +1,7 @@
 //! The state of open files in a recording.
 
 use crate::sync::{Mutex, RwLock};
-use braid_contract::{Attr, HandleId, InodeId};
+use braid_contract::{Attr, Caller, HandleId, InodeId};
 use braid_placement::{LineKind, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,13 +59,22 @@ impl File {
     }
 }
 
+/// Who opened a handle; if that was before the recording, who used it first.
+/// What the kernel writes back through it has no other caller.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opener {
+    pub(super) thread: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
 /// The files that are open.
 #[derive(Debug, Default)]
 pub(super) struct Files(RwLock<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    handles: HashMap<HandleId, Arc<File>>,
+    handles: HashMap<HandleId, (Arc<File>, Opener)>,
     /// With the number of their handles.
     files: HashMap<InodeId, (Arc<File>, usize)>,
 }
@@ -73,7 +82,12 @@ struct Open {
 impl Files {
     /// The file behind the handle.
     pub(super) fn get(&self, handle: HandleId) -> Option<Arc<File>> {
-        self.0.read().handles.get(&handle).cloned()
+        self.0.read().handles.get(&handle).map(|(file, _)| Arc::clone(file))
+    }
+
+    /// Who opened the handle.
+    pub(super) fn opener(&self, handle: HandleId) -> Option<Opener> {
+        self.0.read().handles.get(&handle).map(|(_, opener)| *opener)
     }
 
     /// The file with these attributes, open or not.
@@ -83,12 +97,13 @@ impl Files {
     }
 
     /// Adds a handle of the file with these attributes.
-    pub(super) fn enter(&self, handle: HandleId, attr: &Attr) -> Arc<File> {
+    pub(super) fn enter(&self, handle: HandleId, attr: &Attr, caller: &Caller) -> Arc<File> {
+        let opener = Opener { thread: caller.tid, uid: caller.uid, gid: caller.gid };
         let mut open = self.0.write();
         let Open { handles, files } = &mut *open;
         let (file, count) = files.entry(attr.ino).or_insert_with(|| (Arc::new(File::new(attr)), 0));
         // Two threads may be the first to use it.
-        if handles.insert(handle, Arc::clone(file)).is_none() {
+        if handles.insert(handle, (Arc::clone(file), opener)).is_none() {
             *count += 1;
         }
         Arc::clone(file)
@@ -98,7 +113,7 @@ impl Files {
     /// removes it.
     pub(super) fn leave(&self, handle: HandleId) -> Option<InodeId> {
         let mut open = self.0.write();
-        let file = open.handles.remove(&handle)?;
+        let (file, _) = open.handles.remove(&handle)?;
         let (_, count) = open.files.get_mut(&file.ino)?;
         *count -= 1;
         if *count > 0 {

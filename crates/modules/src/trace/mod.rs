@@ -89,14 +89,23 @@ impl Trace {
             return Some(file);
         }
         let attr = self.child.getattr(caller, InodeId::ROOT, Some(handle)).ok()?;
-        self.enter(handle, &attr)
+        self.enter(handle, &attr, caller)
     }
 
-    fn enter(&self, handle: HandleId, attr: &Attr) -> Option<Arc<File>> {
+    fn enter(&self, handle: HandleId, attr: &Attr, caller: &Caller) -> Option<Arc<File>> {
         if attr.kind != FileKind::Regular {
             return None;
         }
-        self.tracing.with(|recorder| recorder.files.enter(handle, attr))
+        self.tracing.with(|recorder| recorder.files.enter(handle, attr, caller))
+    }
+
+    /// Names who opened the handle, as placement does for what the kernel
+    /// writes back.
+    fn of_opener(&self, handle: HandleId, record: Record) -> Record {
+        match self.tracing.with(|recorder| recorder.files.opener(handle)).flatten() {
+            Some(opener) => Record { thread: opener.thread, uid: opener.uid, gid: opener.gid, ..record },
+            None => record,
+        }
     }
 
     /// Records the end of an operation that consists of a part of a file.
@@ -119,7 +128,9 @@ impl Trace {
             Some(attr) => Ok(*attr),
             None => self.child.getattr(caller, InodeId::ROOT, Some(opened.handle)),
         };
-        let Some(file) = looked_at.ok().and_then(|attr| self.enter(opened.handle, &attr)) else { return };
+        let Some(file) = looked_at.ok().and_then(|attr| self.enter(opened.handle, &attr, caller)) else {
+            return;
+        };
         let begun = Begun { at_ns, size: file.size_now(), file };
         // Another caller may have created it a moment before.
         let is_new = made.is_some() && begun.size == 0;
@@ -315,7 +326,7 @@ impl Layer for Trace {
                 stream: flags.hint.stream.map(|stream| stream.0),
                 ..record(TraceOpKind::Write, &begun, caller)
             };
-            self.put(&begun, record);
+            self.put(&begun, if flags.write_back { self.of_opener(handle, record) } else { record });
         }
         Ok(done)
     }

@@ -55,6 +55,8 @@ pub(super) struct Engine {
     under_way: HashMap<OpId, UnderWay>,
     /// Operations that have not ended, begun or not.
     left: usize,
+    /// Operations that have ended.
+    ended: u64,
     /// Time of the last completed byte.
     last_byte_ns: u64,
     #[cfg(test)]
@@ -77,6 +79,7 @@ impl Engine {
             sequence: 0,
             under_way: HashMap::new(),
             left: 0,
+            ended: 0,
             last_byte_ns: 0,
             #[cfg(test)]
             changes: Vec::new(),
@@ -109,6 +112,7 @@ impl Engine {
         let tiers = self.placing.tiers.outcome(lasted_ns);
         Simulated {
             seconds: lasted_ns as f64 / 1e9,
+            ops: self.ended,
             bytes: [0, 1].map(|at: usize| tiers.iter().map(|tier| tier.bytes[at]).sum()),
             tiers,
             refused_bytes,
@@ -143,6 +147,7 @@ impl Engine {
             Event::Done { id, tier, bytes } => self.done(id, tier, bytes),
             Event::Ended(id) => {
                 self.left -= 1;
+                self.ended += 1;
                 let now_ns = self.now();
                 for (at_ns, next) in source.ended(id, now_ns) {
                     self.begin_at(at_ns.max(now_ns), next);

@@ -1,6 +1,7 @@
 //! A file in a simulation: the tiers of its ranges, and how much of each is
 //! filled.
 
+use super::outcome::PlacedBy;
 use crate::credits::Credits;
 use braid_contract::TierId;
 use braid_format::RangeSize;
@@ -10,6 +11,8 @@ use std::ops::Range;
 /// A file.
 pub(super) struct File {
     pub(super) credits: Credits,
+    /// How ranges are dealt that are set aside before there is data.
+    pub(super) set_aside: Credits,
     pub(super) size: u64,
     /// Bytes before this one existed before the trace; their tiers are decided
     /// when they are touched.
@@ -28,6 +31,8 @@ struct Filled {
     tier: TierId,
     /// Its bytes that take space.
     bytes: u64,
+    /// Its space is set aside, by whom; its first write decides anew.
+    set_aside: Option<PlacedBy>,
 }
 
 /// A run of bytes on one tier.
@@ -43,6 +48,7 @@ impl File {
     pub(super) fn new(number: u64, size: u64, range_size: RangeSize) -> Self {
         Self {
             credits: Credits::new(number, range_size.get()),
+            set_aside: Credits::new(number, range_size.get()),
             size,
             found: size,
             // Its layout under the policy is unknown; the policy goes on as if
@@ -88,6 +94,11 @@ impl File {
         self.ranges.contains_key(&range)
     }
 
+    /// Whether the range has no tier that a write keeps.
+    pub(super) fn is_undealt(&self, range: u64) -> bool {
+        self.ranges.get(&range).is_none_or(|filled| filled.set_aside.is_some())
+    }
+
     /// Whether the range existed before the trace.
     pub(super) fn is_found(&self, range: u64) -> bool {
         range * self.range_size() < self.found
@@ -104,7 +115,26 @@ impl File {
     }
 
     pub(super) fn put(&mut self, range: u64, tier: TierId) {
-        self.ranges.insert(range, Filled { tier, bytes: 0 });
+        self.ranges.insert(range, Filled { tier, bytes: 0, set_aside: None });
+    }
+
+    /// Notes that the space of a range was set aside.
+    pub(super) fn sets_aside(&mut self, range: u64, by: PlacedBy) {
+        if let Some(filled) = self.ranges.get_mut(&range) {
+            filled.set_aside = Some(by);
+        }
+    }
+
+    /// Takes back space that is set aside for a range; answers it, and by whom.
+    pub(super) fn take_back(&mut self, range: u64) -> Option<(Piece, PlacedBy)> {
+        let by = self.ranges.get(&range)?.set_aside?;
+        let filled = self.ranges.remove(&range)?;
+        Some((Piece { tier: filled.tier, bytes: filled.bytes }, by))
+    }
+
+    /// The tier on which space for the range is set aside.
+    pub(super) fn set_aside_on(&self, range: u64) -> Option<TierId> {
+        self.ranges.get(&range).filter(|filled| filled.set_aside.is_some()).map(|filled| filled.tier)
     }
 
     /// Makes bytes `offset .. end` take space, on the tiers of their ranges.
@@ -156,7 +186,7 @@ impl File {
         (self.size, self.found) = (size, self.found.min(size));
         if size == 0 {
             (self.spread, self.settled) = (false, false);
-            self.credits = self.fresh_deal();
+            (self.credits, self.set_aside) = (self.fresh_deal(), self.fresh_deal());
         }
         freed
     }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub struct Simulated {
     /// Seconds until the last byte was read or written.
     pub seconds: f64,
+    /// Operations that were carried out.
+    pub ops: u64,
     /// Bytes that were read and written on all tiers.
     pub bytes: [u64; 2],
     /// The tiers, in their order.

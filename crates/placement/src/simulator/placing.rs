@@ -37,6 +37,9 @@ impl Facts for About<'_> {
     }
 }
 
+/// Turns of a policy that are looked at before a file gets room.
+const TURNS_MAX: usize = 256;
+
 /// The policy and rules, and the tiers.
 pub(super) struct Placing {
     /// Range size of files without a rule that says otherwise.
@@ -85,6 +88,7 @@ impl Placing {
                 self.write(op, about, file, end)
             }
             TraceOpKind::Allocate => {
+                self.spread_ahead(op, about, file, end);
                 // Range by range, like a volume.
                 for range in file.ranges_of(op.offset, end) {
                     let offset = (range * file.range_size()).max(op.offset);
@@ -140,7 +144,7 @@ impl Placing {
             };
             let request = (about, Origin { uid: about.uid, ..Origin::default() }, span);
             let home_first = range == 0 && !self.sends_away(request);
-            let chosen = if home_first { None } else { self.choose(request, &file.credits) };
+            let chosen = if home_first { None } else { self.choose(request, &file.credits, None) };
             let tier = chosen.as_ref().map_or(HOME, |chosen| chosen.tier);
             let share =
                 chosen.as_ref().map_or(&self.policy, |chosen| &chosen.policy).share(&self.tiers.view(tier));
@@ -156,36 +160,101 @@ impl Placing {
         if op.len == 0 {
             return Vec::new();
         }
-        let origin = origin(op);
         let grows = end.saturating_sub(file.size.max(op.offset));
         let is_full = grows > self.tiers.home_room();
         let stays = if file.spread || is_full { None } else { self.stays_plain(op, about, file, end) };
         if !file.spread && stays.is_none() {
-            file.spread = true;
-            let home_bytes = file.placed_count() * file.range_size();
-            if home_bytes > 0 {
-                let share = self.policy.share(&self.tiers.view(HOME));
-                file.credits.add(HOME, home_bytes, share);
-            }
+            self.spread(file);
         }
-        let new: Vec<u64> = file.ranges_of(op.offset, end).filter(|range| !file.is_placed(*range)).collect();
+        let reserves = op.kind == TraceOpKind::Allocate;
+        let is_new = |range: &u64| {
+            if reserves { !file.is_placed(*range) } else { file.is_undealt(*range) }
+        };
+        let new: Vec<u64> = file.ranges_of(op.offset, end).filter(is_new).collect();
         if let Some(by) = stays {
             new.into_iter().for_each(|range| self.put(file, range, HOME, by));
-        } else if !new.is_empty() {
-            let new_bytes = new.len() as u64 * file.range_size();
-            let span = span(op, file.size, end, new_bytes);
-            let Some(chosen) = self.choose((about, origin, span), &file.credits) else {
-                self.refused_bytes += op.len;
-                return Vec::new();
-            };
-            let tiers = self.tiers.views(span.needed_bytes());
-            chosen.policy.placed(&context(about, origin, span, &file.credits, &tiers), chosen.tier);
-            file.credits.add(chosen.tier, new_bytes, chosen.policy.share(&tiers[usize::from(chosen.tier.0)]));
-            new.into_iter().for_each(|range| self.put(file, range, chosen.tier, placed_by(&chosen)));
+        } else if !new.is_empty() && !self.deal(op, about, file, end, &new) {
+            self.refused_bytes += op.len;
+            return Vec::new();
         }
         file.size = file.size.max(end);
         self.tiers.take(&file.fill(op.offset, end));
         file.pieces(op.offset, end)
+    }
+
+    /// Makes a plain file a spread one.
+    fn spread(&self, file: &mut File) {
+        file.spread = true;
+        let home_bytes = file.placed_count() * file.range_size();
+        if home_bytes > 0 {
+            let share = self.policy.share(&self.tiers.view(HOME));
+            file.credits.add(HOME, home_bytes, share);
+        }
+        file.set_aside = file.credits.clone();
+    }
+
+    /// Spreads a plain file before it gets room, if some of it may be wanted on
+    /// another tier.
+    fn spread_ahead(&self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64) {
+        let range_size = file.range_size();
+        if file.spread || end <= range_size || self.tiers.count() == 1 {
+            return;
+        }
+        let mut credits = file.fresh_deal();
+        let home_bytes = file.size.min(op.offset).next_multiple_of(range_size);
+        if home_bytes > 0 {
+            credits.add(HOME, home_bytes, self.policy.share(&self.tiers.view(HOME)));
+        }
+        for range in file.ranges_of(op.offset, end).take(TURNS_MAX) {
+            let span = WriteSpan {
+                offset: range * range_size,
+                len: range_size,
+                size: file.size,
+                size_after: file.size.max(end),
+                new_bytes: range_size,
+            };
+            let Some(chosen) = self.choose((about, origin(op), span), &credits, None) else { return };
+            let is_ruled = matches!(chosen.reason, Reason::Rule(_));
+            if chosen.tier != HOME || !is_ruled && chosen.policy.decides_at_write() {
+                return self.spread(file);
+            }
+            credits.add(HOME, range_size, chosen.policy.share(&self.tiers.view(HOME)));
+        }
+    }
+
+    /// Gives `new` ranges of a spread file their tier, for data or for space
+    /// that is set aside. Answers whether there is room.
+    fn deal(&mut self, op: &TraceOp, about: &TraceFile, file: &mut File, end: u64, new: &[u64]) -> bool {
+        let new_bytes = new.len() as u64 * file.range_size();
+        let (origin, span) = (origin(op), span(op, file.size, end, new_bytes));
+        let set_aside_on = new.iter().find_map(|range| file.set_aside_on(*range));
+        let is_whole = |at: u64| at.is_multiple_of(file.range_size());
+        let aside = origin.reserves && is_whole(op.offset) && (is_whole(end) || end >= file.size);
+        let credits = if aside { &file.set_aside } else { &file.credits };
+        let Some(chosen) = self.choose((about, origin, span), credits, set_aside_on) else { return false };
+        let tiers = self.tiers.views(span.needed_bytes());
+        let share = chosen.policy.share(&tiers[usize::from(chosen.tier.0)]);
+        if aside {
+            // Writes decide what the file's shares are.
+            file.set_aside.add(chosen.tier, new_bytes, share);
+        } else {
+            chosen.policy.placed(&context(about, origin, span, credits, &tiers), chosen.tier);
+            file.credits.add(chosen.tier, new_bytes, share);
+        }
+        for range in new.iter().copied() {
+            let before = file.take_back(range);
+            self.put(file, range, chosen.tier, placed_by(&chosen));
+            if aside {
+                file.sets_aside(range, placed_by(&chosen));
+            } else if let Some((space, by)) = before {
+                // Its space follows.
+                self.tiers.take_back(space.tier, by);
+                self.tiers.free(&[space]);
+                let start = range * file.range_size();
+                self.tiers.take(&file.fill(start, start + space.bytes));
+            }
+        }
+        true
     }
 
     /// Whether a plain file stays plain with a write, and the origin of the
@@ -209,7 +278,7 @@ impl Placing {
             credits.add(HOME, file.size.next_multiple_of(range_size), share);
         }
         let request = (about, origin, span(op, file.size, end, new_bytes));
-        let Some(chosen) = self.choose(request, &credits) else { return Some(PlacedBy::Plain) };
+        let Some(chosen) = self.choose(request, &credits, None) else { return Some(PlacedBy::Plain) };
         if chosen.tier != HOME {
             return None;
         }
@@ -222,8 +291,9 @@ impl Placing {
         &self,
         (about, origin, span): (&TraceFile, Origin, WriteSpan),
         credits: &Credits,
+        set_aside_on: Option<TierId>,
     ) -> Option<Chosen> {
-        let tiers = self.tiers.views(span.needed_bytes());
+        let tiers = self.tiers.views_with(span.needed_bytes(), set_aside_on);
         let context = context(about, origin, span, credits, &tiers);
         let facts = About { file: about, now_ns: self.now() };
         self.rules.choose(&self.policy, &context, &facts, &|name| self.tiers.number(name))

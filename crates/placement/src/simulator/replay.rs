@@ -31,7 +31,7 @@ struct Edge {
 /// The latest completed operations.
 #[derive(Default)]
 struct Latest {
-    of_thread: HashMap<u32, OpId>,
+    of_thread: HashMap<(u32, u64), OpId>,
     /// By file, the last that changed it as a whole.
     of_file: HashMap<u64, OpId>,
     /// By range, the last that wrote to it.
@@ -71,7 +71,7 @@ impl<'a> Replay<'a> {
             let (before, others) = life.split_last().map_or((None, life), |(last, rest)| (Some(*last), rest));
             self.follow(id, before, others.iter().copied(), pace);
         } else {
-            let before = latest.of_thread.get(&op.thread).copied();
+            let before = latest.of_thread.get(&thread(self.trace, op)).copied();
             let data = latest.before(self.trace, op, range_size).filter(|data| Some(*data) != before);
             self.follow(id, before, data, pace);
         }
@@ -103,7 +103,7 @@ impl Latest {
         if op.kind == TraceOpKind::Remove {
             life.clear();
         } else {
-            self.of_thread.insert(op.thread, id);
+            self.of_thread.insert(thread(trace, op), id);
         }
         life.push(id);
         match op.kind {
@@ -128,6 +128,12 @@ impl Latest {
         let changed = written.chain(self.of_file.get(&file));
         changed.copied().max_by_key(|id| end_ns(&trace.ops[*id]))
     }
+}
+
+/// The thread of an operation. Operations of unknown threads, such as writeback
+/// by the kernel, are in sequence for each file only.
+fn thread(trace: &Trace, op: &TraceOp) -> (u32, u64) {
+    (op.thread, if op.thread == 0 { trace.files[op.file].number } else { 0 })
 }
 
 fn end_ns(op: &TraceOp) -> u64 {

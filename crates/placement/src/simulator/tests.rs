@@ -409,6 +409,40 @@ fn a_rule_gives_files_ranges_of_a_size_of_their_own() {
 }
 
 #[test]
+fn what_unknown_threads_did_is_in_sequence_for_each_file_only() {
+    for (thread, ms) in [(1, 26.0), (0, 16.0)] {
+        let mut made = Made::default();
+        let (home, slow) = (made.file(1, "a", 0), made.file(2, "b.long", 0));
+        made.op(TraceOpKind::Write, (thread, home), (0, 1), (0, 8 * KIB64));
+        made.op(TraceOpKind::Write, (thread, slow), (1, 1), (0, KIB64));
+        made.op(TraceOpKind::Write, (thread, home), (2, 1), (8 * KIB64, 8 * KIB64));
+        let config = SimulatorConfig { rules: vec![long_ranges()], ..pair(&home_first()) };
+        let simulated = simulate(&config, &made.0, Pace::Fastest).unwrap();
+        assert!((simulated.seconds * 1e3 - ms).abs() < 0.01, "{thread}: {}", simulated.seconds);
+    }
+}
+
+#[test]
+fn space_that_is_set_aside_goes_where_the_first_write_wants_it_if_there_is_room() {
+    let policy = named("static").with([("threads", SettingValue::Threads(1))]).unwrap();
+    let mut made = Made::default();
+    let (ahead, other) = (made.file(1, "a", 0), made.file(2, "b", 0));
+    // The only thread so far would have the faster tier; then another has it.
+    made.op(TraceOpKind::Allocate, (1, ahead), (0, 0), (0, 4 * KIB64));
+    (0..3).for_each(|at| made.op(TraceOpKind::Write, (2, other), (1 + at, 1), (at * KIB64, KIB64)));
+    made.op(TraceOpKind::Write, (1, ahead), (5, 1), (0, KIB64));
+    made.op(TraceOpKind::Write, (1, ahead), (6, 1), (KIB64, 3 * KIB64));
+    for (capacity, used) in [(None, [3, 4]), (Some(0), [7, 0])] {
+        let mut config = pair(&policy);
+        config.tiers[1].capacity = capacity;
+        let simulated = simulate(&config, &made.0, Pace::Recorded).unwrap();
+        assert_eq!([0, 1].map(|at: usize| simulated.tiers[at].used), used.map(|ranges: u64| ranges * KIB64));
+        let ranges = simulated.tiers.iter().flat_map(|tier| tier.ranges.values());
+        assert_eq!((ranges.sum::<u64>(), simulated.refused_bytes), (7, 0));
+    }
+}
+
+#[test]
 fn a_policy_that_names_no_tier_is_none() {
     let large = SettingValue::tier("no");
     let policy = named("size").with([("large", large)]).unwrap();

@@ -99,6 +99,14 @@ impl Tiers {
         *self.list[index(tier)].ranges.entry(by).or_default() += 1;
     }
 
+    /// Takes back the count of a range.
+    pub(super) fn take_back(&mut self, tier: TierId, by: PlacedBy) {
+        if let Some(count) = self.list[index(tier)].ranges.get_mut(&by) {
+            *count = count.saturating_sub(1);
+        }
+        self.list[index(tier)].ranges.retain(|_, count| *count > 0);
+    }
+
     /// Makes these bytes take space.
     pub(super) fn take(&mut self, pieces: &[Piece]) {
         pieces.iter().for_each(|piece| self.list[index(piece.tier)].used += piece.bytes);
@@ -134,6 +142,20 @@ impl Tiers {
             saturating: tier.saturating(),
         };
         self.list.iter().enumerate().map(view).collect()
+    }
+
+    /// The same, where `set_aside_on` has the space already.
+    pub(super) fn views_with(&self, needed: u64, set_aside_on: Option<TierId>) -> Vec<TierView> {
+        let mut views = self.views(needed);
+        if let Some(at) = set_aside_on.map(index) {
+            views[at].has_room |= !self.list[at].given.readonly;
+        }
+        views
+    }
+
+    /// Number of tiers.
+    pub(super) fn count(&self) -> usize {
+        self.list.len()
     }
 
     /// One of them as a policy sees it.
