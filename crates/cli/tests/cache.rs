@@ -465,3 +465,27 @@ fn a_file_that_the_kernel_writes_stays_on_home_until_it_is_closed() {
     assert!(fs::read(&path).unwrap() == expected);
     bench.unmount_clean();
 }
+
+/// The kernel writes the times of a file back after its name and its data are
+/// gone, and tells of an error at the next sync of the file system.
+#[test]
+fn files_that_were_written_and_removed_leave_no_error() {
+    let Some(bench) = Bench::new() else { return };
+    bench.write_stack(TWO_SMALL);
+    for mode in MODES {
+        bench.mount_with(mode);
+        let root = File::open(bench.path("m")).unwrap();
+        for number in 0..4 {
+            let path = bench.path(&format!("m/{number}"));
+            let file = open(&path);
+            file.write_all_at(&pattern(number, 8 * RANGE), 0).unwrap();
+            drop(file);
+            // By then, the daemon knows that it is closed.
+            bench.status();
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(rustix::fs::syncfs(&root), Ok(()), "{mode}");
+        drop(root);
+        bench.unmount_clean();
+    }
+}

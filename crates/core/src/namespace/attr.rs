@@ -48,10 +48,11 @@ pub(crate) fn attr_from(core: &Core, inode: &Arc<Inode>, identity: &Identity) ->
 /// Attributes of a file that is not in use.
 fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<Attr> {
     let attr = Attr { ino: inode.ino, ..identity.attr };
-    if !inode.may_be_spread() {
+    // Without a name, its data is being removed.
+    if !inode.may_be_spread() || attr.nlink == 0 {
         return Ok(attr);
     }
-    if let Some(rest) = known_at_rest(core, inode).filter(|_| attr.nlink > 0) {
+    if let Some(rest) = known_at_rest(core, inode) {
         return Ok(combined(core, attr, (rest.size, None, rest.atime()), Some(rest.blocks)));
     }
     // Asking for the attribute is cheaper than opening the file.
