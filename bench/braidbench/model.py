@@ -20,6 +20,8 @@ SUMMARY = "what the placement simulator says of a load against what the product 
 # Of the product's rate, and of what a tier got: so near is the simulator to be.
 AIM = 0.10
 RECORDER_S = 30
+# What `braid status` says of policies that do so.
+REMAPS = "threads mapped anew"
 # Of an operation besides its transfer, on devices in memory.
 LATENCY_NS = 40_000
 
@@ -66,6 +68,7 @@ def _one(bench: Bench, side: sides.Braid, group: Group, load: Load) -> None:
         before = [device.transferred()[1] for device in side.devices]
         result = bench.fio.run(f"{load.text.replace(' ', '')}-{side.name}", **group.options(side, load, "write", "files", 1))
         written = [device.transferred()[1] - then for device, then in zip(side.devices, before)]
+        remaps = json.loads(side.ask("status", str(side.root))).get("remaps")
     finally:
         recorder.send_signal(signal.SIGINT)
         said = recorder.communicate(timeout=RECORDER_S)[0]
@@ -78,6 +81,8 @@ def _one(bench: Bench, side: sides.Braid, group: Group, load: Load) -> None:
     shares = [tier["written_bytes"] / simulated["written_bytes"] for tier in simulated["tiers"]]
     figures = {"product": result.rate / MB, "simulator": simulated["write_rate"] / MB,
                "simulator / product": simulated["write_rate"] / result.rate}
+    if remaps is not None:
+        bench.report.cell(side.name, f"{what}: {REMAPS}").samples.append(remaps)
     for name, figure in figures.items():
         bench.report.cell(side.name, f"{what}: {name}", "" if "/" in name else "MB/s").samples.append(figure)
     for device, done, share in zip(side.devices, written, shares):
@@ -116,7 +121,7 @@ def _simulate(bench: Bench, side: sides.Braid, trace: Path, rates: list[int]) ->
 
 def _tabulate(report: Report, group: Group, loads: list[Load], names: list[str]) -> None:
     limits = ", ".join(str(limit) for limit in group.limits)
-    figures = ["product", "simulator", "simulator / product"]
+    figures = ["product", "simulator", "simulator / product", REMAPS]
     rows = [[name, load.text, *(median_text(report, name, f"{group.title}: {load.text}: {figure}") for figure in figures),
              ", ".join(_parts(report, name, f"{group.title}: {load.text}", "product")),
              ", ".join(_parts(report, name, f"{group.title}: {load.text}", "simulator"))]

@@ -1,5 +1,5 @@
-//! Scratch files on a tier for its measurement. They have no names: however the
-//! program ends, the kernel frees their space. `calibrate` and `speed` use them.
+//! Scratch files on a tier for its measurement. They have no names that last:
+//! however the program ends, the kernel frees their space. `calibrate` and `speed` use them.
 
 use braid_contract::SplitMix;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT};
@@ -58,20 +58,16 @@ fn unnamed(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
 
 /// The same with names that are removed at once.
 fn unlinked(dir: &Path, count: usize) -> Result<Vec<OwnedFd>, Errno> {
-    let dir = dir.join(format!(".braid-calibrate-{}", std::process::id()));
-    rustix::fs::mkdir(&dir, Mode::RWXU)?;
-    let name = dir.join("scratch");
-    let open = |_| {
+    // Not in a directory of their own: a network file system may keep a file
+    // that is open under another name beside it until it is closed.
+    let open = |number| {
+        let name = dir.join(format!(".braid-scratch-{}-{number}", std::process::id()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
         rustix::fs::unlink(&name)?;
-        Ok::<OwnedFd, Errno>(fd)
+        Ok(fd)
     };
-    let opened: Result<Vec<OwnedFd>, Errno> = (0..count).map(open).collect();
-    let removed = rustix::fs::rmdir(&dir);
-    let opened = opened?;
-    removed?;
-    Ok(opened)
+    (0..count).map(open).collect()
 }
 
 /// Writes all of a file, so that reads find data and writes find their blocks.

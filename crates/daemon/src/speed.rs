@@ -213,7 +213,12 @@ fn rate(ended: &[Duration]) -> Option<f64> {
     let mut ended = ended.to_vec();
     ended.sort_unstable();
     let (first, last) = (*ended.first()?, *ended.last()?);
-    let bursts: Vec<usize> = (1..ended.len()).filter(|at| ended[*at] - ended[at - 1] >= PAUSE).collect();
+    let pause = |at: usize| ended[at] - ended[at - 1];
+    let mut bursts: Vec<usize> = (1..ended.len()).filter(|at| pause(*at) >= PAUSE).collect();
+    // A device may pause too, but not most of the time.
+    if bursts.iter().map(|at| pause(*at)).sum::<Duration>() < last / 2 {
+        bursts.clear();
+    }
     let (count, time) = match bursts[..] {
         [] => {
             let early = ended.partition_point(|at| *at <= WARM_UP);
@@ -262,6 +267,9 @@ mod tests {
         // One that takes long for each.
         let slow: Vec<Duration> = (1..=8).map(|op| at(50 * op)).collect();
         assert!((rate(&slow).unwrap() / (20.0 * BLOCK as f64) - 1.0).abs() < 0.05, "{:?}", rate(&slow));
+        // One that pauses once.
+        let stalled: Vec<Duration> = (1..=40).map(|op| at(10 * op + if op > 4 { 40 } else { 0 })).collect();
+        assert!((rate(&stalled).unwrap() / (90.0 * BLOCK as f64) - 1.0).abs() < 0.12, "{:?}", rate(&stalled));
         assert_eq!(rate(&[]), None);
         assert_eq!(rate(&[at(10)]), Some(expected));
     }

@@ -208,11 +208,16 @@ impl Tiers {
     /// Distrusts the counts, since entries went uncounted.
     pub fn distrust_counts(&self) {
         // A count under way may have seen them.
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.disturb_count();
         let mut counts = self.counts.lock();
         if *counts == Counts::Exact {
             *counts = Counts::Near;
         }
+    }
+
+    /// Notes that a count under way may have missed ranges, or met them twice.
+    pub fn disturb_count(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Number of changes of the counts so far.
@@ -222,7 +227,7 @@ impl Tiers {
 
     /// Counts a range that moved from one tier to another; `None` for no tier.
     pub fn count_range(&self, from: Option<TierId>, to: Option<TierId>) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.disturb_count();
         if let Some(tier) = from.and_then(|id| self.get(id).ok()) {
             tier.ranges.went();
         }

@@ -374,6 +374,8 @@ fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> R
 fn give_back(core: &Core, file: &File, taken: AllocationSteps) {
     let layout = file.layout.write();
     let (Layout::Spread(spread), Some(reserved)) = (&*layout, taken.reserved) else { return };
+    // A range that goes does not come elsewhere.
+    spread.moving.cancel_all();
     let result = match spread.index.whole() {
         Some(_) => trim(core, file, spread, spread.size()),
         None => taken.pieces.iter().try_for_each(|piece| give_back_piece(core, file, spread, piece)),

@@ -76,6 +76,8 @@ pub(super) fn move_range_at(
             return Ok(None);
         }
         if !spread.index.can_name(to.id) {
+            // It counts the ranges that writers give it.
+            let _placing = spread.placing.lock();
             make_index(core, file, spread).map_err(|error| match error.is_full() {
                 true => NotMoved::NoIndex(error),
                 false => NotMoved::Other(error),
@@ -307,9 +309,12 @@ impl CopySteps for RangeMove<'_> {
         let version = self.entry.version.wrapping_add(1);
         // The target may have been closed to new ranges since the move began.
         // As with writers, this is asked with the layout held, and not before.
+        let spread = hold.spread()?;
+        // Who deals the range anew stores what follows from its entry.
+        let _placing = spread.placing.lock();
         let _admission = self.to.admit().map_err(NotMoved::Target)?;
         let moved = Entry { tier: self.to.id, reason: self.reason, version };
-        hold.spread()?.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
+        spread.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;
         self.core.tiers.count_range(Some(self.from.id), Some(self.to.id));
         self.core.observer.placed(self.file, self.to.id, self.range..self.range + 1);
         Ok(())

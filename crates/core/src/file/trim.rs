@@ -15,31 +15,40 @@ pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Resu
     // Copies that are under way were read before this.
     spread.moving.cancel_all();
     let first = spread.range_size().count(size.max(spread.index.reserved()?));
-    let (whole, mut cleared) = (spread.index.whole().is_some(), false);
+    let mut gone = Vec::new();
     spread.index.for_each(first, |_, entry| {
-        cleared = true;
-        if !whole {
-            core.tiers.count_range(entry.ok().map(|entry| entry.tier), None);
-        }
+        gone.push(entry.ok().map(|entry| entry.tier));
         Ok(())
     })?;
-    if cleared {
+    if !gone.is_empty() {
         spread.cleared.store(true, Ordering::Release);
         spread.index.clear_from(first)?;
-        count_whole(core, spread);
+        if !count_whole(core, spread) {
+            gone.into_iter().for_each(|tier| core.tiers.count_range(tier, None));
+        }
     }
-    if file.home_size()? > size {
-        note_release(spread, core.tiers.home().id);
-        file.writable()?.truncate(size)?;
-    }
+    let mut result = cut_home_file(core, file, spread, size);
+    // A tier in trouble does not keep the others from being cut.
     for (tier, store) in stores_of(core, spread) {
         let cut = cut_object(&*store, spread.id(), size);
         spread.space.changed();
-        match cut {
-            Ok(false) => {}
-            Ok(true) => note_release(spread, tier.id),
-            Err(error) => concerning(spread, &tier, tier.note_error(error))?,
-        }
+        let cut = match cut {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                note_release(spread, tier.id);
+                Ok(())
+            }
+            Err(error) => concerning(spread, &tier, tier.note_error(error)),
+        };
+        result = result.and(cut);
+    }
+    result
+}
+
+fn cut_home_file(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
+    if file.home_size()? > size {
+        note_release(spread, core.tiers.home().id);
+        file.writable()?.truncate(size)?;
     }
     Ok(())
 }

@@ -108,6 +108,8 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     mark(core, file, spread)?;
     spread.touch_inode();
     let owner = owner_before(core, spread, size)?;
+    // Until all of it went, the file must not grow over what is left.
+    spread.set_trimmed(false);
     let has_reserved = spread.index.reserved()? > 0 || !spread.ahead.lock().is_empty();
     if has_reserved {
         spread.index.set_reserved(0)?;
@@ -119,6 +121,7 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     spread.set_size(size, owner)?;
     core.index.sync(&spread.index)?;
     trim(core, file, spread, size)?;
+    spread.set_trimmed(true);
     if has_reserved {
         spread.ahead.lock().clear();
         for tier in core.tiers.iter() {

@@ -114,6 +114,14 @@ impl Spread {
         })
     }
 
+    /// Notes whether anything may be left beyond the size: with leftovers, the
+    /// file does not grow. The caller holds the layout alone, and the file is
+    /// marked.
+    pub(crate) fn set_trimmed(&self, trimmed: bool) {
+        self.trimmed.store(trimmed, Ordering::Release);
+        self.ready.store(trimmed, Ordering::Release);
+    }
+
     /// The same state over the index as it is on another home directory. The
     /// file is idle, and nothing of it moves.
     pub fn moved(&self, index: Index) -> Self {

@@ -86,6 +86,8 @@ pub fn rename_name(
         spare(core, replaced.and_then(|displaced| displaced.marked))?;
         return Err(error);
     }
+    // A walk of all names may meet it twice, or not at all.
+    core.tiers.disturb_count();
     // The rename is done. Where this fails, the mark stays, by which the next
     // mount finishes.
     let gone = replaced.map_or(Ok(()), |displaced| name_gone(core, displaced, &to));

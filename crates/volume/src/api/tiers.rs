@@ -28,7 +28,7 @@ pub struct TierOfUnknownSpeed {
     pub name: String,
     /// The device number of its file system, as in `stat`.
     pub device: u64,
-    /// Bytes that may be placed there.
+    /// Bytes that may be placed there; none on one that is set to be read only.
     pub room: u64,
 }
 
@@ -134,7 +134,7 @@ impl Volume {
         let told = |tier: Arc<Tier>| TierOfUnknownSpeed {
             name: tier.name.clone(),
             device: tier.last_usage().device,
-            room: tier.room(),
+            room: if tier.is_set_readonly() { 0 } else { tier.room() },
         };
         unknown.map(told).collect()
     }

@@ -17,6 +17,7 @@ use braid_core::recover::{find_owner, walk_if_needed};
 use braid_format::{Label, Mark, Removed, TABLE_LEN, VolumeTable};
 use braid_index::Index;
 use braid_tiers::{Backend, Tier, TierConfig};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A tier that was removed.
@@ -127,17 +128,52 @@ impl Membership {
             // Removed files may be all that it holds.
             reap_now(&self.core);
             retire_marks(&self.core);
-            if counted() > 0 {
-                return Err(not_empty(tier, counted(), None));
-            }
         }
         self.put_right(tier)?;
+        if counted() > 0 {
+            // Another look: the first may have overlooked a file that was
+            // renamed meanwhile.
+            self.put_right(tier)?;
+            tracing::warn!(tier = %tier.name, ranges = counted(), "ranges were counted that there are not");
+            self.core.tiers.distrust_counts();
+        }
+        self.explain_objects(tier)?;
         let mut next = table.clone();
         next.tiers.retain(|(number, _)| *number != tier.id);
         next.removed.retain(|old| old.name != tier.name || old.leaving);
         next.removed.push(Removed { tier: tier.id, name: tier.name.clone(), leaving: true });
         self.core.switch_table(table, next)?;
         Ok(self.core.tiers.remove(tier))
+    }
+
+    /// Makes sure that every object on the tier is one of a file that has an
+    /// index or was removed. Only names lead to the objects of others, and a walk
+    /// of all names may overlook a file that is renamed meanwhile.
+    fn explain_objects(&self, tier: &Tier) -> Result<()> {
+        let Backend::Store(store) = &tier.backend else { return Ok(()) };
+        // It is not cleared either.
+        if !tier.is_healthy() {
+            return Ok(());
+        }
+        let mut objects = Vec::new();
+        store.list(&mut |id| objects.push(id))?;
+        let removed: HashSet<ObjectId> = self.core.removals.ids().into_iter().collect();
+        let has_no_index = |id: &&ObjectId| match self.core.index.open_index(**id) {
+            Err(error) => error.errno() == Errno::ENOENT,
+            Ok(_) => false,
+        };
+        match objects.iter().filter(|id| !removed.contains(*id)).filter(has_no_index).count() as u64 {
+            0 => Ok(()),
+            left => {
+                let what = format!(
+                    "tier {} is not empty: it has {} that no index explains; evacuate it again, and if that \
+                     does not help, unmount, and run braid fsck --repair",
+                    tier.name,
+                    counted(left, "object")
+                );
+                Err(Error::refused(Errno::ENOTEMPTY, RefusalKind::Occupied, what))
+            }
+        }
     }
 
     /// Makes all indexes independent of the tier, durably.
