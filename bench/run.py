@@ -15,13 +15,14 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent
 
 from braidbench import (applications, bandwidth, capacity, change, evaluation, hot, joining, memory, metadata,  # noqa: E402
-                        misplaced, model, monitor, native, ordinary, overhead, plots, recovery, render, seesaw, shared, stream, sync)
+                        misplaced, model, monitor, native, ordinary, overhead, plots, recovery, render, seesaw, shared,
+                        stream, sync)
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
 
-EVALUATION = {"bandwidth": bandwidth, "misplaced": misplaced, "seesaw": seesaw, "joining": joining, "model": model, "shared": shared,
-              "change": change, "hot": hot, "capacity": capacity, "native": native, "monitor": monitor, "metadata": metadata,
+EVALUATION = {"bandwidth": bandwidth, "misplaced": misplaced, "seesaw": seesaw, "joining": joining, "model": model,
+              "shared": shared, "change": change, "hot": hot, "capacity": capacity, "native": native, "monitor": monitor, "metadata": metadata,
               "applications": applications}
 SCENARIOS = {"stream": stream, "overhead": overhead, "ordinary": ordinary, "memory": memory, "sync": sync,
              "recovery": recovery, **EVALUATION}

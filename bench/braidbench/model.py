@@ -17,7 +17,7 @@ from braidbench.plan import Group, Load, Plan
 from braidbench.report import Report
 
 SUMMARY = "what the placement simulator says of a load against what the product does, for each policy"
-# Of the product's rate, and of what a tier got: so near is the simulator to be.
+# So near is the simulator's rate to be to the product's.
 AIM = 0.10
 RECORDER_S = 30
 # What `braid status` says of policies that do so.

@@ -152,7 +152,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "MOVERS", requires = "tiers")]
     pub(crate) movers: Option<String>,
 
-    /// Measure no tiers: without this, those of unknown speed are, for at most 1.3 s each
+    /// Measure no tiers: without this, those of unknown speed are, for about 1.3 s each at most
     #[arg(long)]
     pub(crate) no_measure: bool,
 

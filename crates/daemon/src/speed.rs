@@ -20,20 +20,25 @@ const THREADS: usize = 4;
 const BLOCK: u64 = 1 << 20;
 /// The most bytes that all threads write to a tier, and then read back.
 const BYTES_MAX: u64 = 64 << 20;
-/// How often they are read at most.
-const PASSES_MAX: u64 = 4;
-/// The longest time for each of the two.
-const TIME_MAX: Duration = Duration::from_millis(400);
 /// The first moments do not count, if there is more: throttles and caches of
 /// devices let them pass too fast.
 const WARM_UP: Duration = Duration::from_millis(80);
 /// The part of a tier's room that may be used for a moment.
 const ROOM_SHARE: u64 = 8;
 
-/// How long a single thread does the same, to see whether that is enough.
-const ALONE_MAX: Duration = Duration::from_millis(250);
-/// How often it writes its part of the bytes at most, and reads it.
-const ALONE_PASSES_MAX: [u64; 2] = [2, 8];
+/// What ends a part of a measurement, whichever is first.
+struct Bounds {
+    /// How often the blocks are gone through.
+    passes: u64,
+    /// Until when operations begin.
+    time: Duration,
+}
+
+const WRITE: Bounds = Bounds { passes: 1, time: Duration::from_millis(400) };
+const READ: Bounds = Bounds { passes: 4, time: Duration::from_millis(400) };
+/// A single thread does the same, to see whether that is enough.
+const WRITE_ALONE: Bounds = Bounds { passes: 2, time: Duration::from_millis(250) };
+const READ_ALONE: Bounds = Bounds { passes: 8, time: Duration::from_millis(250) };
 /// The part of the rate of all threads that is enough.
 const NEARLY: f64 = 0.8;
 
@@ -116,36 +121,42 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
         return Err(Errno::NOSPC.into());
     }
     let files = scratch::open(dir, THREADS)?;
-    let write = |files: &[OwnedFd], passes: u64, each: u64, time| {
-        let began = Instant::now();
-        in_parallel(files, |file, number| {
-            let mut buf = AlignedBuf::new();
-            let block = buf.bytes(BLOCK as usize);
-            SplitMix::new(number as u64).fill(block);
-            let blocks = (0..passes).flat_map(|_| 0..each);
-            work((began, time), blocks, |offset| rustix::io::pwrite(file, block, offset))
-        })
-    };
-    let written = write(&files, 1, each, TIME_MAX)?;
+    let written = go_through(&files, &[each; THREADS], &WRITE, write_block)?;
     let lens: Vec<u64> = written.iter().map(|done| done.len() as u64).collect();
-    let one = lens.iter().copied().min().unwrap_or(0);
-    let written_alone = write(&files[..1], ALONE_PASSES_MAX[0], one, ALONE_MAX)?;
-    let read = |files: &[OwnedFd], passes: u64, time| {
-        let began = Instant::now();
-        in_parallel(files, |file, number| {
-            let mut buf = AlignedBuf::new();
-            let block = buf.bytes(BLOCK as usize);
-            let blocks = (0..passes).flat_map(|_| 0..lens[number]);
-            work((began, time), blocks, |offset| rustix::io::pread(file, &mut *block, offset))
-        })
-    };
+    let alone = &files[..1];
     Ok(Rates {
-        write: combined(&written, &written_alone)?,
+        write: combined(&written, &go_through(alone, &lens, &WRITE_ALONE, write_block)?)?,
         read: combined(
-            &read(&files, PASSES_MAX, TIME_MAX)?,
-            &read(&files[..1], ALONE_PASSES_MAX[1], ALONE_MAX)?,
+            &go_through(&files, &lens, &READ, read_block)?,
+            &go_through(alone, &lens, &READ_ALONE, read_block)?,
         )?,
     })
+}
+
+/// Has one thread for each file carry out `op` on its first blocks, as many as
+/// `lens` says; answers when each operation ended.
+fn go_through(
+    files: &[OwnedFd],
+    lens: &[u64],
+    bounds: &Bounds,
+    op: impl Fn(&OwnedFd, &mut [u8], u64) -> rustix::io::Result<usize> + Sync,
+) -> io::Result<Vec<Vec<Duration>>> {
+    let began = Instant::now();
+    in_parallel(files, |file, number| {
+        let mut buf = AlignedBuf::new();
+        let block = buf.bytes(BLOCK as usize);
+        SplitMix::new(number as u64).fill(block);
+        let blocks = (0..bounds.passes).flat_map(|_| 0..lens[number]);
+        work((began, bounds.time), blocks, |offset| op(file, block, offset))
+    })
+}
+
+fn write_block(file: &OwnedFd, block: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+    rustix::io::pwrite(file, block, offset)
+}
+
+fn read_block(file: &OwnedFd, block: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+    rustix::io::pread(file, block, offset)
 }
 
 /// Bytes a second of all threads, and whether one of them does nearly as much.

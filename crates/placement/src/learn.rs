@@ -97,6 +97,16 @@ const REST_EPOCHS: u32 = 5;
 /// that is at its limit, and must not be given much too much then.
 const REST_FACTOR: f64 = 1.25;
 
+/// What tells a tier's load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SeenBy {
+    /// Its operations.
+    Operations,
+    /// The counters of its device, which may be busy with little, as at the end
+    /// of writeback, while no operation waits for it.
+    Device,
+}
+
 impl Learned {
     /// Starts with the calibrated figures.
     pub(super) fn seeded(profile: &DirectionProfile) -> Self {
@@ -140,17 +150,7 @@ impl Learned {
 
     /// Learns from an epoch. `alone` says that there was no load in the other
     /// direction.
-    pub(super) fn learn(&mut self, seen: EpochLoad, alone: bool) {
-        self.learn_from(seen, alone, true);
-    }
-
-    /// The same by the counters of the device: it may be busy with little, as at
-    /// the end of writeback, while no operation waits for it.
-    pub(super) fn learn_by_device(&mut self, seen: EpochLoad, alone: bool) {
-        self.learn_from(seen, alone, false);
-    }
-
-    fn learn_from(&mut self, seen: EpochLoad, alone: bool, by_operations: bool) {
+    pub(super) fn learn(&mut self, seen: EpochLoad, by: SeenBy, alone: bool) {
         let own = if seen.direct < DIRECT_MIN { 0.0 } else { seen.rate };
         let [second, last] = self.before;
         self.before = [last, own];
@@ -169,7 +169,7 @@ impl Learned {
                 // A device may be fast for a moment after a rest: a throttle
                 // passes unused budget, a disk's cache is empty. Three epochs
                 // in a row are no such moment.
-                best.follow(seen, own.min(last).min(second), alone, by_operations);
+                best.follow(seen, own.min(last).min(second), by, alone);
             }
             best => {
                 let trend = self.trend.with(seen);
@@ -192,7 +192,7 @@ impl Learned {
 impl Best {
     /// Adopts the rate of an epoch; `lasting` is the rate that it and the
     /// previous ones all had.
-    fn follow(&mut self, seen: EpochLoad, lasting: f64, alone: bool, by_operations: bool) {
+    fn follow(&mut self, seen: EpochLoad, lasting: f64, by: SeenBy, alone: bool) {
         if lasting * NEARLY > self.bandwidth {
             self.enough = seen.in_flight;
         } else if seen.busy >= BUSY_MIN && seen.rate >= NEARLY * self.bandwidth {
@@ -201,10 +201,10 @@ impl Best {
         }
         let (now, follow) = if lasting > self.bandwidth {
             (EpochLoad { rate: lasting, ..seen }, FOLLOW_UP)
-        } else if let Some(slower) = self.slower(seen, by_operations).filter(|_| alone) {
+        } else if let Some(slower) = self.slower(seen, by).filter(|_| alone) {
             // How large the operations are decides more than what was believed
             // before there were any.
-            (slower, if self.seen || !by_operations { FOLLOW } else { 1.0 })
+            (slower, if self.seen || by == SeenBy::Device { FOLLOW } else { 1.0 })
         } else {
             return;
         };
@@ -214,10 +214,10 @@ impl Best {
     }
 
     /// The load while it was busy, if that shows that the tier became slow.
-    fn slower(&self, seen: EpochLoad, by_operations: bool) -> Option<EpochLoad> {
+    fn slower(&self, seen: EpochLoad, by: SeenBy) -> Option<EpochLoad> {
         let (now, rate_max) = match seen.busy {
             busy if busy >= BUSY_MIN => (seen, self.bandwidth),
-            busy if by_operations && busy >= BUSY_MIN_FIRST => {
+            busy if by == SeenBy::Operations && busy >= BUSY_MIN_FIRST => {
                 let (rate, in_flight) = (seen.rate / busy, seen.in_flight / busy);
                 (EpochLoad { rate, in_flight, ..seen }, CLEARLY * self.bandwidth)
             }
@@ -288,7 +288,7 @@ mod tests {
 
     fn learned(epochs: &[EpochLoad]) -> f64 {
         let mut learned = Learned::default();
-        epochs.iter().for_each(|seen| learned.learn(*seen, true));
+        epochs.iter().for_each(|seen| learned.learn(*seen, SeenBy::Operations, true));
         learned.bandwidth().unwrap()
     }
 
@@ -312,8 +312,8 @@ mod tests {
             assert_eq!(learned(&[busy, busy, idle, idle, idle]), 200e6, "{idle:?}");
         }
         let mut both_ways = Learned::default();
-        both_ways.learn(busy, true);
-        both_ways.learn(epoch(100e6, 24.0, 1.0), false);
+        both_ways.learn(busy, SeenBy::Operations, true);
+        both_ways.learn(epoch(100e6, 24.0, 1.0), SeenBy::Operations, false);
         assert_eq!(both_ways.bandwidth(), Some(200e6));
     }
 
@@ -348,8 +348,8 @@ mod tests {
         // But not if it had help from others, and one operation at a time does
         // not compare to many.
         let mut both_ways = Learned::default();
-        both_ways.learn(one, true);
-        both_ways.learn(epoch(35e6, 1.0, 1.0), false);
+        both_ways.learn(one, SeenBy::Operations, true);
+        both_ways.learn(epoch(35e6, 1.0, 1.0), SeenBy::Operations, false);
         assert_eq!(both_ways.bandwidth(), Some(50e6));
         assert_eq!(learned(&[epoch(30e6, 6.0, 0.6), epoch(20e6, 1.0, 1.0)]), 50e6);
     }
@@ -357,10 +357,10 @@ mod tests {
     #[test]
     fn what_memory_takes_is_not_taken_for_the_tiers_doing() {
         let mut learned = Learned::default();
-        learned.learn(EpochLoad { direct: 0.0, ..epoch(1e9, 8.0, 1.0) }, true);
+        learned.learn(EpochLoad { direct: 0.0, ..epoch(1e9, 8.0, 1.0) }, SeenBy::Operations, true);
         assert_eq!((learned.bandwidth(), learned.guess()), (None, Some(1e9)));
-        learned.learn(epoch(200e6, 8.0, 1.0), true);
-        learned.learn(EpochLoad { direct: 0.5, ..epoch(2e9, 8.0, 1.0) }, true);
+        learned.learn(epoch(200e6, 8.0, 1.0), SeenBy::Operations, true);
+        learned.learn(EpochLoad { direct: 0.5, ..epoch(2e9, 8.0, 1.0) }, SeenBy::Operations, true);
         assert_eq!((learned.bandwidth(), learned.guess()), (Some(200e6), Some(1.5e9)));
     }
 
@@ -369,7 +369,7 @@ mod tests {
         // Demand is bounded by another tier, at about what this one did before.
         let after = |epochs: &[EpochLoad]| {
             let mut learned = Learned::default();
-            (0..3).for_each(|_| learned.learn(epoch(130e6, 8.0, 1.0), true));
+            (0..3).for_each(|_| learned.learn(epoch(130e6, 8.0, 1.0), SeenBy::Operations, true));
             epochs.iter().for_each(|seen| learned.had_rest(*seen));
             learned.bandwidth().unwrap()
         };
@@ -394,7 +394,7 @@ mod tests {
             (300.0, 8.0, 8),
             (250.0, 6.0, 6),
         ] {
-            learned.learn(epoch(rate, in_flight, 1.0), true);
+            learned.learn(epoch(rate, in_flight, 1.0), SeenBy::Operations, true);
             assert_eq!(learned.saturating(), Some(enough), "{rate}");
         }
     }
@@ -403,12 +403,12 @@ mod tests {
     fn a_profile_is_where_it_begins() {
         let profile = DirectionProfile { bandwidth: 100.0, latency_ns: 1, threads: 4, degrades_at: None };
         let mut learned = Learned::seeded(&profile);
-        learned.learn(epoch(20.0, 0.5, 0.5), true);
+        learned.learn(epoch(20.0, 0.5, 0.5), SeenBy::Operations, true);
         assert_eq!(learned.bandwidth(), Some(100.0));
         // The first use says more than what was believed before.
-        learned.learn(epoch(20.0, 4.0, 1.0), true);
+        learned.learn(epoch(20.0, 4.0, 1.0), SeenBy::Operations, true);
         assert_eq!(learned.bandwidth(), Some(20.0));
-        learned.learn(epoch(10.0, 4.0, 1.0), true);
+        learned.learn(epoch(10.0, 4.0, 1.0), SeenBy::Operations, true);
         assert_eq!(learned.bandwidth(), Some(15.0));
     }
 
@@ -416,10 +416,10 @@ mod tests {
     fn a_device_that_is_busy_with_little_is_not_taken_for_slow() {
         let profile = DirectionProfile { bandwidth: 200e6, latency_ns: 1, threads: 1, degrades_at: None };
         let mut learned = Learned::seeded(&profile);
-        learned.learn_by_device(epoch(10e6, 3.0, 0.7), true);
+        learned.learn(epoch(10e6, 3.0, 0.7), SeenBy::Device, true);
         assert_eq!(learned.bandwidth(), Some(200e6));
         // Nor is one such epoch the whole truth if it was busy throughout.
-        learned.learn_by_device(epoch(10e6, 3.0, 1.0), true);
+        learned.learn(epoch(10e6, 3.0, 1.0), SeenBy::Device, true);
         assert_eq!(learned.bandwidth(), Some(105e6));
     }
 
@@ -427,11 +427,11 @@ mod tests {
     fn a_stream_that_comes_by_now_and_then_shows_that_a_tier_is_slow() {
         let profile = DirectionProfile { bandwidth: 100e6, latency_ns: 1, threads: 1, degrades_at: None };
         let mut learned = Learned::seeded(&profile);
-        learned.learn(epoch(18e6, 0.7, 0.7), true);
+        learned.learn(epoch(18e6, 0.7, 0.7), SeenBy::Operations, true);
         assert!((learned.bandwidth().unwrap() / 26e6 - 1.0).abs() < 0.02, "{:?}", learned.bandwidth());
         // A throttle passes what it saved, and little slower is no proof.
         for seen in [epoch(25e6, 0.2, 0.2), epoch(14e6, 0.6, 0.6)] {
-            learned.learn(seen, true);
+            learned.learn(seen, SeenBy::Operations, true);
             assert!((learned.bandwidth().unwrap() / 26e6 - 1.0).abs() < 0.02, "{:?}", learned.bandwidth());
         }
     }

@@ -32,7 +32,7 @@ pub use epoch::{Epoch, EpochLoad, TierEpoch};
 pub use glob::{Glob, GlobError};
 pub use load::{Direction, Load, LoadSample};
 pub use policies::{POLICIES, shares};
-pub use policy::Policy;
+pub use policy::{Policy, TURNS_MAX};
 pub use policy_config::{PolicyConfig, PolicyKind, make_policy};
 pub use policy_setting::{Setting, SettingKind, SettingValue, Target};
 pub use rules::{Chosen, Condition, ConditionError, Facts, Rule, Rules, Subject};

@@ -7,7 +7,7 @@
 //! handful of additions to atomics.
 
 use crate::epoch::EpochLoad;
-use crate::learn::{DIRECT_MIN, Learned};
+use crate::learn::{DIRECT_MIN, Learned, SeenBy};
 use crate::settings::{DirectionProfile, TierProfile};
 use crate::sync::Mutex;
 use braid_contract::{DeviceCounters, Environment};
@@ -65,8 +65,8 @@ struct Epoch {
     judged: [EpochLoad; 2],
     /// Busy share of the tier, or of the device, with either direction.
     judged_busy: [f64; 2],
-    /// Whether that is by the device's counters.
-    by_device: [bool; 2],
+    /// What tells that.
+    seen_by: [SeenBy; 2],
     device_then: Option<DeviceCounters>,
     /// Nanoseconds for which data in the page cache may keep the device busy.
     cached_ns: [u64; 2],
@@ -103,7 +103,7 @@ impl Load {
             busy: 0.0,
             judged: [EpochLoad::default(); 2],
             judged_busy: [0.0; 2],
-            by_device: [false; 2],
+            seen_by: [SeenBy::Operations; 2],
             device_then: None,
             cached_ns: [0; 2],
             learned: [Learned::default(), Learned::default()],
@@ -322,7 +322,7 @@ impl Epoch {
             let device = device.filter(|_| by_device).map(|device| device[at]);
             self.judged[at] = device.unwrap_or(own);
             self.judged_busy[at] = device.map_or(self.busy, |device| device.busy);
-            self.by_device[at] = device.is_some();
+            self.seen_by[at] = if device.is_some() { SeenBy::Device } else { SeenBy::Operations };
         }
     }
 
@@ -333,10 +333,7 @@ impl Epoch {
             let judged = self.judged[at];
             // A part of the work only shows a lower bound.
             let alone = judged.rate >= 0.9 * moved;
-            match self.by_device[at] {
-                true => self.learned[at].learn_by_device(judged, alone),
-                false => self.learned[at].learn(judged, alone),
-            }
+            self.learned[at].learn(judged, self.seen_by[at], alone);
         }
     }
 }

@@ -9,6 +9,10 @@ use crate::context::{Context, TierView};
 use crate::epoch::Epoch;
 use braid_contract::{Mover, TierId};
 
+/// Turns of a policy that are looked at before a file gets room: its pattern
+/// repeats.
+pub const TURNS_MAX: usize = 256;
+
 /// A placement policy.
 pub trait Policy: Send + Sync {
     /// The movers that its files have where nothing is said of movers.

@@ -136,11 +136,13 @@ impl InFlightLimiter {
         })
     }
 
+    fn store(&self) -> Result<Arc<dyn Store>> {
+        self.store.read().clone().ok_or_else(|| Error::new(Errno::ENODEV, "the tier is not there"))
+    }
+
     /// Runs one operation on the store.
     fn pass<T>(&self, op: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
-        let Some(store) = self.store.read().clone() else {
-            return Err(Error::new(Errno::ENODEV, "the tier is not there"));
-        };
+        let store = self.store()?;
         self.enter()?;
         // The guard counts down even if the store panics.
         let _under_way = UnderWay(self);
@@ -245,10 +247,7 @@ impl Store for InFlightLimiter {
     fn start_write_back(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
         // Nothing waits for it, and it may take as long as the device has other
         // things to write: it says nothing about whether the tier hangs.
-        match self.store.read().clone() {
-            Some(store) => store.start_write_back(id, offset, len),
-            None => Err(Error::new(Errno::ENODEV, "the tier is not there")),
-        }
+        self.store()?.start_write_back(id, offset, len)
     }
 
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {

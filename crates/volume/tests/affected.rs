@@ -6,22 +6,15 @@ mod common;
 
 use braid_contract::TierState;
 use braid_contract::{Errno, FileSystem, ObjectId};
-use braid_stores::dir::DirStore;
-use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule, FaultStore};
+use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule};
 use braid_volume::{AffectedFile, FileLayout, Volume};
-use common::{Bed, Open, RANGE, caller, pattern};
+use common::{Bed, Open, RANGE, caller, faulty, pattern};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A volume whose other tier fails on request.
 fn open(bed: &Bed) -> (Open, FaultControl) {
     let mut config = bed.config();
-    config.tiers[0].store = None;
-    let store = Arc::new(DirStore::open(&bed.path("slow")).unwrap());
-    let store = FaultStore::new(store, Vec::new());
-    let control = store.control();
-    config.tiers[0].store = Some(Arc::new(store));
+    let control = faulty(&mut config);
     (Open { volume: Volume::open(config).unwrap() }, control)
 }
 
@@ -91,11 +84,7 @@ fn exactly_the_files_on_a_failing_tier_and_their_bytes_are_told() {
     // When the tier answers again, nothing is affected.
     open.volume.release(handle).unwrap();
     control.clear();
-    let probed = Instant::now();
-    while open.volume.status().tiers.iter().any(|tier| tier.state != TierState::Online) {
-        assert!(probed.elapsed().as_secs() < 60, "the tier does not come back");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    open.wait_until_online();
     assert!(affected(&open).is_empty());
     open.close();
 }

@@ -11,7 +11,7 @@ use braid_contract::{
     WriteFlags,
 };
 use braid_placement::{PolicyConfig, Reserve, SettingValue};
-use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
+use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
 use braid_testkit::conformance::store::{AppendOnlyStore, Layered};
 use braid_volume::{Volume, check};
 use common::{Bed, Open, RANGE, caller, pattern};
@@ -321,9 +321,7 @@ fn an_object_that_could_not_be_removed_goes_at_the_close_or_after_a_crash() {
     for crash in [false, true] {
         let bed = Bed::new();
         let mut faulty = config(&bed, true);
-        let store = FaultStore::new(faulty.tiers[0].store.take().unwrap(), Vec::new());
-        let control = store.control();
-        faulty.tiers[0].store = Some(Arc::new(store));
+        let control = common::faulty(&mut faulty);
         let open = Open { volume: Volume::open(faulty).unwrap() };
         let (ino, handle) = open.create("f");
         let data = pattern(1, 2 * RANGE as usize);

@@ -450,12 +450,10 @@ fn a_job_that_removes_its_tier_by_now_is_not_ended() {
 
 #[test]
 fn a_store_that_could_not_be_cleared_is_told_of_by_the_job_that_removed_its_tier() {
-    use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
+    use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
     let bed = Bed::new();
     let mut config = bed.config();
-    let store = FaultStore::new(config.tiers[0].store.take().unwrap(), Vec::new());
-    let control = store.control();
-    config.tiers[0].store = Some(Arc::new(store));
+    let control = common::faulty(&mut config);
     let open = open(config);
     control.set(vec![FaultRule::each(FaultOp::Label, FaultKind::Fail(Errno::EPERM))]);
     let job = done(&open, JobKind::Evacuate { tier: "slow".into(), then_remove: true }).record;
@@ -600,15 +598,12 @@ fn as_many_jobs_run_at_a_time_as_is_set() {
 
 #[test]
 fn what_a_tier_in_trouble_holds_is_told_in_the_end() {
-    use braid_stores::fault::{FaultKind, FaultOp, FaultRule, FaultStore};
+    use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
     let bed = Bed::new();
     let (open1, ..) = with_file(&bed, "a");
     open1.close();
     let mut config = bed.config();
-    config.tiers[0].store = None;
-    let store = FaultStore::new(Arc::new(DirStore::open(&bed.path("slow")).unwrap()), Vec::new());
-    let control = store.control();
-    config.tiers[0].store = Some(Arc::new(store));
+    let control = common::faulty(&mut config);
     let open2 = open(config);
     control.set(vec![FaultRule::each(FaultOp::Read, FaultKind::Fail(Errno::EIO))]);
     let id = open2.volume.start_job(evacuate("slow"), None).unwrap().record.id;

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState};
+use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState, ObjectId};
 use braid_placement::{PolicyConfig, Reserve, SettingValue};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{
@@ -399,6 +399,24 @@ fn what_was_removed_does_not_keep_a_tier_and_what_is_open_without_a_name_does() 
     first.volume.remove_tier("slow").unwrap();
     first.close();
     is_well(only(&bed, &[]));
+}
+
+/// It may be all that there is of a file that a walk of all names overlooked.
+#[test]
+fn an_object_that_no_index_explains_keeps_a_tier_until_a_check_has_looked() {
+    let bed = Bed::new();
+    bed.open().close();
+    let config = bed.config();
+    config.tiers[0].store.as_ref().unwrap().create(ObjectId([7; 16])).unwrap();
+    let open = Open { volume: Volume::open(config).unwrap() };
+    let error = open.volume.remove_tier("slow").unwrap_err();
+    assert_eq!(error.errno(), Errno::ENOTEMPTY);
+    assert!(error.to_string().contains("1 object that no index explains"), "{error}");
+    open.close();
+    check(bed.config(), true, &mut |_| {}).unwrap();
+    let open = bed.open();
+    open.volume.remove_tier("slow").unwrap();
+    open.close();
 }
 
 #[test]

@@ -4,36 +4,17 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 
-use braid_contract::{Errno, FileSystem, SetAttr, TierState};
-use braid_stores::dir::DirStore;
-use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule, FaultStore};
+use braid_contract::{Errno, FileSystem, SetAttr};
+use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
 use braid_volume::Volume;
-use common::{Bed, Open, RANGE, caller, pattern};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A volume whose other tier fails on request.
-fn open(bed: &Bed) -> (Open, FaultControl) {
-    let mut config = bed.config();
-    config.tiers[0].store = None;
-    let store = FaultStore::new(Arc::new(DirStore::open(&bed.path("slow")).unwrap()), Vec::new());
-    let control = store.control();
-    config.tiers[0].store = Some(Arc::new(store));
-    (Open { volume: Volume::open(config).unwrap() }, control)
-}
-
-fn wait_until_online(open: &Open) {
-    let began = Instant::now();
-    while open.volume.status().tiers.iter().any(|tier| tier.state != TierState::Online) {
-        assert!(began.elapsed().as_secs() < 60, "the tier does not come back");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use common::{Bed, Open, RANGE, caller, faulty, pattern};
 
 #[test]
 fn what_a_failing_tier_kept_of_a_truncated_file_does_not_come_back() {
     let bed = Bed::new();
-    let (open, control) = open(&bed);
+    let mut config = bed.config();
+    let control = faulty(&mut config);
+    let open = Open { volume: Volume::open(config).unwrap() };
     let len = 8 * RANGE;
     let (ino, handle) = open.create("file");
     open.write_ranges(handle, &pattern(len, len as usize));
@@ -51,7 +32,7 @@ fn what_a_failing_tier_kept_of_a_truncated_file_does_not_come_back() {
     // Until the tier is well, the file does not grow over what is left there.
     assert_eq!(set_size(len).unwrap_err().errno(), Errno::EIO);
     control.clear();
-    wait_until_online(&open);
+    open.wait_until_online();
     assert_eq!(set_size(len).unwrap().size, len);
     let mut gap = vec![1; RANGE as usize - 100];
     let read = open.volume.read(&caller(), handle, size, &mut gap, true).unwrap();

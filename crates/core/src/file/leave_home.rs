@@ -10,7 +10,7 @@ use crate::file::whole::become_whole;
 use crate::live::{File, Layout};
 use braid_contract::Result;
 use braid_format::RangeSize;
-use braid_placement::{Credits, Origin, WriteSpan};
+use braid_placement::{Credits, Origin, TURNS_MAX, WriteSpan};
 use braid_tiers::bit;
 
 /// How a plain file leaves home.
@@ -215,8 +215,6 @@ fn should_spread_ahead(
     end: u64,
     origin: Origin,
 ) -> Result<Option<RangeSize>> {
-    /// Turns of the policy that are looked at: its pattern repeats.
-    const TURNS_MAX: usize = 256;
     if end <= smallest_range(core).bytes() || !may_spread(file) || grows_on_home(core) {
         return Ok(None);
     }

@@ -307,11 +307,11 @@ impl CopySteps for RangeMove<'_> {
 
     fn switch(&self, hold: &HeldLayout<'_>) -> MoveResult<()> {
         let version = self.entry.version.wrapping_add(1);
+        let spread = hold.spread()?;
+        // A writer that deals the range anew stores what follows from its entry.
+        let _placing = spread.placing.lock();
         // The target may have been closed to new ranges since the move began.
         // As with writers, this is asked with the layout held, and not before.
-        let spread = hold.spread()?;
-        // Who deals the range anew stores what follows from its entry.
-        let _placing = spread.placing.lock();
         let _admission = self.to.admit().map_err(NotMoved::Target)?;
         let moved = Entry { tier: self.to.id, reason: self.reason, version };
         spread.index.set_entry(self.range, moved).map_err(NotMoved::Other)?;

@@ -32,15 +32,11 @@ pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Resu
     for (tier, store) in stores_of(core, spread) {
         let cut = cut_object(&*store, spread.id(), size);
         spread.space.changed();
-        let cut = match cut {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                note_release(spread, tier.id);
-                Ok(())
-            }
-            Err(error) => concerning(spread, &tier, tier.note_error(error)),
-        };
-        result = result.and(cut);
+        match cut {
+            Ok(false) => {}
+            Ok(true) => note_release(spread, tier.id),
+            Err(error) => result = result.and(concerning(spread, &tier, tier.note_error(error))),
+        }
     }
     result
 }

@@ -8,7 +8,7 @@ use super::tiers::{HOME, Tiers};
 use crate::context::{Context, Origin, TierView, WriteSpan};
 use crate::credits::Credits;
 use crate::epoch::Epoch;
-use crate::policy::Policy;
+use crate::policy::{Policy, TURNS_MAX};
 use crate::policy_config::make_policy;
 use crate::rules::{Chosen, Facts, Rules, Subject};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
@@ -36,9 +36,6 @@ impl Facts for About<'_> {
         i64::try_from(self.file.age_ns.saturating_add(since_ns)).unwrap_or(i64::MAX)
     }
 }
-
-/// Turns of a policy that are looked at before a file gets room.
-const TURNS_MAX: usize = 256;
 
 /// The policy and rules, and the tiers.
 pub(super) struct Placing {

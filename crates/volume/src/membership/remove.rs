@@ -155,9 +155,10 @@ impl Membership {
         if !tier.is_healthy() {
             return Ok(());
         }
+        // Before the objects are listed: a removal that ends is forgotten.
+        let removed: HashSet<ObjectId> = self.core.removals.ids().into_iter().collect();
         let mut objects = Vec::new();
         store.list(&mut |id| objects.push(id))?;
-        let removed: HashSet<ObjectId> = self.core.removals.ids().into_iter().collect();
         let has_no_index = |id: &&ObjectId| match self.core.index.open_index(**id) {
             Err(error) => error.errno() == Errno::ENOENT,
             Ok(_) => false,

@@ -4,10 +4,11 @@
 pub(crate) mod machine;
 
 use braid_contract::{
-    Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, WriteFlags,
+    Caller, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr, TierState, WriteFlags,
 };
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
+use braid_stores::fault::{FaultControl, FaultStore};
 use braid_stores::native::Machine;
 use braid_stores::native::open_tier_dir;
 use braid_testkit::{SplitMix, once_free};
@@ -15,6 +16,7 @@ use braid_volume::{HomeConfig, TierConfig, Volume, VolumeConfig};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub(crate) const RANGE: u64 = 64 << 10;
 
@@ -88,6 +90,14 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
     }
 }
 
+/// Makes the other tier fail on request.
+pub(crate) fn faulty(config: &mut VolumeConfig) -> FaultControl {
+    let store = FaultStore::new(config.tiers[0].store.take().unwrap(), Vec::new());
+    let control = store.control();
+    config.tiers[0].store = Some(Arc::new(store));
+    control
+}
+
 /// An open volume, with the calls that tests need most.
 pub(crate) struct Open {
     pub(crate) volume: Arc<Volume>,
@@ -98,6 +108,15 @@ pub(crate) fn caller() -> Caller {
 }
 
 impl Open {
+    /// Waits until every tier answers again.
+    pub(crate) fn wait_until_online(&self) {
+        let began = Instant::now();
+        while self.volume.status().tiers.iter().any(|tier| tier.state != TierState::Online) {
+            assert!(began.elapsed().as_secs() < 60, "the tier does not come back");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub(crate) fn create(&self, name: &str) -> (InodeId, HandleId) {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
         let made = self.volume.create(
