@@ -26,6 +26,7 @@ pub(super) struct Learned {
     guess: Option<f64>,
     /// Its load of late while others could do no more.
     rest: Rest,
+    doubt: Doubt,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,19 @@ struct Rest {
     epochs: u32,
     rate: f64,
     busy: f64,
+}
+
+/// Doubt whether a tier can do no more than is believed. The same happens at the
+/// limit of a throttle, which passes at once what is just below it: the longer
+/// a belief has withstood doubt, the longer the next one takes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    /// It is to be tried out, or given more.
+    due: bool,
+    /// What was believed when it last was.
+    settled_at: f64,
+    /// Epochs for which it has to rest while that is still believed.
+    epochs: u32,
 }
 
 /// How a tier's rate depends on its busy share of an epoch: sums over the last
@@ -90,8 +104,14 @@ const WAIT_SHARE_MIN: f64 = 1.25;
 const CLEARLY: f64 = 0.75;
 /// Busy share up to which a tier had rest.
 const REST_BUSY_MAX: f64 = 0.6;
-/// Epochs for which that has to last, on average.
+/// Epochs for which that has to last at first, on average, and at most.
 const REST_EPOCHS: u32 = 5;
+const REST_EPOCHS_MAX: u32 = 80;
+/// Part of what is believed that a tier has to do before it is tried out. To
+/// give it more is a greater risk: it has to do [nearly](NEARLY) all of it.
+const USED_MIN: f64 = 0.5;
+/// A belief is the same that was doubted before if it is this near to it.
+const SAME: f64 = 0.2;
 /// How much more such a tier is believed to be able to do: its rate when it is
 /// busy all the time, but no more than this factor. A throttle lets a tier rest
 /// that is at its limit, and must not be given much too much then.
@@ -130,16 +150,44 @@ impl Learned {
         self.best.map(|best| best.enough.ceil().max(1.0) as u32)
     }
 
-    /// Another tier could do no more in an epoch like this. If this one did all
-    /// that it is believed to be able to, and had rest, for a while, it can do
-    /// more: its rate was limited by demand.
-    pub(super) fn had_rest(&mut self, seen: EpochLoad) {
-        let Some(best) = &mut self.best else { return };
-        self.rest = self.rest.with(seen);
+    /// Another tier could do no more in an epoch like this. If this one had rest
+    /// for a while, although it was used, it is doubted whether it can do no
+    /// more than is believed: its rate was limited by demand. If `tried` says so,
+    /// it is tried out; it is given more otherwise.
+    pub(super) fn had_rest(&mut self, seen: EpochLoad, tried: bool) {
+        let Some(best) = &self.best else { return };
+        if self.doubt.due {
+            return;
+        }
+        let (needed, used) =
+            (self.doubt.epochs_needed(best.bandwidth), if tried { USED_MIN } else { NEARLY });
+        self.rest = self.rest.with(seen, needed);
         let Rest { epochs, rate, busy } = self.rest;
-        if epochs >= REST_EPOCHS && busy <= REST_BUSY_MAX && rate >= NEARLY * best.bandwidth {
-            best.bandwidth = best.bandwidth.max((rate / busy).min(REST_FACTOR * best.bandwidth));
-            self.rest = Rest::default();
+        if epochs < needed || busy > REST_BUSY_MAX || rate < used * best.bandwidth {
+            return;
+        }
+        self.doubt.due = true;
+        if !tried {
+            self.give_more(rate / busy);
+        }
+    }
+
+    /// Whether it is to be tried out.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubt.due
+    }
+
+    /// It was tried out, and what that showed was learned.
+    pub(super) fn was_tried(&mut self) {
+        self.rest = Rest::default();
+        self.doubt = self.doubt.settled(self.bandwidth().unwrap_or(0.0));
+    }
+
+    /// Believes that it can do as much, within bounds.
+    fn give_more(&mut self, rate: f64) {
+        self.was_tried();
+        if let Some(best) = &mut self.best {
+            best.bandwidth = best.bandwidth.max(rate.min(REST_FACTOR * best.bandwidth));
         }
     }
 
@@ -231,11 +279,25 @@ impl Best {
 }
 
 impl Rest {
-    fn with(self, seen: EpochLoad) -> Self {
+    /// Means with one more epoch, over about so many of them.
+    fn with(self, seen: EpochLoad, over: u32) -> Self {
         let epochs = self.epochs + 1;
-        let follow = 1.0 / f64::from(epochs.min(REST_EPOCHS));
+        let follow = 1.0 / f64::from(epochs.min(over));
         let mean = |mean: f64, seen: f64| mean + follow * (seen - mean);
         Self { epochs, rate: mean(self.rate, seen.rate), busy: mean(self.busy, seen.busy) }
+    }
+}
+
+impl Doubt {
+    /// Epochs for which a tier has to rest that is believed to do as much.
+    fn epochs_needed(&self, believed: f64) -> u32 {
+        let same = (believed / self.settled_at - 1.0).abs() <= SAME;
+        if same { self.epochs } else { REST_EPOCHS }
+    }
+
+    fn settled(&self, believed: f64) -> Self {
+        let epochs = (2 * self.epochs_needed(believed)).min(REST_EPOCHS_MAX);
+        Self { due: false, settled_at: believed, epochs }
     }
 }
 
@@ -370,7 +432,7 @@ mod tests {
         let after = |epochs: &[EpochLoad]| {
             let mut learned = Learned::default();
             (0..3).for_each(|_| learned.learn(epoch(130e6, 8.0, 1.0), SeenBy::Operations, true));
-            epochs.iter().for_each(|seen| learned.had_rest(*seen));
+            epochs.iter().for_each(|seen| learned.had_rest(*seen, false));
             learned.bandwidth().unwrap()
         };
         let rests = epoch(128e6, 0.4, 0.32);
@@ -380,6 +442,55 @@ mod tests {
         assert_eq!(after(&[epoch(130e6, 0.7, 0.7); 20]), 130e6, "it had no rest");
         assert_eq!(after(&[epoch(60e6, 0.2, 0.2); 20]), 130e6, "it was given little");
         assert!((after(&[epoch(130e6, 0.6, 0.59); 5]) / 162.5e6 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_longer_a_belief_withstands_doubt_the_longer_the_next_one_takes() {
+        let mut learned = Learned::default();
+        let learn = |learned: &mut Learned, rate: f64| {
+            (0..8).for_each(|_| learned.learn(epoch(rate, 8.0, 1.0), SeenBy::Operations, true));
+        };
+        // Used by half, and at rest.
+        let doubted_after = |learned: &mut Learned| {
+            let seen = epoch(0.55 * learned.bandwidth().unwrap(), 0.1, 0.1);
+            let epochs = (1..1000).find(|_| {
+                learned.had_rest(seen, true);
+                learned.is_doubted()
+            });
+            learned.was_tried();
+            epochs
+        };
+        learn(&mut learned, 130e6);
+        assert_eq!([0; 6].map(|_| doubted_after(&mut learned)), [5, 10, 20, 40, 80, 80].map(Some));
+        // It did what was expected of it meanwhile.
+        learn(&mut learned, 125e6);
+        assert_eq!(doubted_after(&mut learned), Some(80));
+        learn(&mut learned, 390e6);
+        assert_eq!([0; 2].map(|_| doubted_after(&mut learned)), [5, 10].map(Some));
+        let mut idle = learned;
+        (0..100).for_each(|_| idle.had_rest(epoch(30e6, 0.1, 0.1), true));
+        assert!(!idle.is_doubted(), "it is hardly used");
+        learned.had_rest(epoch(390e6, 0.1, 0.1), true);
+        learned.was_not_needed();
+        (0..9).for_each(|_| learned.had_rest(epoch(390e6, 0.1, 0.1), true));
+        assert!(!learned.is_doubted(), "there was nothing to do meanwhile");
+    }
+
+    #[test]
+    fn a_tier_that_is_given_more_in_vain_is_given_more_less_often() {
+        let mut learned = Learned::default();
+        let limit = epoch(130e6, 8.0, 1.0);
+        (0..3).for_each(|_| learned.learn(limit, SeenBy::Operations, true));
+        let mut waited = Vec::new();
+        for _ in 0..4 {
+            let epochs = (1..1000).find(|_| {
+                learned.had_rest(epoch(128e6, 0.4, 0.32), false);
+                learned.bandwidth() > Some(131e6)
+            });
+            waited.push(epochs.unwrap());
+            (0..8).for_each(|_| learned.learn(limit, SeenBy::Operations, true));
+        }
+        assert_eq!(waited, [5, 10, 20, 40]);
     }
 
     #[test]

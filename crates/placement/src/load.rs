@@ -67,6 +67,10 @@ struct Epoch {
     judged_busy: [f64; 2],
     /// What tells that.
     seen_by: [SeenBy; 2],
+    /// Mean bytes of an operation, in the last epoch that had any.
+    op_len: [f64; 2],
+    /// Epochs that ended.
+    count: u64,
     device_then: Option<DeviceCounters>,
     /// Nanoseconds for which data in the page cache may keep the device busy.
     cached_ns: [u64; 2],
@@ -77,6 +81,7 @@ struct Epoch {
 struct Counters {
     bytes: u64,
     direct: u64,
+    ops: u64,
     weighted: u64,
 }
 
@@ -104,6 +109,8 @@ impl Load {
             judged: [EpochLoad::default(); 2],
             judged_busy: [0.0; 2],
             seen_by: [SeenBy::Operations; 2],
+            op_len: [0.0; 2],
+            count: 0,
             device_then: None,
             cached_ns: [0; 2],
             learned: [Learned::default(), Learned::default()],
@@ -181,6 +188,7 @@ impl Load {
         let mut epoch = self.epoch.lock();
         let nanos = now_ns.saturating_sub(epoch.began_ns);
         epoch.last_ns = nanos;
+        epoch.count += 1;
         if nanos == 0 {
             return;
         }
@@ -189,10 +197,14 @@ impl Load {
             let at = direction as usize;
             let flow = &self.flows[at];
             let seen = flow.in_flight.seen(now_ns);
-            let [bytes, direct] = [&flow.bytes, &flow.direct].map(|count| count.load(Ordering::Relaxed));
-            let now = Counters { bytes, direct, weighted: seen.weighted };
+            let [bytes, direct, ops] =
+                [&flow.bytes, &flow.direct, &flow.ops].map(|count| count.load(Ordering::Relaxed));
+            let now = Counters { bytes, direct, ops, weighted: seen.weighted };
             let then = std::mem::replace(&mut epoch.then[at], now);
             let moved = now.bytes.saturating_sub(then.bytes).max(1);
+            if now.ops > then.ops {
+                epoch.op_len[at] = moved as f64 / now.ops.saturating_sub(then.ops) as f64;
+            }
             epoch.last[at] = EpochLoad {
                 rate: share(now.bytes, then.bytes) * 1e9,
                 direct: now.direct.saturating_sub(then.direct) as f64 / moved as f64,
@@ -208,21 +220,43 @@ impl Load {
         epoch.learn();
     }
 
-    /// Corrects what is believed of tiers whose epoch was just closed, by what
-    /// each says of the others: one that had rest, while another could do no
-    /// more, was not at its limit.
-    pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone) {
+    /// Doubts what is believed of tiers whose epoch was just closed, by what each
+    /// says of the others: one that had rest, while another could do no more, may
+    /// not have been at its limit. In directions in which that is `tried` out, it
+    /// [is doubted](Self::is_doubted) until then; in others it is believed to do
+    /// more.
+    pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone, tried: [bool; 2]) {
         for direction in Direction::BOTH {
             let contended = loads.clone().any(|load| load.is_saturated(direction));
             for load in loads.clone() {
                 let epoch = &mut *load.epoch.lock();
                 let (at, learned) = (direction as usize, &mut epoch.learned);
                 match contended {
-                    true => learned[at].had_rest(epoch.judged[at]),
+                    true => learned[at].had_rest(epoch.judged[at], tried[at]),
                     false => learned[at].was_not_needed(),
                 }
             }
         }
+    }
+
+    /// Whether it is to be tried out if it can do more than is believed.
+    pub fn is_doubted(&self, direction: Direction) -> bool {
+        self.epoch.lock().learned[direction as usize].is_doubted()
+    }
+
+    /// It was tried out; what that showed, the epochs told.
+    pub fn was_tried(&self, direction: Direction) {
+        self.epoch.lock().learned[direction as usize].was_tried();
+    }
+
+    /// Mean bytes of an operation, in the last epoch that had any; 0 before.
+    pub fn op_len(&self, direction: Direction) -> f64 {
+        self.epoch.lock().op_len[direction as usize]
+    }
+
+    /// Number of epochs that ended.
+    pub fn epochs(&self) -> u64 {
+        self.epoch.lock().count
     }
 
     /// The highest known bandwidth in this direction, in bytes a second; `None`

@@ -171,11 +171,13 @@ impl Tiers {
         all.iter().enumerate().map(view).collect()
     }
 
-    /// Closes an epoch of all counters of all tiers. Never waits for a tier.
-    pub fn close_epoch(&self) {
+    /// Closes an epoch of all counters of all tiers. A tier that may do more than
+    /// is believed is to be `tried` out, in reading and in writing, or else is
+    /// believed to. Never waits for a tier.
+    pub fn close_epoch(&self, tried: [bool; 2]) {
         let all = self.all();
         all.iter().for_each(|tier| tier.close_epoch());
-        Load::compare(all.iter().map(|tier| &tier.load));
+        Load::compare(all.iter().map(|tier| &tier.load), tried);
     }
 
     /// The last epoch. Its length is home's, since home always is one of the

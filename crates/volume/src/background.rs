@@ -134,7 +134,7 @@ impl Volume {
     /// Closes the tiers' epochs, and passes them on to policies and movers.
     /// Never waits for a tier.
     fn close_epoch(&self) {
-        self.core.tiers.close_epoch();
+        self.core.tiers.close_epoch(self.movers.tries());
         self.placement.close_epoch(&self.core.tiers.last_epoch());
         let _entered = self.core.barrier.enter();
         self.throttles.adjust(&self.core.tiers);

@@ -83,6 +83,64 @@ fn what_is_in_use_leaves_a_tier_that_holds_applications_up_and_stays_where_it_we
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
+#[test]
+fn a_tier_that_rests_while_another_is_held_up_is_tried_out() {
+    const BELIEVED: f64 = 14e6;
+    let bed = Bed::new();
+    let mut config = bed.config();
+    config.movers = MoversConfig { balance: MoverScope::All, ..MoversConfig::NONE };
+    let open = Open { volume: Volume::open(config).unwrap() };
+    let (ino, handle) = open.create("f");
+    let data = pattern(1, (RANGES * RANGE) as usize);
+    open.write_ranges(handle, &data);
+    let runs = open.volume.explain(ino).unwrap().runs;
+    let ranges_of = |tier: &str| -> Vec<u64> {
+        let is_on = |run: &&PlacedRun| run.tier.as_ref().is_some_and(|on| on.name == tier);
+        runs.iter()
+            .filter(is_on)
+            .flat_map(|run| run.offset / RANGE..run.offset / RANGE + run.ranges)
+            .collect()
+    };
+    let (on_home, on_other) = (ranges_of("fast"), ranges_of("slow"));
+    assert!(on_home.len() > 10 && on_other.len() > 10, "{on_home:?}");
+    // Nothing may be moved there, which would show the same.
+    let readonly = braid_volume::TierChange { readonly: Some(true), ..Default::default() };
+    open.volume.set_tier("slow", readonly).unwrap();
+    open.volume.believe_speed("fast", [(1e6, 1); 2], SpeedBasis::Measured);
+    open.volume.believe_speed("slow", [(BELIEVED, 1); 2], SpeedBasis::Measured);
+    let believed = || open.volume.status().tiers[1].read_bandwidth.unwrap();
+    let (enough, begun) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        let (open, enough) = (&open, &enough);
+        let read = |range: u64| {
+            let mut buf = vec![0; RANGE as usize];
+            open.volume.read(&caller(), handle, range * RANGE, &mut buf, true).unwrap();
+        };
+        for _ in 0..READERS {
+            let ranges = on_home.iter().cycle();
+            scope.spawn(move || {
+                ranges.take_while(|_| !enough.load(Ordering::Relaxed)).for_each(|range| read(*range));
+            });
+        }
+        // As much as is nearly what the tier is believed to do, and no more.
+        let ranges = on_other.iter().cycle();
+        scope.spawn(move || {
+            for range in ranges.take_while(|_| !enough.load(Ordering::Relaxed)) {
+                read(*range);
+                std::thread::sleep(Duration::from_secs_f64(RANGE as f64 / BELIEVED));
+            }
+        });
+        while believed() < 2.0 * BELIEVED && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        enough.store(true, Ordering::Relaxed);
+    });
+    assert!(believed() >= 2.0 * BELIEVED, "{}", believed());
+    assert_eq!(moved(&open), 0);
+    open.volume.release(handle).unwrap();
+    open.close();
+}
+
 fn tier_change(weight: f64) -> braid_volume::TierChange {
     braid_volume::TierChange { weight: Some(Some(weight)), ..Default::default() }
 }

@@ -21,7 +21,7 @@ const IN_USE: u32 = 20;
 /// Longest round: after it, other ranges may be in use.
 const ROUND_NS: u64 = 2_000_000_000;
 /// Ranges that are moved at the same time.
-const PARALLEL: usize = 4;
+const PARALLEL: usize = 8;
 /// How long a range stays where promotion or demotion put it, in seconds.
 const STAYS: u32 = 120;
 /// How long it stays where it was put to balance tiers, in seconds: one of them
@@ -29,8 +29,9 @@ const STAYS: u32 = 120;
 /// from going back and forth for long.
 const BALANCED_STAYS: u32 = 20;
 /// A tier with less than this part of the busiest tier's work could do more.
-const IDLE: f64 = 0.92;
-/// Part of the data in use that has to be in the wrong place.
+const IDLE: f64 = 0.95;
+/// What has to be in the wrong place, as a part of what the tier that holds up
+/// the others is due: about that part of the rate is lost.
 const TOLERANCE: f64 = 0.04;
 
 /// A tier, and the applications' work on it.
@@ -70,7 +71,7 @@ fn shift(work: &[TierWork]) -> Option<Shift> {
         work.iter().filter(|tier| tier.takes || tier.active > 0.0).map(|tier| tier.bandwidth).sum();
     let due = |tier: &TierWork| active * tier.bandwidth / bandwidth;
     let ranges = (from.active - due(&from)).min(due(to) - to.active);
-    (ranges >= (active * TOLERANCE).max(1.0)).then_some(Shift {
+    (ranges >= (due(&from) * TOLERANCE).max(1.0)).then_some(Shift {
         from: from.id,
         to: to.id,
         ranges: ranges as usize,
@@ -86,11 +87,19 @@ fn turn(ino: u64, range: u32) -> u64 {
     u64::from(range).wrapping_mul(GOLDEN).wrapping_add(SplitMix::of(ino, 0).next_u64())
 }
 
+/// Those of the ranges that are on a tier, in the order of their turns.
+fn on_tier(mut spots: Vec<HotRange>, tier: TierId) -> Vec<HotRange> {
+    spots.retain(|spot| spot.record.tier == tier);
+    spots.sort_by_key(|spot| turn(spot.file.ino, spot.range));
+    spots
+}
+
 impl Movers {
     /// Moves ranges in use from a tier that holds applications up to one that
     /// could do more, if it has been so for a while.
     pub(crate) fn balance(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.rounds.round(Mover::Balance) else { return };
+        self.try_out(&|| stopped() || round.pace.is_stopped());
         let Some((shift, spots)) = self.lasting_shift() else { return };
         let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
         let [Ok(from), Ok(to)] = tiers else { return };
@@ -149,19 +158,25 @@ impl Movers {
             self.imbalance.lock().lasts(None, now_ns);
             return None;
         }
-        self.heat.refresh();
-        let now = self.heat.now();
-        let active = self.heat.table().used_since(now.saturating_sub(IN_USE));
+        let active = self.in_use();
         let shift = shift(&self.work(&tiers, &active));
         let found = shift.map(|shift| (shift.from, shift.to));
         let lasts = self.imbalance.lock().lasts(found, now_ns);
         let shift = shift.filter(|_| lasts)?;
-        let mut spots: Vec<HotRange> = active
-            .into_iter()
-            .filter(|spot| spot.record.tier == shift.from && !self.is_left_alone(spot.file))
-            .collect();
-        spots.sort_by_key(|spot| turn(spot.file.ino, spot.range));
-        Some((shift, spots))
+        let spots = active.into_iter().filter(|spot| !self.is_left_alone(spot.file)).collect();
+        Some((shift, on_tier(spots, shift.from)))
+    }
+
+    /// The ranges in use.
+    fn in_use(&self) -> Vec<HotRange> {
+        self.heat.refresh();
+        let now = self.heat.now();
+        self.heat.table().used_since(now.saturating_sub(IN_USE))
+    }
+
+    /// Those of them on a tier, in the order of their turns.
+    pub(super) fn in_use_on(&self, tier: &Tier) -> Vec<HotRange> {
+        on_tier(self.in_use(), tier.id)
     }
 
     fn work(&self, tiers: &[Arc<Tier>], active: &[HotRange]) -> Vec<TierWork> {
@@ -265,8 +280,8 @@ mod tests {
         // In proportion, nearly, and both busy; or neither is.
         for work in [
             [tier(0, 1.0, 400.0, 800.0), tier(1, 1.0, 100.0, 200.0)],
-            [tier(0, 0.7, 400.0, 780.0), tier(1, 1.0, 100.0, 220.0)],
-            [tier(0, 0.94, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)],
+            [tier(0, 0.7, 400.0, 794.0), tier(1, 1.0, 100.0, 206.0)],
+            [tier(0, 0.96, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)],
             [tier(0, 0.1, 400.0, 0.0), tier(1, 0.5, 100.0, 1000.0)],
         ] {
             assert_eq!(shift(&work), None, "{work:?}");

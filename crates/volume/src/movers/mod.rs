@@ -17,6 +17,7 @@ mod promote;
 mod reach;
 mod rounds;
 mod shared;
+mod trial;
 mod verdict;
 
 pub use rounds::MoverStatus;

@@ -1,0 +1,33 @@
+//! Reading what a file has on one tier, to see how fast that tier is.
+
+use crate::core::Core;
+use crate::file::pieces::{read_home, read_to_copy};
+use crate::file::relocate::enter_to_move;
+use crate::live::{File, Layout};
+use braid_contract::Result;
+use braid_tiers::{Account, Tier, act_for};
+
+/// Reads the file's bytes from `offset` on, past the page cache and for no
+/// application, if they are on `tier`; answers whether they are. Neither the
+/// file's times nor the heat of its ranges change. The caller has the file in
+/// use.
+///
+/// # Errors
+/// `ESTALE` if the file was taken into use before home was replaced; those of
+/// the tier.
+pub fn read_on(core: &Core, file: &File, tier: &Tier, offset: u64, buf: &mut [u8]) -> Result<bool> {
+    let _entered = enter_to_move(core, file)?;
+    let _for = act_for(Account::Mover);
+    let layout = file.layout.read();
+    match &*layout {
+        Layout::Plain if tier.is_home() => read_home(core, file.unnoticed(), offset, buf, true).map(|_| true),
+        Layout::Plain => Ok(false),
+        Layout::Spread(spread) => {
+            let entry = spread.index.entry(spread.range_size().range_of(offset))?;
+            if entry.is_none_or(|entry| entry.tier != tier.id) {
+                return Ok(false);
+            }
+            read_to_copy(file, spread, tier, offset, buf).map(|()| true)
+        }
+    }
+}

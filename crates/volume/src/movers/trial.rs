@@ -1,0 +1,114 @@
+//! Trials: a tier that has rest while another holds applications up may do more
+//! than is believed. The same shows at the limit of a throttle. So the balance
+//! mover reads for a moment what is in use on it, as applications do but as fast
+//! as it can; the tier's load tells what that shows. If nothing, the next trial
+//! comes later (`braid_placement::Load`).
+
+use super::shared::Movers;
+use crate::heat::HotRange;
+use braid_contract::{Error, Mover};
+use braid_core::file::{range_size_of, read_on};
+use braid_placement::{Direction, Load};
+use braid_sys::AlignedBuf;
+use braid_tiers::Tier;
+
+/// Parallel reads, besides those of applications.
+const PARALLEL: usize = 4;
+/// The most and the fewest bytes of one; in between, it reads what applications
+/// read at a time.
+const LEN_MAX: usize = 1 << 20;
+const LEN_MIN: usize = 4096;
+/// Epochs that a trial takes, of which the first is not whole: so many in a row
+/// have to show the same before it is believed.
+const EPOCHS: u64 = 6;
+/// The longest one, however long an epoch is.
+const LASTS_NS: u64 = 2_000_000_000;
+/// A tier that does less than this factor more in a whole epoch does no more.
+const MORE: f64 = 1.1;
+
+/// The end of a trial that is under way.
+struct Trial<'a> {
+    load: &'a Load,
+    /// Epochs that had ended when it began.
+    epochs: u64,
+    /// What was believed then.
+    believed: f64,
+}
+
+impl Trial<'_> {
+    /// Whether the epochs that ended since it began told all that there is to be
+    /// learned.
+    fn is_over(&self) -> bool {
+        match self.load.epochs() - self.epochs {
+            0 | 1 => false,
+            EPOCHS.. => true,
+            _ => self.load.last_epoch(Direction::Read).rate < MORE * self.believed,
+        }
+    }
+}
+
+impl Movers {
+    /// Whether what may be faster than is believed is tried out, in reading and
+    /// in writing: ranges that are moved to a tier show how fast it is written.
+    pub(crate) fn tries(&self) -> [bool; 2] {
+        let reads = self.core.environment.threads() && self.rounds.is_at_work(Mover::Balance);
+        [reads, false]
+    }
+
+    /// Tries out the tiers in doubt, unless `stopped`.
+    pub(super) fn try_out(&self, stopped: &(dyn Fn() -> bool + Sync)) {
+        for tier in self.core.tiers.iter().filter(|tier| tier.load.is_doubted(Direction::Read)) {
+            if tier.is_healthy() {
+                self.read_hard(&tier, stopped);
+            }
+            tier.load.was_tried(Direction::Read);
+        }
+    }
+
+    /// Reads what is in use on a tier, for a moment.
+    fn read_hard(&self, tier: &Tier, stopped: &(dyn Fn() -> bool + Sync)) {
+        let believed = tier.load.bandwidth(Direction::Read).unwrap_or(0.0);
+        let trial = Trial { load: &tier.load, epochs: tier.load.epochs(), believed };
+        let end_ns = self.core.environment.monotonic_ns() + LASTS_NS;
+        let ends = || stopped() || self.core.environment.monotonic_ns() >= end_ns || trial.is_over();
+        let len = (tier.load.op_len(Direction::Read) as usize).clamp(LEN_MIN, LEN_MAX) / LEN_MIN * LEN_MIN;
+        let spots = self.in_use_on(tier);
+        let parts: Vec<_> = (0..PARALLEL).map(|part| spots.iter().skip(part).step_by(PARALLEL)).collect();
+        let done = self.core.side_by_side(parts, |part| {
+            let mut buf = AlignedBuf::new();
+            let buf = buf.bytes(len);
+            // Again and again, unless nothing can be read.
+            while part.clone().map(|spot| self.read_range(tier, spot, buf, &ends)).sum::<u64>() > 0 {}
+            Ok(())
+        });
+        if let Err(error) = done {
+            tracing::warn!(tier = %tier.name, %error, "trying a tier out");
+        }
+        let found = tier.load.bandwidth(Direction::Read).unwrap_or(0.0);
+        tracing::debug!(tier = %tier.name, believed, found, "tried out whether a tier is read faster");
+    }
+
+    /// Reads a range, one buffer after the other, and answers how many.
+    fn read_range(&self, tier: &Tier, spot: &HotRange, buf: &mut [u8], ends: &dyn Fn() -> bool) -> u64 {
+        let mut count = 0;
+        let mut read = || {
+            if ends() {
+                return Ok(());
+            }
+            let reached = self.reach(spot.file)?;
+            let ranges = range_size_of(&self.core, &reached.file)?;
+            let start = ranges.start_of(spot.range.into());
+            for offset in (start..start.saturating_add(ranges.bytes())).step_by(buf.len()) {
+                if ends() || !read_on(&self.core, &reached.file, tier, offset, buf)? {
+                    break;
+                }
+                count += 1;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = read() {
+            tracing::debug!(tier = %tier.name, %error, "a range can't be read to try the tier out");
+        }
+        count
+    }
+}
