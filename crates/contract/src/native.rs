@@ -275,6 +275,12 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Has the kernel begin to read this data into its page cache. Waits for
+    /// nothing but room in the device's queue.
+    fn start_read(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes contents and attributes durable; for a directory, its names. With
     /// `data_only`, attributes that are not needed to read the contents may be
     /// left.

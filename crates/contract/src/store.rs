@@ -131,6 +131,13 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// Begins to read this data into memory, where the store keeps some. Waits for
+    /// nothing but room in the device's queue.
+    fn start_read(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        let _ = (id, offset, len);
+        Ok(())
+    }
+
     /// Makes the contents of the objects, and their existence, survive power
     /// loss (if the store is `durable`). With `data_only`, times may be left
     /// out, sizes not.

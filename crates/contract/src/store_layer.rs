@@ -94,6 +94,7 @@ layer! {
     Punch: fn punch(id: ObjectId, offset: u64, len: u64) -> Result<()>, of &[id];
     Truncate: fn truncate(id: ObjectId, size: u64) -> Result<()>, of &[id];
     StartWriteBack: fn start_write_back(id: ObjectId, offset: u64, len: u64) -> Result<()>, of &[id];
+    StartRead: fn start_read(id: ObjectId, offset: u64, len: u64) -> Result<()>, of &[id];
     Sync: fn sync(ids: &[ObjectId], data_only: bool) -> Result<()>, of ids;
     SyncAll: fn sync_all() -> Result<()>, of &[];
     Remove: fn remove(ids: &[ObjectId]) -> Result<()>, of ids;

@@ -16,6 +16,10 @@ pub trait Observer: Send + Sync {
     /// through the page cache, and may go to its device.
     fn written_through_cache(&self, file: &File, id: ObjectId, tier: TierId, bytes: Range<u64>);
 
+    /// These bytes of a spread file, whose object is `id`, are on `tier`, and will
+    /// be read soon through the page cache.
+    fn needed_soon(&self, file: &File, id: ObjectId, tier: TierId, bytes: Range<u64>);
+
     /// Ranges of a file came to `tier`.
     fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>);
 

@@ -156,19 +156,21 @@ impl Learned {
     /// it is tried out; it is given more otherwise.
     pub(super) fn had_rest(&mut self, seen: EpochLoad, tried: bool) {
         let Some(best) = &self.best else { return };
+        // The trial that was due may be off by now.
+        self.doubt.due &= tried;
         if self.doubt.due {
             return;
         }
-        let (needed, used) =
-            (self.doubt.epochs_needed(best.bandwidth), if tried { USED_MIN } else { NEARLY });
+        let needed = self.doubt.epochs_needed(best.bandwidth);
+        let used = if tried { USED_MIN } else { NEARLY };
         self.rest = self.rest.with(seen, needed);
         let Rest { epochs, rate, busy } = self.rest;
         if epochs < needed || busy > REST_BUSY_MAX || rate < used * best.bandwidth {
             return;
         }
-        self.doubt.due = true;
-        if !tried {
-            self.give_more(rate / busy);
+        match tried {
+            true => self.doubt.due = true,
+            false => self.give_more(rate / busy),
         }
     }
 

@@ -250,6 +250,11 @@ impl Store for InFlightLimiter {
         self.store()?.start_write_back(id, offset, len)
     }
 
+    fn start_read(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        // The same.
+        self.store()?.start_read(id, offset, len)
+    }
+
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
         self.pass_long(|store| store.sync(ids, data_only))
     }

@@ -1,5 +1,5 @@
 //! Background work: one thread looks after the tiers, one carries out removals,
-//! three move ranges, some carry out jobs, some have data written to devices, and
+//! three move ranges, some carry out jobs, some have data written to devices and read from them, and
 //! one counts ranges after a crash and then ends.
 
 use crate::forget::keep_bound;
@@ -7,7 +7,7 @@ use crate::jobs::{JobList, PARALLEL_MAX};
 use crate::speeds;
 use crate::threads::Stop;
 use crate::volume::Volume;
-use crate::write_back;
+use crate::cache_work;
 use braid_contract::{Mover, Result};
 use braid_core::reap::reap_due;
 use braid_core::recover::count_ranges;
@@ -30,9 +30,9 @@ pub(crate) fn start_threads(volume: &Arc<Volume>) -> std::io::Result<()> {
     start(volume, "braid-volume", run)?;
     start(volume, "braid-clean-up", clean_up)?;
     start_movers(volume, &volume.movers.rounds.config())?;
-    for _ in 0..write_back::THREADS {
-        let (work, core) = (Arc::clone(&volume.write_back.0), Arc::downgrade(&volume.core));
-        volume.threads.start("braid-write-back", move |_| work.carry_out(&core))?;
+    for _ in 0..cache_work::THREADS {
+        let (work, core) = (Arc::clone(&volume.cache_work.0), Arc::downgrade(&volume.core));
+        volume.threads.start("braid-cache", move |_| work.carry_out(&core))?;
     }
     start(volume, "braid-count", count)
 }

@@ -187,7 +187,7 @@ impl FileSystem for Volume {
         let _entered = self.core.barrier.enter();
         let _for = act_for(Account::Thread(caller.tid));
         let open = self.core.handles.file(handle)?;
-        read_file(&self.core, &open.file, offset, buf, direct)
+        read_file(&self.core, &open, offset, buf, direct)
     }
 
     fn write(

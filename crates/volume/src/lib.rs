@@ -43,7 +43,7 @@ mod strays;
 mod threads;
 mod volume;
 mod watch;
-mod write_back;
+mod cache_work;
 
 pub use affected::AffectedFile;
 pub use api::{PlacementConfig, TierChange, TierOfUnknownSpeed};

@@ -19,7 +19,7 @@ use crate::strays::look_for_strays;
 use crate::threads::BackgroundThreads;
 use crate::volume::Volume;
 use crate::watch::Watch;
-use crate::write_back::{WriteBack, WriteBackEnd};
+use crate::cache_work::{CacheWork, CacheWorkEnd};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_core::Core;
 use braid_core::live::{Freed, Handles, InodeTable, NameLocks, Removals};
@@ -490,9 +490,9 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let heat = Arc::new(Heat::new(config.heat_budget, movers.heat_threshold, &environment));
     let changes = Arc::new(Changes::new());
     let throttles = Arc::new(Throttles::new(movers, Paces::new(&environment)));
-    let write_back = Arc::new(WriteBack::default());
+    let cache_work = Arc::new(CacheWork::default());
     let observer =
-        Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes), write_back: Arc::clone(&write_back) };
+        Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes), cache_work: Arc::clone(&cache_work) };
     let (barrier, slots) = braid_core::coord::of_volume();
     let core = Arc::new(Core {
         id: plan.volume,
@@ -527,7 +527,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         home_replacement: HomeReplacement::new(&core, &heat, &throttles, &changes),
         importer: Importer::new(&core),
         threads: BackgroundThreads::new(config.epoch_ns),
-        write_back: WriteBackEnd(write_back),
+        cache_work: CacheWorkEnd(cache_work),
         strays: None,
         placement,
         jobs,

@@ -9,7 +9,7 @@ use crate::rehome::HomeReplacement;
 use crate::speeds;
 use crate::strays::Strays;
 use crate::threads::BackgroundThreads;
-use crate::write_back::WriteBackEnd;
+use crate::cache_work::CacheWorkEnd;
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
 use braid_core::Core;
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
@@ -33,7 +33,7 @@ pub struct Volume {
     /// The limits of movers and jobs.
     pub(crate) throttles: Arc<Throttles>,
     pub(crate) threads: BackgroundThreads,
-    pub(crate) write_back: WriteBackEnd,
+    pub(crate) cache_work: CacheWorkEnd,
     /// Files of other volumes in the tree when this one was created.
     pub(crate) strays: Option<Strays>,
 }
@@ -48,7 +48,7 @@ impl Volume {
         self.jobs.list.stop();
         self.home_replacement.end();
         self.movers.rounds.stop();
-        self.write_back.stop();
+        self.cache_work.stop();
         self.threads.stop();
         // The kernel does not release files that were open at the unmount.
         for handle in self.core.handles.file_handles() {

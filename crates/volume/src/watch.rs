@@ -3,7 +3,7 @@
 
 use crate::heat::Heat;
 use crate::rehome::Changes;
-use crate::write_back::WriteBack;
+use crate::cache_work::{CacheWork, Task};
 use braid_contract::{ObjectId, TierId};
 use braid_core::Observer;
 use braid_core::live::{File, Inode};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) struct Watch {
     pub(crate) heat: Arc<Heat>,
     pub(crate) changes: Arc<Changes>,
-    pub(crate) write_back: Arc<WriteBack>,
+    pub(crate) cache_work: Arc<CacheWork>,
 }
 
 impl Observer for Watch {
@@ -24,7 +24,11 @@ impl Observer for Watch {
     }
 
     fn written_through_cache(&self, file: &File, id: ObjectId, tier: TierId, bytes: Range<u64>) {
-        self.write_back.add(file.data(), id, tier, bytes);
+        self.cache_work.add(Task::WriteOut, file.data(), id, (tier, bytes));
+    }
+
+    fn needed_soon(&self, file: &File, id: ObjectId, tier: TierId, bytes: Range<u64>) {
+        self.cache_work.add(Task::ReadIn, file.data(), id, (tier, bytes));
     }
 
     fn placed(&self, file: &File, tier: TierId, ranges: Range<u64>) {

@@ -47,6 +47,7 @@ mod presence;
 mod range_move;
 mod ranges;
 mod read;
+mod read_ahead;
 mod read_on;
 pub(crate) mod recover_whole;
 mod release;

@@ -3,7 +3,8 @@
 use crate::core::Core;
 use crate::file::access_time::renew;
 use crate::file::pieces::{read_home, read_pieces};
-use crate::live::{File, Layout, Spread};
+use crate::file::read_ahead;
+use crate::live::{File, Layout, OpenFile, Spread};
 use braid_contract::{ReadPiece, Result, TierId};
 use braid_format::Entry;
 use std::sync::atomic::{Ordering, fence};
@@ -19,13 +20,24 @@ struct TierPart<'a> {
 }
 
 /// Reads at `offset`; answers how many bytes there were. `direct` bypasses the page cache.
-pub fn read_file(core: &Core, file: &File, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
+pub fn read_file(core: &Core, open: &OpenFile, offset: u64, buf: &mut [u8], direct: bool) -> Result<usize> {
+    let file = &*open.file;
     match &*file.layout.read() {
         Layout::Plain => {
             core.observer.used(file, core.tiers.home().id, 0..1);
             read_home(core, file.data(), offset, buf, direct)
         }
-        Layout::Spread(spread) => read_spread(core, file, spread, offset, buf, direct),
+        Layout::Spread(spread) => {
+            let len = spread.size().saturating_sub(offset).min(buf.len() as u64) as usize;
+            if len == 0 {
+                return Ok(0);
+            }
+            if !direct {
+                read_ahead::look(core, open, spread, offset + len as u64);
+            }
+            read_spread(core, file, spread, offset, &mut buf[..len], direct)?;
+            Ok(len)
+        }
     }
 }
 
@@ -36,13 +48,10 @@ fn read_spread(
     offset: u64,
     buf: &mut [u8],
     direct: bool,
-) -> Result<usize> {
-    let len = spread.size().saturating_sub(offset).min(buf.len() as u64) as usize;
-    if len == 0 {
-        return Ok(0);
-    }
+) -> Result<()> {
+    let len = buf.len();
     unmoved(spread, offset, offset + len as u64, || {
-        let buf = &mut buf[..len];
+        let buf = &mut *buf;
         let (tier, run) = run_at(spread, offset, len)?;
         if run == len {
             return read_part(core, file, spread, tier, &mut [ReadPiece::new(offset, buf)], direct);
@@ -56,7 +65,7 @@ fn read_spread(
         }
     })?;
     renew(core, file, spread, offset + len as u64);
-    Ok(len)
+    Ok(())
 }
 
 /// Repeats `look` until no range of `offset .. end` moves meanwhile: a move may

@@ -22,7 +22,7 @@ pub(super) fn pass_on(core: &Core, open: &OpenFile, offset: u64, len: usize, io:
     let written = offset..offset + len as u64;
     let bytes = match io.written_back {
         true => Some(written).filter(|_| len >= WRITTEN_BACK_MIN),
-        false => open.stream.wrote(offset, len as u64),
+        false => open.written.wrote(offset, len as u64),
     };
     let Some(bytes) = bytes else { return };
     let layout = open.file.layout.read();

@@ -1,6 +1,7 @@
 //! Open files and directories by handle.
 
 use super::File;
+use super::read_stream::ReadStream;
 use super::write_stream::WriteStream;
 use crate::live::DirHandle;
 use braid_contract::{Errno, HandleId, OpenFlags, Result};
@@ -22,7 +23,9 @@ pub struct OpenFile {
     /// The thread that opened it, for writes that the kernel makes later.
     pub opener: Origin,
     /// What is written through it.
-    pub(crate) stream: WriteStream,
+    pub(crate) written: WriteStream,
+    /// What is read through it.
+    pub(crate) read: ReadStream,
     /// How many failures to sync the file it has reported.
     sync_errors_seen: AtomicU64,
 }
@@ -31,7 +34,8 @@ impl OpenFile {
     /// A file that was opened with these flags.
     pub fn new(file: Arc<File>, flags: OpenFlags, passthrough: bool, opener: Origin) -> Self {
         let sync_errors_seen = AtomicU64::new(file.sync_errors().0);
-        Self { file, flags, passthrough, opener, stream: WriteStream::default(), sync_errors_seen }
+        let (written, read) = (WriteStream::default(), ReadStream::default());
+        Self { file, flags, passthrough, opener, written, read, sync_errors_seen }
     }
 
     /// The same open of a file that is on another home directory now.

@@ -9,6 +9,7 @@ mod in_use;
 mod inode;
 mod inode_table;
 mod name_locks;
+mod read_stream;
 mod removals;
 mod set_id;
 mod space;

@@ -14,6 +14,9 @@
 //! - that of dirty data in memory which the tier still has to write: no
 //!   operation waits for it, so no other figure includes it.
 //!
+//! A stream that waits for each operation, and is alone, goes to a single tier
+//! where that is faster (`lone.rs`).
+//!
 //! The bandwidth of a tier is learned (`learn.rs`); a tier that was never used
 //! fully gets more as long as others have too much.
 
@@ -23,6 +26,7 @@ use crate::per_tier::PerTier;
 use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
+use super::lone::Lone;
 use braid_contract::{Mover, TierId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +52,8 @@ struct State {
     /// Estimated dirty bytes in memory for each tier.
     behind: PerTier<f64>,
     boost: PerTier<Boost>,
-    /// Whether anything was placed in this epoch.
+    lone: Lone,
+    /// Whether anything was placed in this epoch where tiers share it.
     placed: bool,
 }
 
@@ -132,6 +137,7 @@ impl Adaptive {
             to_write: PerTier::all(0.0),
             behind: PerTier::all(0.0),
             boost: PerTier::all(Boost::NONE),
+            lone: Lone::new(),
             placed: false,
         };
         Self { state: Mutex::new(state) }
@@ -150,6 +156,10 @@ impl Policy for Adaptive {
     fn place(&self, context: &Context<'_>) -> Option<TierId> {
         let state = self.state.lock();
         let candidates = context.tiers.iter().filter(|tier| tier.has_room);
+        let best = state.best_alone(context);
+        if best.is_some() && candidates.clone().any(|tier| Some(tier.id) == best) {
+            return best;
+        }
         let waits = candidates.map(|tier| (state.wait(context, tier), tier.id));
         waits.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tier)| tier)
     }
@@ -161,7 +171,7 @@ impl Policy for Adaptive {
     fn placed(&self, context: &Context<'_>, tier: TierId) {
         let Some(view) = context.tier(tier) else { return };
         let state = &mut *self.state.lock();
-        state.placed = true;
+        state.placed |= state.best_alone(context) != Some(tier);
         let (span, key) = (&context.span, context.stream());
         // A stream with scattered writes fills no range.
         let bytes = if span.appends() { span.new_bytes } else { span.new_bytes.min(2 * span.len) } as f64;
@@ -180,6 +190,7 @@ impl Policy for Adaptive {
     fn epoch(&self, epoch: &Epoch) {
         let (state, tiers) = (&mut *self.state.lock(), &epoch.tiers);
         state.end_old(epoch.seconds());
+        state.lone.epoch(epoch, |tier| harmonic(tier.bandwidth));
         // Buffered writes say nothing about how busy a tier is.
         let own = tiers.iter().map(|tier| tier.load[1]).filter(|load| load.direct >= DIRECT_MIN);
         let busiest = own.map(|load| load.busy).fold(0.0, f64::max);
@@ -202,6 +213,12 @@ impl State {
         let before = streams.max(tier.queued as f64) + self.behind[tier.id];
         let file = context.credits.late_after(tier.id, context.span.new_bytes, share(tier) * boost);
         file + before / (tier.bandwidth[1] * boost)
+    }
+
+    /// The tier for the stream of `context` alone, if it is and that matters.
+    fn best_alone(&self, context: &Context<'_>) -> Option<TierId> {
+        let own = usize::from(self.streams.contains_key(&context.stream()));
+        self.lone.best(self.streams.len() - own)
     }
 
     fn end(&mut self, key: u64) {
@@ -230,7 +247,10 @@ impl State {
 /// The tier's share of a file relative to the others: if writing and reading
 /// need different shares, the one that makes both together fastest.
 fn share(tier: &TierView) -> f64 {
-    let [read, write] = tier.bandwidth;
+    harmonic(tier.bandwidth)
+}
+
+fn harmonic([read, write]: [f64; 2]) -> f64 {
     2.0 / (1.0 / read + 1.0 / write)
 }
 

@@ -4,6 +4,7 @@ mod adaptive;
 mod dynamic;
 mod fixed;
 mod home_first;
+mod lone;
 mod size;
 mod threads;
 mod weighted;

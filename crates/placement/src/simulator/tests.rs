@@ -185,6 +185,26 @@ fn adaptive_uses_two_tiers_whatever_an_epoch_is() {
 }
 
 #[test]
+fn a_lone_thread_is_left_to_the_fastest_of_devices_that_do_one_thing_at_a_time() {
+    for devices in [&[FAST, SLOW][..], &[FAST, SLOW, SLOWEST]] {
+        for (block, depth) in [(64 << 10, 1), (1 << 20, 1), (1 << 20, 16)] {
+            let work = Work { file_size: 4 * BYTES, ..work(1, block, depth) };
+            let rate = |policy: &str| {
+                let mut engine = Engine::new(&config(&named(policy), devices, RANGE)).unwrap();
+                let took_ns = engine.run(&mut Workload::new(work, TraceOpKind::Write));
+                work.file_size as f64 / took_ns as f64 * 1e9 / FAST.0[1]
+            };
+            let [adaptive, weighted] = ["adaptive", "weighted"].map(rate);
+            println!("{} tiers, {block} depth {depth}: {adaptive:.2}, weighted {weighted:.2}", devices.len());
+            match depth {
+                1 => assert!(adaptive > 0.85 && adaptive > 1.2 * weighted, "{adaptive} {weighted}"),
+                _ => assert!(adaptive > 1.2, "{adaptive}: all are in use at the same time"),
+            }
+        }
+    }
+}
+
+#[test]
 fn adaptive_learns_what_nobody_told_it() {
     let devices = [FAST, SLOW].map(|device| (device.0, None));
     // A run of two seconds, part of which is spent learning.

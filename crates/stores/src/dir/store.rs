@@ -127,6 +127,10 @@ impl Store for DirStore {
         self.held.tier()?.file(id)?.start_write_back(offset, len)
     }
 
+    fn start_read(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
+        self.held.tier()?.file(id)?.start_read(offset, len)
+    }
+
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
         // Before the check for losses: the probe may find that this file system
         // has come back.

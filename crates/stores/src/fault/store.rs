@@ -71,7 +71,7 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
         StoreOperation::Punch => &[FaultOp::Punch],
         StoreOperation::Truncate => &[FaultOp::Truncate],
         // An error of the device shows later.
-        StoreOperation::StartWriteBack => &[],
+        StoreOperation::StartWriteBack | StoreOperation::StartRead => &[],
         StoreOperation::Sync if ids.is_empty() => &[],
         StoreOperation::Sync | StoreOperation::SyncAll => &[FaultOp::Sync],
         StoreOperation::Remove => &[FaultOp::Remove],

@@ -11,7 +11,7 @@ use braid_contract::{
 };
 use braid_sys::{DataFile, WordMap, handle_of, numbered_handle, open_handle};
 use rustix::fs::{
-    AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, StatxFlags,
+    Advice, AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, StatxFlags,
     Uid, XattrFlags,
 };
 use std::any::Any;
@@ -19,6 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -335,6 +336,16 @@ impl NativeFd for KernelFd {
 
     fn start_write_back(&self, offset: u64, len: u64) -> Result<()> {
         Ok(braid_sys::start_write_back(self, offset, len)?)
+    }
+
+    fn start_read(&self, offset: u64, len: u64) -> Result<()> {
+        // The kernel takes no more than this of one call, on usual devices.
+        const STEP: u64 = 128 << 10;
+        let end = offset.saturating_add(len);
+        for at in (offset..end).step_by(STEP as usize) {
+            rustix::fs::fadvise(self, at, NonZeroU64::new((end - at).min(STEP)), Advice::WillNeed)?;
+        }
+        Ok(())
     }
 
     fn access_times(&self) -> Option<AccessTimes> {

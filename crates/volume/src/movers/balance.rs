@@ -12,6 +12,7 @@ use crate::heat::HotRange;
 use braid_contract::{Mover, SplitMix, TierId};
 use braid_core::live::{File, Layout};
 use braid_format::Reason;
+use braid_placement::Direction;
 use braid_tiers::Tier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +31,9 @@ const STAYS: u32 = 120;
 const BALANCED_STAYS: u32 = 20;
 /// A tier with less than this part of the busiest tier's work could do more.
 const IDLE: f64 = 0.95;
+/// A tier with fewer operations in flight serves one thread that waits for each:
+/// a slower tier would only make it wait longer.
+const QUEUE: f64 = 1.5;
 /// What has to be in the wrong place, as a part of what the tier that holds up
 /// the others is due: about that part of the rate is lost.
 const TOLERANCE: f64 = 0.04;
@@ -48,6 +52,8 @@ struct TierWork {
     bandwidth: f64,
     /// Ranges in use.
     active: f64,
+    /// Operations in flight on it.
+    in_flight: f64,
 }
 
 /// Ranges to move from one tier to another.
@@ -64,7 +70,8 @@ fn shift(work: &[TierWork]) -> Option<Shift> {
     let most = |tiers: &[TierWork]| tiers.iter().copied().max_by(|a, b| a.used.total_cmp(&b.used));
     let saturated: Vec<TierWork> = work.iter().copied().filter(|tier| tier.saturated).collect();
     let from = most(&saturated)?;
-    let idle = work.iter().filter(|tier| tier.takes && tier.id != from.id && !tier.saturated);
+    let helps = |to: &TierWork| from.in_flight >= QUEUE || to.bandwidth > from.bandwidth;
+    let idle = work.iter().filter(|to| to.takes && to.id != from.id && !to.saturated && helps(to));
     let to = idle.min_by(|a, b| a.used.total_cmp(&b.used)).filter(|to| to.used <= IDLE * from.used)?;
     let active: f64 = work.iter().map(|tier| tier.active).sum();
     let bandwidth: f64 =
@@ -194,6 +201,7 @@ impl Movers {
                 takes: view.has_room && self.closed(tier).is_none(),
                 used: rates[0] / read + rates[1] / write,
                 bandwidth: 1.0 / (reads / read + (1.0 - reads) / write),
+                in_flight: Direction::BOTH.map(|way| tier.load.last_epoch(way).in_flight).iter().sum(),
                 active: active.iter().filter(|spot| spot.record.tier == tier.id).count() as f64,
             })
         };
@@ -238,7 +246,15 @@ mod tests {
     use super::*;
 
     fn tier(id: u8, used: f64, bandwidth: f64, active: f64) -> TierWork {
-        TierWork { id: TierId(id), saturated: used >= 0.95, takes: used < 0.95, used, bandwidth, active }
+        TierWork {
+            id: TierId(id),
+            saturated: used >= 0.95,
+            takes: used < 0.95,
+            used,
+            bandwidth,
+            active,
+            in_flight: 4.0,
+        }
     }
 
     fn ranges(work: &[TierWork]) -> Option<(u8, u8, usize)> {
@@ -253,6 +269,16 @@ mod tests {
         // What a third tier lacks is not its to give.
         let work = [tier(0, 0.0, 100.0, 0.0), tier(1, 1.0, 100.0, 900.0), tier(2, 0.2, 100.0, 0.0)];
         assert_eq!(ranges(&work), Some((1, 0, 300)));
+    }
+
+    #[test]
+    fn a_lone_thread_is_not_sent_to_a_slower_tier() {
+        let alone = |mut work: [TierWork; 2]| {
+            work.iter_mut().for_each(|tier| tier.in_flight /= 4.0);
+            ranges(&work)
+        };
+        assert_eq!(alone([tier(0, 1.0, 400.0, 1000.0), tier(1, 0.1, 100.0, 0.0)]), None);
+        assert_eq!(alone([tier(0, 0.0, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)]), Some((1, 0, 800)));
     }
 
     #[test]

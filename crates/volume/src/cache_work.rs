@@ -1,7 +1,8 @@
-//! Has the kernel write data of streams to the tiers' devices while the streams
-//! go on, by a few threads: each tier has its own queue, so that none waits for
-//! another. Nothing depends on it: what is left out is written when the kernel
-//! finds it time, or by a sync.
+//! Has the kernel move data of streams between its page cache and the tiers'
+//! devices while the streams go on, by a few threads: each tier has queues of its
+//! own, so that none waits for another. Nothing depends on it: what is left out is
+//! written when the kernel finds it time, or by a sync, and read when it is
+//! needed.
 
 use braid_contract::{Fd, NativeFd, ObjectId, Result, TierId};
 use braid_core::Core;
@@ -11,11 +12,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// Threads, and so tiers that are written to at the same time.
-pub(crate) const THREADS: usize = 4;
+/// Threads, and so queues that are worked off at the same time.
+pub(crate) const THREADS: usize = 6;
 
-/// Stretches that may wait for a tier; more are left to the kernel.
+/// Stretches that may wait in a queue; more are left to the kernel.
 const WAITING_MAX: usize = 4096;
+
+/// The part of the work that a queue has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Task {
+    /// Dirty data goes to the device.
+    WriteOut,
+    /// Data that is needed soon comes from it.
+    ReadIn,
+}
 
 /// A stretch of a file's data on one tier.
 pub(crate) struct Stretch {
@@ -34,29 +44,29 @@ struct Queue {
 
 #[derive(Default)]
 struct Queues {
-    of: BTreeMap<TierId, Queue>,
-    /// The tier whose turn it was last.
-    last: Option<TierId>,
+    of: BTreeMap<(Task, TierId), Queue>,
+    /// The one whose turn it was last.
+    last: Option<(Task, TierId)>,
     /// Threads that carry it out.
     threads: usize,
     stopped: bool,
 }
 
-/// Data that is to be written.
+/// Data that is to be written or read.
 #[derive(Default)]
-pub(crate) struct WriteBack {
+pub(crate) struct CacheWork {
     queues: Mutex<Queues>,
     changed: Condvar,
 }
 
-impl WriteBack {
-    /// Data was written and will stay as it is, for now. Does not wait.
-    pub(crate) fn add(&self, home: &Fd, id: ObjectId, tier: TierId, bytes: Range<u64>) {
+impl CacheWork {
+    /// Adds data of a file on a tier. Does not wait.
+    pub(crate) fn add(&self, task: Task, home: &Fd, id: ObjectId, (tier, bytes): (TierId, Range<u64>)) {
         let mut queues = self.queues.lock();
         if queues.threads == 0 || queues.stopped {
             return;
         }
-        let queue = queues.of.entry(tier).or_default();
+        let queue = queues.of.entry((task, tier)).or_default();
         if queue.waiting.len() < WAITING_MAX {
             queue.waiting.push_back(Stretch { home: Arc::downgrade(home), id, bytes });
             drop(queues);
@@ -67,17 +77,17 @@ impl WriteBack {
     /// The body of a thread, until it is stopped or the core is gone.
     pub(crate) fn carry_out(&self, core: &Weak<Core>) {
         self.queues.lock().threads += 1;
-        while let Some((tier, stretch)) = self.take() {
+        while let Some((queue, stretch)) = self.take() {
             let Some(core) = core.upgrade() else { return };
-            if let Err(error) = start(&core, tier, &stretch) {
-                tracing::debug!(file = %stretch.id, %error, "data is left to the kernel to write");
+            if let Err(error) = start(&core, queue, &stretch) {
+                tracing::debug!(file = %stretch.id, task = ?queue.0, %error, "data is left to the kernel");
             }
-            self.end(tier);
+            self.end(queue);
         }
     }
 
-    /// Waits for data of a tier that no other thread works for; `None`: stopped.
-    fn take(&self) -> Option<(TierId, Stretch)> {
+    /// Waits for a queue that no other thread works for; `None`: stopped.
+    fn take(&self) -> Option<((Task, TierId), Stretch)> {
         let mut queues = self.queues.lock();
         loop {
             if queues.stopped {
@@ -90,21 +100,21 @@ impl WriteBack {
         }
     }
 
-    fn end(&self, tier: TierId) {
+    fn end(&self, of: (Task, TierId)) {
         let mut queues = self.queues.lock();
-        if let Some(queue) = queues.of.get_mut(&tier) {
+        if let Some(queue) = queues.of.get_mut(&of) {
             queue.taken = false;
             if queue.waiting.is_empty() {
-                queues.of.remove(&tier);
+                queues.of.remove(&of);
             }
         }
     }
 }
 
 /// Ends the threads at the latest when the volume is gone.
-pub(crate) struct WriteBackEnd(pub(crate) Arc<WriteBack>);
+pub(crate) struct CacheWorkEnd(pub(crate) Arc<CacheWork>);
 
-impl WriteBackEnd {
+impl CacheWorkEnd {
     /// Ends the threads.
     pub(crate) fn stop(&self) {
         *self.0.queues.lock() = Queues { stopped: true, ..Queues::default() };
@@ -112,36 +122,40 @@ impl WriteBackEnd {
     }
 }
 
-impl Drop for WriteBackEnd {
+impl Drop for CacheWorkEnd {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 impl Queues {
-    /// The first stretch of the next tier, in turn, that no thread works for.
-    fn take(&mut self) -> Option<(TierId, Stretch)> {
+    /// The first stretch of the next queue, in turn, that no thread works for.
+    fn take(&mut self) -> Option<((Task, TierId), Stretch)> {
         let last = self.last;
-        let is_free = |(_, queue): &(&TierId, &Queue)| !queue.taken && !queue.waiting.is_empty();
-        let free = || self.of.iter().filter(is_free).map(|(tier, _)| *tier);
-        let tier = free().find(|tier| Some(*tier) > last).or_else(|| free().next())?;
-        let queue = self.of.get_mut(&tier)?;
+        let is_free = |(_, queue): &(&(Task, TierId), &Queue)| !queue.taken && !queue.waiting.is_empty();
+        let free = || self.of.iter().filter(is_free).map(|(of, _)| *of);
+        let of = free().find(|of| Some(*of) > last).or_else(|| free().next())?;
+        let queue = self.of.get_mut(&of)?;
         let stretch = queue.waiting.pop_front()?;
         queue.taken = true;
-        self.last = Some(tier);
-        Some((tier, stretch))
+        self.last = Some(of);
+        Some((of, stretch))
     }
 }
 
-fn start(core: &Core, tier: TierId, stretch: &Stretch) -> Result<()> {
+fn start(core: &Core, (task, tier): (Task, TierId), stretch: &Stretch) -> Result<()> {
     let tier = core.tiers.get(tier)?;
     if !tier.is_healthy() {
         return Ok(());
     }
     let (offset, len) = (stretch.bytes.start, stretch.bytes.end - stretch.bytes.start);
-    match &tier.backend {
-        Backend::Home(_) => stretch.home.upgrade().map_or(Ok(()), |file| file.start_write_back(offset, len)),
-        Backend::Store(store) => store.start_write_back(stretch.id, offset, len),
+    match (&tier.backend, task) {
+        (Backend::Store(store), Task::WriteOut) => store.start_write_back(stretch.id, offset, len),
+        (Backend::Store(store), Task::ReadIn) => store.start_read(stretch.id, offset, len),
+        (Backend::Home(_), _) => stretch.home.upgrade().map_or(Ok(()), |file| match task {
+            Task::WriteOut => file.start_write_back(offset, len),
+            Task::ReadIn => file.start_read(offset, len),
+        }),
     }
 }
 
@@ -156,7 +170,7 @@ mod tests {
             let home: Weak<dyn NativeFd> = Weak::<KernelFd>::new();
             let id = ObjectId([at as u8; 16]);
             let stretch = Stretch { home, id, bytes: 0..1 };
-            queues.of.entry(TierId(*tier)).or_default().waiting.push_back(stretch);
+            queues.of.entry((Task::WriteOut, TierId(*tier))).or_default().waiting.push_back(stretch);
         }
         queues
     }
@@ -165,11 +179,11 @@ mod tests {
     fn tiers_take_turns_and_none_waits_for_another() {
         let mut queues = queues(&[1, 1, 1, 2, 2, 7]);
         let mut take = |ends: bool| {
-            let (tier, _) = queues.take()?;
-            if let Some(queue) = queues.of.get_mut(&tier).filter(|_| ends) {
+            let (of, _) = queues.take()?;
+            if let Some(queue) = queues.of.get_mut(&of).filter(|_| ends) {
                 queue.taken = false;
             }
-            Some(tier.0)
+            Some(of.1.0)
         };
         // A thread hangs in tier 2.
         assert_eq!([take(true), take(false), take(true), take(true), take(true)], [1, 2, 7, 1, 1].map(Some));
