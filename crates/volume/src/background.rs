@@ -2,12 +2,12 @@
 //! three move ranges, some carry out jobs, some have data written to devices and read from them, and
 //! one counts ranges after a crash and then ends.
 
+use crate::cache_work;
 use crate::forget::keep_bound;
 use crate::jobs::{JobList, PARALLEL_MAX};
 use crate::speeds;
 use crate::threads::Stop;
 use crate::volume::Volume;
-use crate::cache_work;
 use braid_contract::{Mover, Result};
 use braid_core::reap::reap_due;
 use braid_core::recover::count_ranges;

@@ -17,6 +17,7 @@
 mod affected;
 mod api;
 mod background;
+mod cache_work;
 mod check;
 mod config;
 #[cfg(test)]
@@ -43,7 +44,6 @@ mod strays;
 mod threads;
 mod volume;
 mod watch;
-mod cache_work;
 
 pub use affected::AffectedFile;
 pub use api::{PlacementConfig, TierChange, TierOfUnknownSpeed};

@@ -2,6 +2,7 @@
 //! volume is created or recovered.
 
 use crate::background::start_threads;
+use crate::cache_work::{CacheWork, CacheWorkEnd};
 use crate::config::VolumeConfig;
 use crate::eject;
 use crate::heat::Heat;
@@ -19,7 +20,6 @@ use crate::strays::look_for_strays;
 use crate::threads::BackgroundThreads;
 use crate::volume::Volume;
 use crate::watch::Watch;
-use crate::cache_work::{CacheWork, CacheWorkEnd};
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_core::Core;
 use braid_core::live::{Freed, Handles, InodeTable, NameLocks, Removals};

@@ -1,5 +1,6 @@
 //! The volume as a whole.
 
+use crate::cache_work::CacheWorkEnd;
 use crate::import::Importer;
 use crate::jobs::Jobs;
 use crate::membership::Membership;
@@ -9,7 +10,6 @@ use crate::rehome::HomeReplacement;
 use crate::speeds;
 use crate::strays::Strays;
 use crate::threads::BackgroundThreads;
-use crate::cache_work::CacheWorkEnd;
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
 use braid_core::Core;
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};

@@ -1,9 +1,9 @@
 //! Observers of operations: the heat of ranges, the notes of changes while home
 //! is copied, and data to be written to devices.
 
+use crate::cache_work::{CacheWork, Task};
 use crate::heat::Heat;
 use crate::rehome::Changes;
-use crate::cache_work::{CacheWork, Task};
 use braid_contract::{ObjectId, TierId};
 use braid_core::Observer;
 use braid_core::live::{File, Inode};

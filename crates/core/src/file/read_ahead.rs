@@ -1,17 +1,22 @@
 //! Reading ahead on the other tiers: the kernel reads a few ranges of a stream
-//! ahead, and a tier would wait while all of these are on others.
+//! ahead, and a tier would wait while all of these are on others. That goes to
+//! the page cache of the tiers' file systems, so it takes no memory for good, and
+//! is never stale.
 
 use crate::core::Core;
 use crate::live::{OpenFile, Spread};
-use braid_tiers::bit;
+use braid_contract::TierId;
 
-/// How far ahead a tier's next range is looked for, in ranges and in bytes.
+/// How far ahead other tiers' ranges are looked for, in ranges and in bytes.
 const RANGES_MAX: u64 = 32;
 const BYTES_MAX: u64 = 64 << 20;
+/// Ranges on each of them: throttled tiers alternate between nothing and much, some
+/// ten times a second.
+const EACH: usize = 8;
 
 /// Bytes up to `end` are being read through the page cache. Where that enters a
-/// range as part of a stream, tells the observer of the next range on each other
-/// tier.
+/// range as part of a stream, tells the observer of the next ranges on the other
+/// tiers.
 pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, end: u64) {
     let size = spread.size();
     if end > size {
@@ -24,16 +29,22 @@ pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, end: u64) {
         return;
     }
     let last = (range + (BYTES_MAX / ranges.bytes()).clamp(1, RANGES_MAX)).min(ranges.range_of(size - 1));
-    let mut seen = 0;
-    for later in range..=last {
-        // Reading the range tells what is wrong with the index.
+    // Reading the range itself tells what is wrong with the index.
+    let Ok(here) = spread.index.entry(range) else { return };
+    let here = here.map(|entry| entry.tier);
+    let mut found: Vec<(TierId, usize)> = Vec::new();
+    for later in range + 1..=last {
         let Ok(entry) = spread.index.entry(later) else { return };
-        let Some(entry) = entry.filter(|entry| seen & bit(entry.tier) == 0) else { continue };
-        seen |= bit(entry.tier);
-        if later > range && open.read.asks(later) {
+        let Some(tier) = entry.map(|entry| entry.tier).filter(|tier| Some(*tier) != here) else { continue };
+        let at = found.iter().position(|(of, _)| *of == tier).unwrap_or_else(|| {
+            found.push((tier, 0));
+            found.len() - 1
+        });
+        found[at].1 += 1;
+        if found[at].1 <= EACH && open.read.asks(later) {
             let start = ranges.start_of(later);
             let bytes = start..start.saturating_add(ranges.bytes()).min(size);
-            core.observer.needed_soon(&open.file, spread.id(), entry.tier, bytes);
+            core.observer.needed_soon(&open.file, spread.id(), tier, bytes);
         }
     }
 }

@@ -20,13 +20,13 @@
 //! The bandwidth of a tier is learned (`learn.rs`); a tier that was never used
 //! fully gets more as long as others have too much.
 
+use super::lone::Lone;
 use crate::context::{Context, TierView};
 use crate::epoch::{Epoch, TierEpoch};
 use crate::per_tier::PerTier;
 use crate::policy::Policy;
 use crate::policy_config::PolicyKind;
 use crate::sync::Mutex;
-use super::lone::Lone;
 use braid_contract::{Mover, TierId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -215,8 +215,12 @@ impl State {
         file + before / (tier.bandwidth[1] * boost)
     }
 
-    /// The tier for the stream of `context` alone, if it is and that matters.
+    /// The tier for the stream of `context` alone, if it is and that matters. What
+    /// memory takes is written to all tiers at the same time.
     fn best_alone(&self, context: &Context<'_>) -> Option<TierId> {
+        if context.origin.is_buffered() {
+            return None;
+        }
         let own = usize::from(self.streams.contains_key(&context.stream()));
         self.lone.best(self.streams.len() - own)
     }

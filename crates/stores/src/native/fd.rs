@@ -11,8 +11,8 @@ use braid_contract::{
 };
 use braid_sys::{DataFile, WordMap, handle_of, numbered_handle, open_handle};
 use rustix::fs::{
-    Advice, AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, StatxFlags,
-    Uid, XattrFlags,
+    Advice, AtFlags, FileType, Gid, IFlags, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom,
+    StatxFlags, Uid, XattrFlags,
 };
 use std::any::Any;
 use std::ffi::{OsStr, OsString};

@@ -7,9 +7,10 @@
 //! must not make ranges go back and forth.
 
 use super::errand::{Errand, ErrandEnd};
+use super::in_use::on_tier;
 use super::shared::Movers;
 use crate::heat::HotRange;
-use braid_contract::{Mover, SplitMix, TierId};
+use braid_contract::{Mover, TierId};
 use braid_core::live::{File, Layout};
 use braid_format::Reason;
 use braid_placement::Direction;
@@ -17,8 +18,6 @@ use braid_tiers::Tier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Ranges that were used within so many seconds count as in use.
-const IN_USE: u32 = 20;
 /// Longest round: after it, other ranges may be in use.
 const ROUND_NS: u64 = 2_000_000_000;
 /// Ranges that are moved at the same time.
@@ -83,22 +82,6 @@ fn shift(work: &[TierWork]) -> Option<Shift> {
         to: to.id,
         ranges: ranges as usize,
     })
-}
-
-/// The turn of a range: the first of each file's ranges lie evenly over the
-/// file, so that a thread which passes through it changes tiers often, and at
-/// other places in each file, so that not all threads change at once.
-fn turn(ino: u64, range: u32) -> u64 {
-    /// Multiples of the golden ratio leave gaps of at most three lengths.
-    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-    u64::from(range).wrapping_mul(GOLDEN).wrapping_add(SplitMix::of(ino, 0).next_u64())
-}
-
-/// Those of the ranges that are on a tier, in the order of their turns.
-fn on_tier(mut spots: Vec<HotRange>, tier: TierId) -> Vec<HotRange> {
-    spots.retain(|spot| spot.record.tier == tier);
-    spots.sort_by_key(|spot| turn(spot.file.ino, spot.range));
-    spots
 }
 
 impl Movers {
@@ -172,18 +155,6 @@ impl Movers {
         let shift = shift.filter(|_| lasts)?;
         let spots = active.into_iter().filter(|spot| !self.is_left_alone(spot.file)).collect();
         Some((shift, on_tier(spots, shift.from)))
-    }
-
-    /// The ranges in use.
-    fn in_use(&self) -> Vec<HotRange> {
-        self.heat.refresh();
-        let now = self.heat.now();
-        self.heat.table().used_since(now.saturating_sub(IN_USE))
-    }
-
-    /// Those of them on a tier, in the order of their turns.
-    pub(super) fn in_use_on(&self, tier: &Tier) -> Vec<HotRange> {
-        on_tier(self.in_use(), tier.id)
     }
 
     fn work(&self, tiers: &[Arc<Tier>], active: &[HotRange]) -> Vec<TierWork> {
@@ -279,26 +250,6 @@ mod tests {
         };
         assert_eq!(alone([tier(0, 1.0, 400.0, 1000.0), tier(1, 0.1, 100.0, 0.0)]), None);
         assert_eq!(alone([tier(0, 0.0, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)]), Some((1, 0, 800)));
-    }
-
-    #[test]
-    fn the_first_turns_lie_evenly_over_each_file() {
-        let first = |ino: u64, part: usize| -> Vec<u32> {
-            let mut ranges: Vec<u32> = (0..64).collect();
-            ranges.sort_by_key(|range| turn(ino, *range));
-            ranges.truncate(part);
-            ranges.sort_unstable();
-            ranges
-        };
-        for ino in 1..50 {
-            for part in [4, 13, 16, 40] {
-                let found = first(ino, part);
-                let widest = found.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-                assert!(f64::from(widest) <= 3.0 * 64.0 / part as f64, "{ino}: {found:?}");
-            }
-        }
-        let places: std::collections::BTreeSet<Vec<u32>> = (1..50).map(|ino| first(ino, 13)).collect();
-        assert!(places.len() > 20, "{}", places.len());
     }
 
     #[test]

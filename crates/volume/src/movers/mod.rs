@@ -5,12 +5,14 @@
 //! [`relocate`](braid_core::file::relocate), and decide by the heat of ranges.
 //!
 //! `rounds` lets them run, pause and report; `promote`, `demote` and `balance` choose
-//! ranges and targets, by `order`; `reach` opens their files, and `errand`
+//! ranges and targets, by `order` and `in_use`; `trial` tries tiers out for
+//! `balance`; `reach` opens their files, and `errand`
 //! moves the ranges.
 
 mod balance;
 mod demote;
 mod errand;
+mod in_use;
 mod order;
 mod patience;
 mod promote;

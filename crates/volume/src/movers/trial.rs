@@ -4,6 +4,7 @@
 //! as it can; the tier's load tells what that shows. If nothing, the next trial
 //! comes later (`braid_placement::Load`).
 
+use super::in_use::on_tier;
 use super::shared::Movers;
 use crate::heat::HotRange;
 use braid_contract::{Error, Mover};
@@ -72,7 +73,7 @@ impl Movers {
         let end_ns = self.core.environment.monotonic_ns() + LASTS_NS;
         let ends = || stopped() || self.core.environment.monotonic_ns() >= end_ns || trial.is_over();
         let len = (tier.load.op_len(Direction::Read) as usize).clamp(LEN_MIN, LEN_MAX) / LEN_MIN * LEN_MIN;
-        let spots = self.in_use_on(tier);
+        let spots = on_tier(self.in_use(), tier.id);
         let parts: Vec<_> = (0..PARALLEL).map(|part| spots.iter().skip(part).step_by(PARALLEL)).collect();
         let done = self.core.side_by_side(parts, |part| {
             let mut buf = AlignedBuf::new();
