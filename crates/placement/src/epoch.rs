@@ -29,6 +29,8 @@ pub struct TierEpoch {
     pub bandwidth: [f64; 2],
     /// Whether its write bandwidth was observed, or configured.
     pub known: bool,
+    /// Whether it takes ranges, and has room.
+    pub takes: bool,
     /// Bytes a second that movers and jobs read and wrote, a part of the load.
     pub moved: f64,
     /// Threads that saturate it with writes, if known.

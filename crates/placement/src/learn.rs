@@ -185,6 +185,12 @@ impl Learned {
         self.doubt = self.doubt.settled(self.bandwidth().unwrap_or(0.0));
     }
 
+    /// It could not be tried out.
+    pub(super) fn was_not_tried(&mut self) {
+        self.rest = Rest::default();
+        self.doubt.due = false;
+    }
+
     /// Believes that it can do as much, within bounds.
     fn give_more(&mut self, rate: f64) {
         self.was_tried();
@@ -474,6 +480,7 @@ mod tests {
         assert!(!idle.is_doubted(), "it is hardly used");
         learned.had_rest(epoch(390e6, 0.1, 0.1), true);
         learned.was_not_needed();
+        learned.was_not_tried();
         (0..9).for_each(|_| learned.had_rest(epoch(390e6, 0.1, 0.1), true));
         assert!(!learned.is_doubted(), "there was nothing to do meanwhile");
     }

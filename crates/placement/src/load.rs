@@ -249,6 +249,11 @@ impl Load {
         self.epoch.lock().learned[direction as usize].was_tried();
     }
 
+    /// It was to be tried out, but nothing could show what it can do.
+    pub fn was_not_tried(&self, direction: Direction) {
+        self.epoch.lock().learned[direction as usize].was_not_tried();
+    }
+
     /// Mean bytes of an operation, in the last epoch that had any; 0 before.
     pub fn op_len(&self, direction: Direction) -> f64 {
         self.epoch.lock().op_len[direction as usize]

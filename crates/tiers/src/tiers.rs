@@ -190,6 +190,7 @@ impl Tiers {
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth,
             known: tier.speed().is_some(),
+            takes: tier.is_healthy() && tier.takes_ranges() && tier.room() > 0,
             moved: tier.monitor.moved_in_epoch(),
             saturating: tier.saturating(),
         };

@@ -15,8 +15,12 @@ use std::sync::{Arc, Weak};
 /// Threads, and so queues that are worked off at the same time.
 pub(crate) const THREADS: usize = 6;
 
-/// Stretches that may wait in a queue; more are left to the kernel.
-const WAITING_MAX: usize = 4096;
+/// Stretches that may wait in a queue to be written, and to be read; more are left
+/// to the kernel.
+const WRITES_MAX: usize = 4096;
+const READS_MAX: usize = 64;
+/// Bytes that are read before it is looked whether they are still wanted.
+const READ_STEP: u64 = 1 << 20;
 
 /// The part of the work that a queue has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,7 +71,8 @@ impl CacheWork {
             return;
         }
         let queue = queues.of.entry((task, tier)).or_default();
-        if queue.waiting.len() < WAITING_MAX {
+        let most = if task == Task::WriteOut { WRITES_MAX } else { READS_MAX };
+        if queue.waiting.len() < most {
             queue.waiting.push_back(Stretch { home: Arc::downgrade(home), id, bytes });
             drop(queues);
             self.changed.notify_one();
@@ -151,11 +156,21 @@ fn start(core: &Core, (task, tier): (Task, TierId), stretch: &Stretch) -> Result
     let (offset, len) = (stretch.bytes.start, stretch.bytes.end - stretch.bytes.start);
     match (&tier.backend, task) {
         (Backend::Store(store), Task::WriteOut) => store.start_write_back(stretch.id, offset, len),
-        (Backend::Store(store), Task::ReadIn) => store.start_read(stretch.id, offset, len),
-        (Backend::Home(_), _) => stretch.home.upgrade().map_or(Ok(()), |file| match task {
-            Task::WriteOut => file.start_write_back(offset, len),
-            Task::ReadIn => file.start_read(offset, len),
-        }),
+        (Backend::Home(_), Task::WriteOut) => {
+            stretch.home.upgrade().map_or(Ok(()), |file| file.start_write_back(offset, len))
+        }
+        (backend, Task::ReadIn) => {
+            for at in (offset..offset + len).step_by(READ_STEP as usize) {
+                // It may have been closed.
+                let Some(file) = stretch.home.upgrade() else { return Ok(()) };
+                let len = READ_STEP.min(offset + len - at);
+                match backend {
+                    Backend::Home(_) => file.start_read(at, len)?,
+                    Backend::Store(store) => store.start_read(stretch.id, at, len)?,
+                }
+            }
+            Ok(())
+        }
     }
 }
 

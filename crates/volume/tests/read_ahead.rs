@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-const RANGES: u64 = 64;
+const RANGES: u64 = 512;
 
 /// The ranges that were to be read ahead, and whether that hangs.
 #[derive(Default)]
@@ -96,14 +96,14 @@ impl Scene {
 fn a_stream_is_read_ahead_on_the_tiers_that_it_is_not_on() {
     let scene = Scene::new();
     let (watched, home) = (scene.watched(), |watched: &BTreeSet<u64>, range: &u64| !watched.contains(range));
-    assert!(watched.len() > 10 && watched.len() < 54, "{watched:?}");
+    assert!(watched.len() > 100 && watched.len() < 400, "{watched:?}");
     // Neither past the cache, nor at random.
     (0..RANGES).for_each(|range| scene.read(range, true));
-    (0..RANGES).for_each(|at| scene.read(at * 37 % RANGES, false));
+    (0..RANGES).for_each(|at| scene.read(at * 307 % RANGES, false));
     assert_eq!(*scene.asked.ranges.lock().unwrap(), BTreeSet::new());
     (0..RANGES).for_each(|range| scene.read(range, false));
     // Those that follow a range on home, beyond the beginning of the stream.
-    let due = watched.iter().filter(|range| **range > 1 && home(&watched, &(**range - 1)));
+    let due = watched.iter().filter(|range| **range > 2 && home(&watched, &(**range - 1)));
     let due: BTreeSet<u64> = due.copied().collect();
     let asked = scene.asked.ranges.lock().unwrap();
     let wait = Duration::from_secs(60);
@@ -122,6 +122,12 @@ fn a_tier_that_can_not_read_ahead_holds_no_reader_up() {
     for _ in 0..3 {
         (0..RANGES).for_each(|range| scene.read(range, false));
     }
+    let asked = scene.asked.ranges.lock().unwrap();
+    let wait = Duration::from_secs(60);
+    let none = |asked: &mut BTreeSet<u64>| asked.is_empty();
+    let (asked, waited) = scene.asked.changed.wait_timeout_while(asked, wait, none).unwrap();
+    assert!(!waited.timed_out() && asked.len() == 1, "one hangs, and the others wait for it: {asked:?}");
+    drop(asked);
     *scene.asked.hangs.lock().unwrap() = false;
     scene.asked.released.notify_all();
     scene.end();

@@ -33,7 +33,7 @@ pub fn read_file(core: &Core, open: &OpenFile, offset: u64, buf: &mut [u8], dire
                 return Ok(0);
             }
             if !direct {
-                read_ahead::look(core, open, spread, offset + len as u64);
+                read_ahead::look(core, open, spread, offset..offset + len as u64);
             }
             read_spread(core, file, spread, offset, &mut buf[..len], direct)?;
             Ok(len)

@@ -6,6 +6,7 @@
 use crate::core::Core;
 use crate::live::{OpenFile, Spread};
 use braid_contract::TierId;
+use std::ops::Range;
 
 /// How far ahead other tiers' ranges are looked for, in ranges and in bytes.
 const RANGES_MAX: u64 = 32;
@@ -14,20 +15,15 @@ const BYTES_MAX: u64 = 64 << 20;
 /// ten times a second.
 const EACH: usize = 8;
 
-/// Bytes up to `end` are being read through the page cache. Where that enters a
-/// range as part of a stream, tells the observer of the next ranges on the other
+/// These bytes are being read through the page cache. Where that enters a range as part of a stream, tells the observer of the next ranges on the other
 /// tiers.
-pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, end: u64) {
-    let size = spread.size();
-    if end > size {
+pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u64>) {
+    let (ranges, size) = (spread.range_size(), spread.size());
+    if read.end > size {
         // It was truncated meanwhile.
         return;
     }
-    let ranges = spread.range_size();
-    let range = ranges.range_of(end - 1);
-    if !open.read.enters(range) {
-        return;
-    }
+    let Some(range) = open.read.enters(read, ranges.bytes()) else { return };
     let last = (range + (BYTES_MAX / ranges.bytes()).clamp(1, RANGES_MAX)).min(ranges.range_of(size - 1));
     // Reading the range itself tells what is wrong with the index.
     let Ok(here) = spread.index.entry(range) else { return };

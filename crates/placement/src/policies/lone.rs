@@ -66,7 +66,9 @@ impl Lone {
                 *speed = (seen.rate / seen.busy).max(*speed * KEPT);
             }
         }
-        let found = self.find(&epoch.tiers, busy, share);
+        // Thinking takes the stream's own time, for each byte.
+        let rate = sum(|tier| tier.load[1].rate);
+        let found = self.find(&epoch.tiers, (1.0 - busy).max(0.0) / rate, share);
         let epochs = if found == self.found.0 { self.found.1 + 1 } else { 1 };
         self.found = (found, epochs);
         if epochs >= EPOCHS {
@@ -74,20 +76,20 @@ impl Lone {
         }
     }
 
-    fn find(&self, tiers: &[TierEpoch], busy: f64, share: impl Fn(&TierEpoch) -> f64) -> Option<TierId> {
+    /// The tier that is best for a stream with so many seconds between operations
+    /// for each byte.
+    fn find(&self, tiers: &[TierEpoch], between: f64, share: impl Fn(&TierEpoch) -> f64) -> Option<TierId> {
         let speed = |tier: &TierEpoch| match self.speed[tier.id] {
             seen if seen > 0.0 => seen,
             _ => tier.bandwidth[1],
         };
-        let rate: f64 = tiers.iter().map(|tier| tier.load[1].rate).sum();
-        // Time of the stream's own, for each byte.
-        let between = (1.0 - busy).max(0.0) / rate;
         // A throttled tier does no more in the long run, however fast it is.
         let on_one = |tier: &TierEpoch| (1.0 / (1.0 / speed(tier) + between)).min(tier.bandwidth[1]);
-        let best = tiers.iter().max_by(|a, b| on_one(a).total_cmp(&on_one(b)))?;
-        let whole: f64 = tiers.iter().map(&share).sum();
-        let waits: f64 = tiers.iter().map(|tier| share(tier) / whole / speed(tier)).sum();
-        let together: f64 = tiers.iter().map(|tier| tier.bandwidth[1]).sum();
+        let tiers = || tiers.iter().filter(|tier| tier.takes);
+        let best = tiers().max_by(|a, b| on_one(a).total_cmp(&on_one(b)))?;
+        let whole: f64 = tiers().map(&share).sum();
+        let waits: f64 = tiers().map(|tier| share(tier) / whole / speed(tier)).sum();
+        let together: f64 = tiers().map(|tier| tier.bandwidth[1]).sum();
         let on_all = (1.0 / (waits + between)).min(together);
         (on_one(best) > GAIN * on_all).then_some(best.id)
     }
@@ -156,6 +158,16 @@ mod tests {
         let mut waiting = vec![epoch([(100.0, 0.5, 0.5), (30.0, 0.5, 0.5)]); 20];
         waiting[0] = epoch([(100.0, 0.1, 0.1), (30.0, 0.05, 0.05)]);
         assert_eq!(after(&waiting).best(0), None);
+    }
+
+    #[test]
+    fn a_tier_without_room_is_not_the_best() {
+        let full = || {
+            let mut full = in_turns();
+            full.tiers[0].takes = false;
+            full
+        };
+        assert_eq!(after(&[full(), full(), full(), full(), full()]).best(0), None);
     }
 
     #[test]

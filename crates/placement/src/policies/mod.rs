@@ -60,6 +60,7 @@ mod tests {
             load: [EpochLoad::default(); 2],
             bandwidth: [bandwidth; 2],
             known: true,
+            takes: true,
             moved: 0.0,
             saturating: None,
         }

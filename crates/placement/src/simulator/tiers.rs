@@ -173,6 +173,7 @@ impl Tiers {
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth: bandwidths[at],
             known: tier.given.weight.or_else(|| tier.measured()).is_some(),
+            takes: !tier.given.readonly && tier.room() > 0,
             moved: 0.0,
             saturating: tier.saturating(),
         };

@@ -51,7 +51,7 @@ struct TierWork {
     bandwidth: f64,
     /// Ranges in use.
     active: f64,
-    /// Operations in flight on it.
+    /// Operations in flight on it, those of movers too.
     in_flight: f64,
 }
 

@@ -9,6 +9,7 @@ use super::shared::Movers;
 use crate::heat::HotRange;
 use braid_contract::{Error, Mover};
 use braid_core::file::{range_size_of, read_on};
+use braid_core::live::Layout;
 use braid_placement::{Direction, Load};
 use braid_sys::AlignedBuf;
 use braid_tiers::Tier;
@@ -24,6 +25,9 @@ const LEN_MIN: usize = 4096;
 const EPOCHS: u64 = 6;
 /// The longest one, however long an epoch is.
 const LASTS_NS: u64 = 2_000_000_000;
+/// Bytes that there have to be in use for each of the parallel reads: fewer take
+/// longer to find than to read.
+const PASS_MIN: u64 = 256 << 10;
 /// A tier that does less than this factor more in a whole epoch does no more.
 const MORE: f64 = 1.1;
 
@@ -50,36 +54,42 @@ impl Trial<'_> {
 
 impl Movers {
     /// Whether what may be faster than is believed is tried out, in reading and
-    /// in writing: ranges that are moved to a tier show how fast it is written.
+    /// in writing: ranges that are moved to a tier show how fast it is written. A
+    /// trial has to see enough whole epochs.
     pub(crate) fn tries(&self) -> [bool; 2] {
-        let reads = self.core.environment.threads() && self.rounds.is_at_work(Mover::Balance);
+        let epoch_ns = self.core.tiers.home().load.last_epoch_ns();
+        let reads = self.core.environment.threads()
+            && self.rounds.is_at_work(Mover::Balance)
+            && EPOCHS * epoch_ns <= LASTS_NS;
         [reads, false]
     }
 
     /// Tries out the tiers in doubt, unless `stopped`.
     pub(super) fn try_out(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         for tier in self.core.tiers.iter().filter(|tier| tier.load.is_doubted(Direction::Read)) {
-            if tier.is_healthy() {
-                self.read_hard(&tier, stopped);
+            match self.read_hard(&tier, stopped) {
+                true => tier.load.was_tried(Direction::Read),
+                false => tier.load.was_not_tried(Direction::Read),
             }
-            tier.load.was_tried(Direction::Read);
         }
     }
 
-    /// Reads what is in use on a tier, for a moment.
-    fn read_hard(&self, tier: &Tier, stopped: &(dyn Fn() -> bool + Sync)) {
+    /// Reads what is in use on a tier, for a moment. Answers whether that shows
+    /// what it can do.
+    fn read_hard(&self, tier: &Tier, stopped: &(dyn Fn() -> bool + Sync)) -> bool {
         let believed = tier.load.bandwidth(Direction::Read).unwrap_or(0.0);
         let trial = Trial { load: &tier.load, epochs: tier.load.epochs(), believed };
         let end_ns = self.core.environment.monotonic_ns() + LASTS_NS;
-        let ends = || stopped() || self.core.environment.monotonic_ns() >= end_ns || trial.is_over();
+        let is_off = || stopped() || !tier.is_healthy();
+        let ends = || is_off() || self.core.environment.monotonic_ns() >= end_ns || trial.is_over();
         let len = (tier.load.op_len(Direction::Read) as usize).clamp(LEN_MIN, LEN_MAX) / LEN_MIN * LEN_MIN;
         let spots = on_tier(self.in_use(), tier.id);
         let parts: Vec<_> = (0..PARALLEL).map(|part| spots.iter().skip(part).step_by(PARALLEL)).collect();
         let done = self.core.side_by_side(parts, |part| {
             let mut buf = AlignedBuf::new();
             let buf = buf.bytes(len);
-            // Again and again, unless nothing can be read.
-            while part.clone().map(|spot| self.read_range(tier, spot, buf, &ends)).sum::<u64>() > 0 {}
+            // Again and again, unless there is little to read.
+            while part.clone().map(|spot| self.read_range(tier, spot, buf, &ends)).sum::<u64>() >= PASS_MIN {}
             Ok(())
         });
         if let Err(error) = done {
@@ -87,11 +97,13 @@ impl Movers {
         }
         let found = tier.load.bandwidth(Direction::Read).unwrap_or(0.0);
         tracing::debug!(tier = %tier.name, believed, found, "tried out whether a tier is read faster");
+        trial.is_over() && !is_off()
     }
 
-    /// Reads a range, one buffer after the other, and answers how many.
+    /// Reads a range, or all of a plain file, one buffer after the other, and
+    /// answers how many bytes that were.
     fn read_range(&self, tier: &Tier, spot: &HotRange, buf: &mut [u8], ends: &dyn Fn() -> bool) -> u64 {
-        let mut count = 0;
+        let mut bytes = 0;
         let mut read = || {
             if ends() {
                 return Ok(());
@@ -99,17 +111,22 @@ impl Movers {
             let reached = self.reach(spot.file)?;
             let ranges = range_size_of(&self.core, &reached.file)?;
             let start = ranges.start_of(spot.range.into());
-            for offset in (start..start.saturating_add(ranges.bytes())).step_by(buf.len()) {
-                if ends() || !read_on(&self.core, &reached.file, tier, offset, buf)? {
-                    break;
+            let end = match &*reached.file.layout.read() {
+                Layout::Plain => u64::MAX,
+                Layout::Spread(_) => start.saturating_add(ranges.bytes()),
+            };
+            while !ends() && start + bytes < end {
+                match read_on(&self.core, &reached.file, tier, start + bytes, buf)? {
+                    0 => break,
+                    read => bytes += read as u64,
                 }
-                count += 1;
             }
             Ok::<(), Error>(())
         };
         if let Err(error) = read() {
             tracing::debug!(tier = %tier.name, %error, "a range can't be read to try the tier out");
+            return 0;
         }
-        count
+        bytes
     }
 }
