@@ -120,7 +120,7 @@ def rates_of(log, seconds: float) -> list[float]:
     """MB/s of all threads in each second, from fio's log. The last one is left out: a thread logs a second with its next
     operation, if there is one."""
     path = log.with_name(f"{log.name}_bw.log")
-    sums = [0.0] * (int(seconds) - 1)
+    sums = [0.0] * max(1, int(seconds) - 1)
     for line in path.read_text().splitlines():
         at, kib, *_ = line.split(",")
         second = round(int(at) / 1000) - 1

@@ -179,6 +179,11 @@ impl Tier {
         self.figures().room
     }
 
+    /// Whether it has room, as far as that is known. Never waits for the tier.
+    pub(crate) fn has_known_room(&self) -> bool {
+        self.room.figures().is_none_or(|figures| figures.room > 0)
+    }
+
     /// Used share of the space for data, 0 to 1; the reserve does not count as
     /// space.
     pub fn filled(&self) -> f64 {
@@ -222,7 +227,7 @@ impl Tier {
             Trouble::Failing => TierState::Failing,
             Trouble::None if self.is_draining() => TierState::Draining,
             Trouble::None if self.is_set_readonly() => TierState::SetReadOnly,
-            Trouble::None if self.room.figures().is_some_and(|figures| figures.room == 0) => TierState::Full,
+            Trouble::None if !self.has_known_room() => TierState::Full,
             Trouble::None => TierState::Online,
         }
     }

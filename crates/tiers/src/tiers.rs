@@ -190,7 +190,7 @@ impl Tiers {
             load: Direction::BOTH.map(|direction| tier.load.last_epoch(direction)),
             bandwidth,
             known: tier.speed().is_some(),
-            takes: tier.is_healthy() && tier.takes_ranges() && tier.room() > 0,
+            takes: tier.is_healthy() && tier.takes_ranges() && tier.has_known_room(),
             moved: tier.monitor.moved_in_epoch(),
             saturating: tier.saturating(),
         };

@@ -1,6 +1,6 @@
 //! Background work: one thread looks after the tiers, one carries out removals,
-//! three move ranges, some carry out jobs, some have data written to devices and read from them, and
-//! one counts ranges after a crash and then ends.
+//! three move ranges, some carry out jobs, some have data written to devices and
+//! read from them, and one counts ranges after a crash and then ends.
 
 use crate::cache_work;
 use crate::forget::keep_bound;

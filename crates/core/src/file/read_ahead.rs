@@ -15,8 +15,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// ten times a second.
 const EACH: usize = 8;
 
-/// These bytes are being read through the page cache. Where that enters a range as part of a stream, tells the observer of the next ranges on the other
-/// tiers.
+/// These bytes are being read through the page cache. Where that enters a range
+/// as part of a stream, tells the observer of the next ranges on the other tiers.
 pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u64>) {
     let (ranges, size) = (spread.range_size(), spread.size());
     if read.end > size {

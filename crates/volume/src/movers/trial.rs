@@ -16,8 +16,8 @@ use braid_tiers::Tier;
 
 /// Parallel reads, besides those of applications.
 const PARALLEL: usize = 4;
-/// The most and the fewest bytes of one; in between, it reads what applications
-/// read at a time.
+/// The most and the fewest bytes of one; in between, it reads as much at a time as
+/// was read there on average.
 const LEN_MAX: usize = 1 << 20;
 const LEN_MIN: usize = 4096;
 /// Epochs that a trial takes, of which the first is not whole: so many in a row
