@@ -26,13 +26,18 @@ SECONDS = 60
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong placement: the weights by which `weighted` deals the files: of the fast tier and of the slow one."""
+    """A wrong placement: the weights by which `weighted` deals the files, of each tier, the fastest first."""
 
     name: str
-    weights: tuple[int, int]
+    weights: tuple[int, ...]
+
+    def part(self, tier: int) -> float:
+        """The part of the data on that tier."""
+        return self.weights[tier] / sum(self.weights)
 
 
-PLACEMENTS = {"slow": Wrong("slow", (1, 1000)), "half": Wrong("half", (1, 1)), "quarter": Wrong("quarter", (50, 60))}
+PLACEMENTS = {wrong.name: wrong for wrong in (
+    Wrong("slow", (1, 1000)), Wrong("half", (1, 1)), Wrong("quarter", (50, 60)), Wrong("thirds", (1, 1, 1)))}
 PATTERNS = ["read", "write"]
 CELLS = [f"{wrong}-{pattern}" for wrong in PLACEMENTS for pattern in PATTERNS]
 
@@ -44,27 +49,36 @@ def measure(host: Host, report: Report, args, keep) -> None:
     size = args.size or (256 * MIB if args.quick else 2048 * MIB)
     seconds = args.seconds or (10 if args.quick else SECONDS)
     report.settings.update(threads=THREADS, block=BLOCK, size=size, seconds=seconds)
-    tiers = bench.tiers(2, [device_size(size)] * 2)
-    side = sides.Braid("braid-adaptive", host, tiers, args.braid, "adaptive", keys=tuple(args.volume_key), weights=None)
-    try:
-        bench.each_cell(side, cells, lambda cell: _one(bench, side, cell, size, seconds))
-    finally:
-        _tabulate(bench, side, cells)
+    tiers = bench.tiers(3, [device_size(size)] * 3)
+    for count in (2, 3):
+        chosen = [cell for cell in cells if len(_wrong(cell).weights) == count]
+        if not chosen:
+            continue
+        side = sides.Braid("braid-adaptive", host, tiers[:count], args.braid, "adaptive", keys=tuple(args.volume_key),
+                           weights=None)
+        try:
+            bench.each_cell(side, chosen, lambda cell: _one(bench, side, cell, size, seconds))
+        finally:
+            _tabulate(bench, side, chosen)
+
+
+def _wrong(cell: str) -> Wrong:
+    return PLACEMENTS[cell.split("-")[0]]
 
 
 def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) -> None:
-    wrong, pattern = cell.split("-")
-    _fill(bench, side, PLACEMENTS[wrong], size)
+    wrong, pattern = _wrong(cell), cell.split("-")[1]
+    _fill(bench, side, wrong, size)
     before = moves_of(side)
     log = bench.keep / f"{bench.fio.count + 1:03}-{cell}"
     options = _options(side, size) | {"rw": pattern, "time_based": 1, "runtime": f"{seconds:g}s", "direct": 1,
                                       "write_bw_log": log, "log_avg_msec": 1000, "per_job_logs": 0}
     result = bench.fio.run(cell, **options)
     rates = rates_of(log, seconds)
-    whole = combined(bench.limits(2), pattern)
+    count = len(side.devices)
+    whole = combined(bench.limits(count), pattern)
     # What is in the wrong place at first.
-    fast = _limit(side, 0, pattern) / whole
-    needed = abs(fast - _part_on_fast(PLACEMENTS[wrong])) * size
+    needed = sum(max(0.0, _limit(side, tier, pattern) / whole - wrong.part(tier)) for tier in range(count)) * size
     moved = moves_of(side)["bytes"] - before["bytes"]
     late = rates[-SMOOTH * 3:]
     for what, unit, value in (("first seconds", "MB/s", sum(rates[:2]) / 2), ("last seconds", "MB/s", sum(late) / len(late)),
@@ -103,10 +117,6 @@ def _limit(side: sides.Braid, tier: int, pattern: str) -> float:
     return side.devices[tier].ceiling("write" if pattern == "write" else "read") / MB
 
 
-def _part_on_fast(wrong: Wrong) -> float:
-    return wrong.weights[0] / sum(wrong.weights)
-
-
 def moves_of(side: sides.Braid) -> dict[str, int]:
     """Ranges and bytes that movers have moved since the mount."""
     try:
@@ -141,6 +151,7 @@ def _converged(rates: list[float], aim: float) -> float | None:
 
 def _tabulate(bench: Bench, side: sides.Braid, cells: list[str]) -> None:
     figures = ["first seconds", "last seconds", "part of what is possible", "seconds to 90 %", "moved", "moved over needed", "p99"]
-    bench.report.table("data in the wrong place, in use by 16 threads: MB/s at first and at last, part of what is possible "
-                       "at last (%), seconds until 90 % of it, MB moved, that over what had to move, p99 (ms)",
+    bench.report.table(f"data in the wrong place on {len(side.devices)} tiers, in use by 16 threads: MB/s at first and at "
+                       "last, part of what is possible at last (%), seconds until 90 % of it, MB moved, that over what had to "
+                       "move, p99 (ms)",
                        ["case", *figures], [bench.row(side, cell, figures) for cell in cells])

@@ -102,8 +102,10 @@ const WAIT_SHARE_MIN: f64 = 1.25;
 /// became slow, if it was not busy all the time: a single stream passes from
 /// tier to tier.
 const CLEARLY: f64 = 0.75;
-/// Busy share up to which a tier had rest.
+/// Busy share up to which a tier had rest, and the same if it is tried out, which
+/// puts right what is wrong.
 const REST_BUSY_MAX: f64 = 0.6;
+const TRIED_BUSY_MAX: f64 = 0.85;
 /// Epochs for which that has to last at first, on average, and at most.
 const REST_EPOCHS: u32 = 5;
 const REST_EPOCHS_MAX: u32 = 80;
@@ -162,10 +164,10 @@ impl Learned {
             return;
         }
         let needed = self.doubt.epochs_needed(best.bandwidth);
-        let used = if tried { USED_MIN } else { NEARLY };
+        let (used, busy_max) = if tried { (USED_MIN, TRIED_BUSY_MAX) } else { (NEARLY, REST_BUSY_MAX) };
         self.rest = self.rest.with(seen, needed);
         let Rest { epochs, rate, busy } = self.rest;
-        if epochs < needed || busy > REST_BUSY_MAX || rate < used * best.bandwidth {
+        if epochs < needed || busy > busy_max || rate < used * best.bandwidth {
             return;
         }
         match tried {
@@ -478,6 +480,11 @@ mod tests {
         let mut idle = learned;
         (0..100).for_each(|_| idle.had_rest(epoch(30e6, 0.1, 0.1), true));
         assert!(!idle.is_doubted(), "it is hardly used");
+        for (busy, doubted) in [(0.7, true), (0.9, false)] {
+            let mut busier = learned;
+            (0..100).for_each(|_| busier.had_rest(epoch(390e6, busy, busy), true));
+            assert_eq!(busier.is_doubted(), doubted, "{busy}");
+        }
         learned.had_rest(epoch(390e6, 0.1, 0.1), true);
         learned.was_not_needed();
         learned.was_not_tried();

@@ -1,4 +1,4 @@
-//! What a stream will read soon is read from the other tiers before.
+//! What a stream will read soon is read from its tiers before.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -93,7 +93,7 @@ impl Scene {
 }
 
 #[test]
-fn a_stream_is_read_ahead_on_the_tiers_that_it_is_not_on() {
+fn a_stream_is_read_ahead_beyond_what_the_kernel_reads() {
     let scene = Scene::new();
     let (watched, home) = (scene.watched(), |watched: &BTreeSet<u64>, range: &u64| !watched.contains(range));
     assert!(watched.len() > 100 && watched.len() < 400, "{watched:?}");
@@ -102,8 +102,10 @@ fn a_stream_is_read_ahead_on_the_tiers_that_it_is_not_on() {
     (0..RANGES).for_each(|at| scene.read(at * 307 % RANGES, false));
     assert_eq!(*scene.asked.ranges.lock().unwrap(), BTreeSet::new());
     (0..RANGES).for_each(|range| scene.read(range, false));
-    // Those that follow a range on home, beyond the beginning of the stream.
-    let due = watched.iter().filter(|range| **range > 2 && home(&watched, &(**range - 1)));
+    // Beyond the beginning of the stream, those that follow a range on home, and
+    // those that are later than what the kernel reads after one on their tier.
+    let is_due = |range: &&u64| home(&watched, &(**range - 1)) || !home(&watched, &(**range - 3));
+    let due = watched.iter().filter(|range| **range > 5).filter(is_due);
     let due: BTreeSet<u64> = due.copied().collect();
     let asked = scene.asked.ranges.lock().unwrap();
     let wait = Duration::from_secs(60);

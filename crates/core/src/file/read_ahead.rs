@@ -1,22 +1,24 @@
-//! Reading ahead on the other tiers: the kernel reads a few ranges of a stream
-//! ahead, and a tier would wait while all of these are on others. That goes to
-//! the page cache of the tiers' file systems, so it takes no memory for good, and
-//! is never stale.
+//! Reading ahead on all tiers: the kernel reads a few ranges of a stream ahead,
+//! and a tier would wait while all of these are on others. That goes to the page
+//! cache of the tiers' file systems, so it takes no memory for good, and is never
+//! stale.
 
 use crate::core::Core;
 use crate::live::{OpenFile, Spread};
 use braid_contract::TierId;
 use std::ops::Range;
 
-/// How far ahead other tiers' ranges are looked for, in ranges and in bytes.
-const RANGES_MAX: u64 = 32;
-const BYTES_MAX: u64 = 64 << 20;
+/// How far ahead, in ranges and in bytes.
+const RANGES_MAX: u64 = 48;
+const BYTES_MAX: u64 = 96 << 20;
+/// The ranges that the kernel itself reads next.
+const KERNEL_RANGES: u64 = 2;
 /// Ranges on each of them: throttled tiers alternate between nothing and much, some
 /// ten times a second.
-const EACH: usize = 8;
+const EACH: usize = 12;
 
 /// These bytes are being read through the page cache. Where that enters a range
-/// as part of a stream, tells the observer of the next ranges on the other tiers.
+/// as part of a stream, tells the observer which ranges are needed next.
 pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u64>) {
     let (ranges, size) = (spread.range_size(), spread.size());
     if read.end > size {
@@ -31,7 +33,8 @@ pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u6
     let mut found: Vec<(TierId, usize)> = Vec::new();
     for later in range + 1..=last {
         let Ok(entry) = spread.index.entry(later) else { return };
-        let Some(tier) = entry.map(|entry| entry.tier).filter(|tier| Some(*tier) != here) else { continue };
+        let is_near = |tier: &TierId| Some(*tier) == here && later <= range + KERNEL_RANGES;
+        let Some(tier) = entry.map(|entry| entry.tier).filter(|tier| !is_near(tier)) else { continue };
         let at = found.iter().position(|(of, _)| *of == tier).unwrap_or_else(|| {
             found.push((tier, 0));
             found.len() - 1

@@ -8,6 +8,7 @@
 
 use super::errand::{Errand, ErrandEnd};
 use super::in_use::on_tier;
+use super::patience::{Aim, Bandwidths};
 use super::shared::Movers;
 use crate::heat::HotRange;
 use braid_contract::{Mover, TierId};
@@ -84,13 +85,27 @@ fn shift(work: &[TierWork]) -> Option<Shift> {
     })
 }
 
+/// What the tiers can do now.
+fn bandwidths(work: &[TierWork]) -> Bandwidths {
+    work.iter().map(|tier| (tier.id, tier.bandwidth)).collect()
+}
+
+/// What is due to be moved, and by which bandwidths.
+struct Due {
+    shift: Shift,
+    aim: Aim,
+    now: Bandwidths,
+    /// The ranges on the tier that has too much, in the order of their turns.
+    spots: Vec<HotRange>,
+}
+
 impl Movers {
     /// Moves ranges in use from a tier that holds applications up to one that
     /// could do more, if it has been so for a while.
     pub(crate) fn balance(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.rounds.round(Mover::Balance) else { return };
         self.try_out(&|| stopped() || round.pace.is_stopped());
-        let Some((shift, spots)) = self.lasting_shift() else { return };
+        let Some(Due { shift, aim, now, spots }) = self.due() else { return };
         let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
         let [Ok(from), Ok(to)] = tiers else { return };
         let began_ns = self.core.environment.monotonic_ns();
@@ -113,7 +128,7 @@ impl Movers {
         }
         if moved.into_inner() > 0 {
             let now_ns = self.core.environment.monotonic_ns();
-            self.imbalance.lock().put_right((shift.from, shift.to), began_ns, now_ns);
+            self.imbalance.lock().put_right((shift.from, shift.to), aim, now, [began_ns, now_ns]);
         }
     }
 
@@ -138,9 +153,8 @@ impl Movers {
         }
     }
 
-    /// The shift that is due, and the ranges on the tier that has too much, in
-    /// the order of their turns.
-    fn lasting_shift(&self) -> Option<(Shift, Vec<HotRange>)> {
+    /// What is due, once an imbalance has lasted.
+    fn due(&self) -> Option<Due> {
         let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
         let now_ns = self.core.environment.monotonic_ns();
         if !tiers.iter().any(|tier| tier.is_saturated()) {
@@ -149,12 +163,20 @@ impl Movers {
             return None;
         }
         let active = self.in_use();
-        let shift = shift(&self.work(&tiers, &active));
-        let found = shift.map(|shift| (shift.from, shift.to));
-        let lasts = self.imbalance.lock().lasts(found, now_ns);
-        let shift = shift.filter(|_| lasts)?;
+        let mut work = self.work(&tiers, &active);
+        let now = bandwidths(&work);
+        let found = shift(&work);
+        let aim = self.imbalance.lock().lasts(found.map(|shift| ((shift.from, shift.to), &now)), now_ns)?;
+        let shift = match &aim {
+            Aim::Now => found?,
+            Aim::Mean(mean) => {
+                work.iter_mut()
+                    .for_each(|tier| tier.bandwidth = *mean.get(&tier.id).unwrap_or(&tier.bandwidth));
+                shift(&work)?
+            }
+        };
         let spots = active.into_iter().filter(|spot| !self.is_left_alone(spot.file)).collect();
-        Some((shift, on_tier(spots, shift.from)))
+        Some(Due { shift, aim, now, spots: on_tier(spots, shift.from) })
     }
 
     fn work(&self, tiers: &[Arc<Tier>], active: &[HotRange]) -> Vec<TierWork> {
