@@ -22,8 +22,11 @@ const LASTING_NS: u64 = 2_000_000_000;
 const TURN_NS: u64 = 4_000_000_000;
 /// The same for moves half way, from the second change of direction on.
 const HALF_WAY_NS: u64 = 8_000_000_000;
-/// The same for moves all the way, once tiers were seen to change back and forth.
+/// The same for moves all the way, once tiers were seen to change back and forth;
+/// and for as long again as such moves took.
 const ALL_THE_WAY_NS: u64 = 45_000_000_000;
+/// Moves that took longer than this count as long as this.
+const TOOK_MAX_NS: u64 = 120_000_000_000;
 /// It lasts although it was not seen for less than this: streams use tiers
 /// unevenly.
 const GAP_NS: u64 = 1_000_000_000;
@@ -113,16 +116,21 @@ impl Imbalance {
 
     /// How ranges are to be dealt for an imbalance that has lasted for so long.
     fn aim(&self, tiers: Tiers, bandwidths: &Bandwidths, lasted_ns: u64) -> Option<Aim> {
-        let Some(moved) = &self.moved else { return (lasted_ns >= LASTING_NS).then_some(Aim::Now) };
+        if lasted_ns < LASTING_NS {
+            return None;
+        }
+        let Some(moved) = &self.moved else { return Some(Aim::Now) };
+        let undone = moved.is_undone_by(tiers);
         // What took long is not undone soon.
         let lasts = |ns: u64| lasted_ns >= ns.max(moved.took_ns);
-        match &moved.mean {
-            Some(_) if lasts(ALL_THE_WAY_NS) => Some(Aim::Now),
-            Some(mean) => (lasted_ns >= HALF_WAY_NS).then(|| Aim::Mean(mean.clone())),
-            None if !moved.is_undone_by(tiers) => (lasted_ns >= LASTING_NS).then_some(Aim::Now),
-            None if moved.turns == 0 => lasts(TURN_NS).then_some(Aim::Now),
-            None => lasts(HALF_WAY_NS).then(|| Aim::Mean(mean(bandwidths, &moved.bandwidths))),
+        if moved.mean.is_none() && (!undone || moved.turns == 0) {
+            return (!undone || lasts(TURN_NS)).then_some(Aim::Now);
         }
+        if lasts(ALL_THE_WAY_NS + moved.took_ns) {
+            return Some(Aim::Now);
+        }
+        let mean = || moved.mean.clone().unwrap_or_else(|| mean(bandwidths, &moved.bandwidths));
+        lasts(HALF_WAY_NS).then(|| Aim::Mean(mean()))
     }
 
     /// Notes that ranges were moved from the former to the latter, since `began_ns`.
@@ -144,7 +152,7 @@ impl Imbalance {
                     moved.gave.clear();
                 }
                 moved.gave.extend([(tiers.0, true), (tiers.1, false)]);
-                moved.took_ns += now_ns.saturating_sub(began_ns);
+                moved.took_ns = (moved.took_ns + now_ns.saturating_sub(began_ns)).min(TOOK_MAX_NS);
                 (moved.bandwidths, moved.mean) = (bandwidths, None);
             }
         }
@@ -206,17 +214,18 @@ mod tests {
             let aim = wait(&mut imbalance, tiers, 300 + 30 * phase, 30);
             assert_eq!(aim, Some((8, mean.clone())), "{phase}");
         }
-        // A state that lasts has its own, and the next change half of it.
-        for (begins, tiers) in [(4000, BACK), (4200, THERE)] {
+        // A state that lasts has its own, and the next change half of it. That
+        // holds also where nothing has to be moved half way.
+        for (begins, tiers, waited) in [(4000, BACK, 47), (4200, THERE, 48)] {
             let lasting = (begins..).find(|second| {
                 imbalance.lasts(Some((tiers, &bandwidths(tiers))), second * SECOND) == Some(Aim::Now)
             });
-            assert_eq!(lasting, Some(begins + 45));
-            put_right(&mut imbalance, tiers, &Aim::Now, begins + 45);
+            // Moves back had taken one and a half seconds, once and twice.
+            assert_eq!(lasting, Some(begins + waited));
+            put_right(&mut imbalance, tiers, &Aim::Now, begins + waited);
             let other = if tiers == BACK { THERE } else { BACK };
             let found = wait(&mut imbalance, other, begins + 100, 30);
             assert_eq!(found, Some((8, mean.clone())));
-            put_right(&mut imbalance, other, &mean, begins + 108);
             assert_eq!(imbalance.lasts(None, (begins + 150) * SECOND), None);
         }
         // After a long time it is as if nothing had been moved.
