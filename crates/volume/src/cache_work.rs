@@ -18,7 +18,7 @@ pub(crate) const THREADS: usize = 6;
 /// Stretches that may wait in a queue to be written, and to be read; more are left
 /// to the kernel.
 const WRITES_MAX: usize = 4096;
-const READS_MAX: usize = 64;
+const READS_MAX: usize = 256;
 /// Bytes that are read before it is looked whether they are still wanted.
 const READ_STEP: u64 = 1 << 20;
 

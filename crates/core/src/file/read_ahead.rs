@@ -13,7 +13,7 @@ const RANGES_MAX: u64 = 48;
 const BYTES_MAX: u64 = 96 << 20;
 /// The ranges that the kernel itself reads next.
 const KERNEL_RANGES: u64 = 2;
-/// Ranges on each of them: throttled tiers alternate between nothing and much, some
+/// Ranges on each tier, but no more than the stream has read: throttled tiers alternate between nothing and much, some
 /// ten times a second.
 const EACH: usize = 12;
 
@@ -25,22 +25,29 @@ pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u6
         // It was truncated meanwhile.
         return;
     }
-    let Some(range) = open.read.enters(read, ranges.bytes()) else { return };
+    let Some((range, read)) = open.read.enters(read, ranges.bytes()) else { return };
     let last = (range + (BYTES_MAX / ranges.bytes()).clamp(1, RANGES_MAX)).min(ranges.range_of(size - 1));
     // Reading the range itself tells what is wrong with the index.
     let Ok(here) = spread.index.entry(range) else { return };
     let here = here.map(|entry| entry.tier);
-    let mut found: Vec<(TierId, usize)> = Vec::new();
+    let mut found: Vec<(TierId, Vec<u64>)> = Vec::new();
     for later in range + 1..=last {
         let Ok(entry) = spread.index.entry(later) else { return };
         let is_near = |tier: &TierId| Some(*tier) == here && later <= range + KERNEL_RANGES;
         let Some(tier) = entry.map(|entry| entry.tier).filter(|tier| !is_near(tier)) else { continue };
         let at = found.iter().position(|(of, _)| *of == tier).unwrap_or_else(|| {
-            found.push((tier, 0));
+            found.push((tier, Vec::new()));
             found.len() - 1
         });
-        found[at].1 += 1;
-        if found[at].1 <= EACH && open.read.asks(later) {
+        found[at].1.push(later);
+    }
+    if found.iter().all(|(tier, _)| Some(*tier) == here) {
+        return;
+    }
+    // A short stream is not worth much.
+    let each = EACH.min(usize::try_from(read).unwrap_or(EACH));
+    for (tier, found) in found {
+        for later in found.into_iter().take(each).filter(|later| open.read.asks(*later)) {
             let start = ranges.start_of(later);
             let bytes = start..start.saturating_add(ranges.bytes()).min(size);
             core.observer.needed_soon(&open.file, spread.id(), tier, bytes);

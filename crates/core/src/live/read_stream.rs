@@ -25,8 +25,9 @@ struct Stream {
 
 impl ReadStream {
     /// Notes a read of these bytes, of which there are some, in a file with ranges
-    /// of so many bytes; answers the range that the stream thereby enters.
-    pub(crate) fn enters(&self, read: Range<u64>, range_bytes: u64) -> Option<u64> {
+    /// of so many bytes; answers the range that the stream thereby enters, and how
+    /// many it has read.
+    pub(crate) fn enters(&self, read: Range<u64>, range_bytes: u64) -> Option<(u64, u64)> {
         let stream = &mut *self.0.lock();
         let (range, bytes) = ((read.end - 1) / range_bytes, read.end - read.start);
         let is_near = read.start <= stream.end.saturating_add(AT_ONCE)
@@ -43,7 +44,7 @@ impl ReadStream {
         }
         stream.range = range;
         stream.asked.retain(|asked| *asked > range);
-        Some(range)
+        Some((range, stream.bytes / range_bytes))
     }
 
     /// Notes that a later range is asked for; answers whether it was not yet.
@@ -68,7 +69,8 @@ mod tests {
     /// The ranges that reads of so many bytes at these offsets enter.
     fn entered(offsets: impl IntoIterator<Item = u64>, len: u64) -> Vec<u64> {
         let stream = ReadStream::default();
-        offsets.into_iter().filter_map(|offset| stream.enters(offset..offset + len, RANGE)).collect()
+        let enters = |offset: u64| stream.enters(offset..offset + len, RANGE);
+        offsets.into_iter().filter_map(enters).map(|(range, _)| range).collect()
     }
 
     #[test]
@@ -76,6 +78,9 @@ mod tests {
         assert_eq!(entered((0..16).map(|mib| mib * MIB), MIB), [1, 2, 3, 4, 5, 6, 7]);
         let overtaking = [1, 0, 3, 2, 5, 4, 4, 7, 6, 9, 8].map(|mib| mib * MIB);
         assert_eq!(entered(overtaking, MIB), [1, 2, 3, 4]);
+        let stream = ReadStream::default();
+        let reads = (0..16).filter_map(|mib| stream.enters(mib * MIB..(mib + 1) * MIB, RANGE));
+        assert_eq!(reads.collect::<Vec<_>>()[..3], [(1, 2), (2, 2), (3, 3)]);
         // It may begin anywhere, and be read in blocks of any size.
         assert_eq!(entered((0..3000).map(|block| 9 * MIB + block * 4096), 4096), [6, 7, 8, 9, 10]);
         assert_eq!(entered((0..4).map(|block| block * 3 * RANGE), 3 * RANGE), [5, 8, 11]);

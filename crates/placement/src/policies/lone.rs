@@ -49,7 +49,6 @@ impl Lone {
 
     /// Learns from an epoch. `share` is a tier's part of what is spread.
     pub(super) fn epoch(&mut self, epoch: &Epoch, share: impl Fn(&TierEpoch) -> f64) {
-        self.forget_but(&epoch.tiers);
         let sum = |of: fn(&TierEpoch) -> f64| epoch.tiers.iter().map(of).sum::<f64>();
         let busy = sum(|tier| tier.load[1].busy);
         if busy < BUSY_MIN {
@@ -75,13 +74,6 @@ impl Lone {
         if epochs >= EPOCHS {
             self.best = found;
         }
-    }
-
-    /// Forgets the tiers that are gone: others may get their numbers.
-    fn forget_but(&mut self, tiers: &[TierEpoch]) {
-        let is_gone = |id: TierId| tiers.iter().all(|tier| tier.id != id);
-        (0..TierId::LIMIT).map(TierId).filter(|id| is_gone(*id)).for_each(|id| self.speed[id] = 0.0);
-        self.best = self.best.filter(|id| !is_gone(*id));
     }
 
     /// The tier that is best for a stream with so many seconds between operations
@@ -176,20 +168,6 @@ mod tests {
             full
         };
         assert_eq!(after(&[full(), full(), full(), full(), full()]).best(0), None);
-    }
-
-    #[test]
-    fn a_tier_that_gets_the_number_of_another_starts_anew() {
-        let mut epochs = vec![in_turns(); 5];
-        epochs.push(Epoch { tiers: epochs[0].tiers[1..].to_vec(), ..epochs[0].clone() });
-        assert_eq!(after(&epochs).best(0), None);
-        let slower = || {
-            let mut slower = epoch([(15.0, 0.5, 0.5), (30.0, 0.5, 0.5)]);
-            slower.tiers[0].bandwidth[1] = 30e6;
-            slower
-        };
-        epochs.extend((0..9).map(|_| slower()));
-        assert_ne!(after(&epochs).best(0), Some(TierId(0)));
     }
 
     #[test]

@@ -48,7 +48,9 @@ struct TierWork {
     takes: bool,
     /// The part of what it can do that applications ask of it.
     used: f64,
-    /// Bytes a second that it can do of such work.
+    /// Bytes a second that it can do, read and written.
+    rates: [f64; 2],
+    /// The same of work as it is at the time.
     bandwidth: f64,
     /// Ranges in use.
     active: f64,
@@ -85,9 +87,25 @@ fn shift(work: &[TierWork]) -> Option<Shift> {
     })
 }
 
-/// What the tiers can do now.
-fn bandwidths(work: &[TierWork]) -> Bandwidths {
-    work.iter().map(|tier| (tier.id, tier.bandwidth)).collect()
+/// Ranges as [`shift`] has them, for tiers with these bandwidths instead of those of
+/// now, of which `reads` is the part of reads; but no more than by those of now.
+fn shift_by(work: &[TierWork], bandwidths: &Bandwidths, reads: f64) -> Option<Shift> {
+    let now = shift(work)?;
+    let work: Vec<TierWork> = work
+        .iter()
+        .map(|tier| match bandwidths.get(&tier.id) {
+            Some(rates) => TierWork { bandwidth: mixed(*rates, reads), ..*tier },
+            None => *tier,
+        })
+        .collect();
+    let by_them = shift(&work)?;
+    let is_same = (by_them.from, by_them.to) == (now.from, now.to);
+    is_same.then(|| Shift { ranges: by_them.ranges.min(now.ranges), ..now })
+}
+
+/// Bytes a second of a tier of which so large a part is read.
+fn mixed([read, written]: [f64; 2], reads: f64) -> f64 {
+    1.0 / (reads / read + (1.0 - reads) / written)
 }
 
 /// What is due to be moved, and by which bandwidths.
@@ -105,6 +123,7 @@ impl Movers {
     pub(crate) fn balance(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.rounds.round(Mover::Balance) else { return };
         self.try_out(&|| stopped() || round.pace.is_stopped());
+        self.imbalance.lock().looked_away(self.core.environment.monotonic_ns());
         let Some(Due { shift, aim, now, spots }) = self.due() else { return };
         let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
         let [Ok(from), Ok(to)] = tiers else { return };
@@ -163,23 +182,17 @@ impl Movers {
             return None;
         }
         let active = self.in_use();
-        let mut work = self.work(&tiers, &active);
-        let now = bandwidths(&work);
+        let (work, reads) = self.work(&tiers, &active);
+        let now: Bandwidths = work.iter().map(|tier| (tier.id, tier.rates)).collect();
         let found = shift(&work);
         let aim = self.imbalance.lock().lasts(found.map(|shift| ((shift.from, shift.to), &now)), now_ns)?;
-        let shift = match &aim {
-            Aim::Now => found?,
-            Aim::Mean(mean) => {
-                work.iter_mut()
-                    .for_each(|tier| tier.bandwidth = *mean.get(&tier.id).unwrap_or(&tier.bandwidth));
-                shift(&work)?
-            }
-        };
+        let shift = shift_by(&work, &aim.bandwidths(&now), reads)?;
         let spots = active.into_iter().filter(|spot| !self.is_left_alone(spot.file)).collect();
         Some(Due { shift, aim, now, spots: on_tier(spots, shift.from) })
     }
 
-    fn work(&self, tiers: &[Arc<Tier>], active: &[HotRange]) -> Vec<TierWork> {
+    /// The tiers' work, and the part of it that is reads.
+    fn work(&self, tiers: &[Arc<Tier>], active: &[HotRange]) -> (Vec<TierWork>, f64) {
         let views = self.core.tiers.views(0, 0);
         let rates: Vec<[f64; 2]> = tiers.iter().map(|tier| tier.monitor.now().foreground_rate).collect();
         let [read, written] = [0, 1].map(|at| rates.iter().map(|rates| rates[at]).sum::<f64>());
@@ -193,12 +206,13 @@ impl Movers {
                 saturated: tier.is_saturated(),
                 takes: view.has_room && self.closed(tier).is_none(),
                 used: rates[0] / read + rates[1] / write,
-                bandwidth: 1.0 / (reads / read + (1.0 - reads) / write),
+                rates: view.bandwidth,
+                bandwidth: mixed(view.bandwidth, reads),
                 in_flight: Direction::BOTH.map(|way| tier.load.last_epoch(way).in_flight).iter().sum(),
                 active: active.iter().filter(|spot| spot.record.tier == tier.id).count() as f64,
             })
         };
-        tiers.iter().zip(&rates).filter_map(of).collect()
+        (tiers.iter().zip(&rates).filter_map(of).collect(), reads)
     }
 
     fn balance_range(&self, spot: &HotRange, errand: &Errand<'_>) -> braid_contract::Result<ErrandEnd> {
@@ -244,6 +258,7 @@ mod tests {
             saturated: used >= 0.95,
             takes: used < 0.95,
             used,
+            rates: [bandwidth; 2],
             bandwidth,
             active,
             in_flight: 4.0,
@@ -262,6 +277,23 @@ mod tests {
         // What a third tier lacks is not its to give.
         let work = [tier(0, 0.0, 100.0, 0.0), tier(1, 1.0, 100.0, 900.0), tier(2, 0.2, 100.0, 0.0)];
         assert_eq!(ranges(&work), Some((1, 0, 300)));
+    }
+
+    #[test]
+    fn what_is_dealt_by_the_mean_of_two_states_stays_in_either() {
+        let by = |work: &[TierWork], rates: [[f64; 2]; 2], reads: f64| {
+            let bandwidths = [(TierId(0), rates[0]), (TierId(1), rates[1])].into();
+            shift_by(work, &bandwidths, reads).map(|shift| (shift.from.0, shift.to.0, shift.ranges))
+        };
+        let mean = [[250.0, 120.0], [100.0, 60.0]];
+        let slow = |on_it: f64| [tier(0, 1.0, 100.0, on_it), tier(1, 0.3, 100.0, 700.0 - on_it)];
+        let recovered = |on_it: f64| [tier(0, 0.6, 400.0, on_it), tier(1, 1.0, 100.0, 700.0 - on_it)];
+        assert_eq!([by(&slow(500.0), mean, 1.0), by(&recovered(500.0), mean, 1.0)], [None; 2]);
+        assert_eq!(by(&slow(560.0), mean, 1.0), Some((0, 1, 60)));
+        assert_eq!(by(&recovered(400.0), mean, 1.0), Some((1, 0, 100)));
+        // As the work is at the time; and no further than is right now.
+        assert_eq!(by(&slow(500.0), mean, 0.0), Some((0, 1, 33)));
+        assert_eq!(by(&slow(400.0), [[10.0; 2], [100.0; 2]], 1.0), Some((0, 1, 50)));
     }
 
     #[test]

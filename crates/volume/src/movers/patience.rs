@@ -5,7 +5,7 @@
 //! and forth. So the first change of direction takes longer than the first move;
 //! from the second on, ranges are dealt by what the tiers do on average in both
 //! states, where they can stay in either. Only a state that lasts for long has
-//! them dealt by itself.
+//! them dealt by itself, and the more often that was in vain, the longer it takes.
 
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// The tier that has too much to do, and the one that could do more.
 type Tiers = (TierId, TierId);
 
-/// Bytes a second of each tier.
-pub(super) type Bandwidths = BTreeMap<TierId, f64>;
+/// Bytes a second of each tier, read and written.
+pub(super) type Bandwidths = BTreeMap<TierId, [f64; 2]>;
 
 /// How long an imbalance has to last at first, in nanoseconds.
 const LASTING_NS: u64 = 2_000_000_000;
@@ -22,21 +22,29 @@ const LASTING_NS: u64 = 2_000_000_000;
 const TURN_NS: u64 = 4_000_000_000;
 /// The same for moves half way, from the second change of direction on.
 const HALF_WAY_NS: u64 = 8_000_000_000;
-/// The same for moves all the way, once tiers were seen to change back and forth;
-/// and for as long again as such moves took.
+/// The same for moves all the way then; twice as long after each change of
+/// direction, up to a limit.
 const ALL_THE_WAY_NS: u64 = 45_000_000_000;
+const ALL_THE_WAY_MAX_NS: u64 = 16 * ALL_THE_WAY_NS;
 /// Moves that took longer than this count as long as this.
 const TOOK_MAX_NS: u64 = 120_000_000_000;
 /// It lasts although it was not seen for less than this: streams use tiers
 /// unevenly.
 const GAP_NS: u64 = 1_000_000_000;
-/// Moves count for so long after the last of them.
+/// It is another one if there was no look for this long.
+const LOOK_NS: u64 = 5_000_000_000;
+/// Moves count for so long after the last of them, or after the last change.
 const KNOWN_NS: u64 = 900_000_000_000;
+/// A tier is in one of two states if it does as much as in them, or up to this
+/// part less or more.
+const STATE: f64 = 0.25;
 
 /// The imbalance that was seen last.
 #[derive(Debug, Default)]
 pub(super) struct Imbalance {
     seen: Option<Seen>,
+    /// The tiers of the last one that began.
+    began: Option<Tiers>,
     moved: Option<Moved>,
 }
 
@@ -45,13 +53,18 @@ pub(super) struct Imbalance {
 pub(super) enum Aim {
     /// Those of now.
     Now,
-    /// The mean of those that the tiers have in turn.
-    Mean(Bandwidths),
+    /// The mean of those that the tiers have in turn, which are these.
+    Mean([Bandwidths; 2]),
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Whether a tier gives ranges, or takes them.
+#[derive(Clone, Debug, Default)]
+struct Roles(BTreeMap<TierId, bool>);
+
+#[derive(Clone, Debug)]
 struct Seen {
     tiers: Tiers,
+    roles: Roles,
     since_ns: u64,
     last_ns: u64,
 }
@@ -59,8 +72,8 @@ struct Seen {
 /// What ranges were moved for.
 #[derive(Clone, Debug, Default)]
 struct Moved {
-    /// Whether a tier gave ranges in the last direction, or took them.
-    gave: BTreeMap<TierId, bool>,
+    /// Those in the last direction.
+    roles: Roles,
     /// What the tiers did then.
     bandwidths: Bandwidths,
     at_ns: u64,
@@ -68,69 +81,95 @@ struct Moved {
     took_ns: u64,
     /// Changes of direction before.
     turns: u32,
-    /// What the tiers do on average, if ranges were dealt by that since.
-    mean: Option<Bandwidths>,
+    /// The tiers' states, if ranges were dealt by their mean since.
+    states: Option<[Bandwidths; 2]>,
 }
 
-impl Seen {
-    /// Whether the same tiers have too much, or too little, for this one.
-    fn goes_on(&self, (from, to): Tiers) -> bool {
-        from != self.tiers.1 && to != self.tiers.0
+impl Roles {
+    /// The first role that a tier has stays: it may pass on what it takes.
+    fn add(&mut self, (from, to): Tiers) {
+        self.0.entry(from).or_insert(true);
+        self.0.entry(to).or_insert(false);
     }
-}
 
-impl Moved {
-    fn is_undone_by(&self, (from, to): Tiers) -> bool {
-        self.gave.get(&to) == Some(&true) && self.gave.get(&from) == Some(&false)
+    fn gives(&self, tier: TierId) -> bool {
+        self.0.get(&tier) == Some(&true)
+    }
+
+    fn takes(&self, tier: TierId) -> bool {
+        self.0.get(&tier) == Some(&false)
     }
 }
 
 impl Imbalance {
     /// The tiers that it is between, if there is one.
     pub(super) fn tiers(&self) -> Option<Tiers> {
-        self.seen.map(|seen| seen.tiers)
+        self.seen.as_ref().map(|seen| seen.tiers)
     }
 
     /// Notes what is seen now; answers how ranges are to be dealt if that lasts
     /// for long enough.
     pub(super) fn lasts(&mut self, found: Option<(Tiers, &Bandwidths)>, now_ns: u64) -> Option<Aim> {
-        let lasting = self.seen.filter(|seen| match found {
-            Some((tiers, _)) => seen.goes_on(tiers),
-            None => now_ns.saturating_sub(seen.last_ns) < GAP_NS,
+        let lasting = self.seen.take().filter(|seen| {
+            let ago_ns = now_ns.saturating_sub(seen.last_ns);
+            match found {
+                Some(((from, to), _)) => ago_ns < LOOK_NS && !seen.roles.takes(from) && !seen.roles.gives(to),
+                None => ago_ns < GAP_NS,
+            }
         });
         let Some((tiers, bandwidths)) = found else {
             self.seen = lasting;
             return None;
         };
-        let since_ns = lasting.map_or(now_ns, |seen| seen.since_ns);
-        self.seen = Some(Seen { tiers, since_ns, last_ns: now_ns });
         self.moved = self.moved.take().filter(|moved| now_ns.saturating_sub(moved.at_ns) < KNOWN_NS);
-        if lasting.is_none()
-            && let Some(moved) = self.moved.as_mut().filter(|moved| moved.mean.is_some())
-        {
-            // The tiers still change, and it still counts.
-            moved.at_ns = now_ns;
+        if lasting.is_none() {
+            self.begins(tiers, now_ns);
         }
+        let roles = Roles::default();
+        let mut seen = lasting.unwrap_or(Seen { tiers, roles, since_ns: now_ns, last_ns: now_ns });
+        (seen.tiers, seen.last_ns) = (tiers, now_ns);
+        seen.roles.add(tiers);
+        let since_ns = seen.since_ns;
+        self.seen = Some(seen);
         self.aim(tiers, bandwidths, now_ns.saturating_sub(since_ns))
     }
 
+    /// Another imbalance than before begins. If that is the other way round, the
+    /// tiers go on changing back and forth.
+    fn begins(&mut self, (from, to): Tiers, now_ns: u64) {
+        let before = self.began.replace((from, to));
+        if before.is_some_and(|before| before.0 == to || before.1 == from)
+            && let Some(moved) = self.moved.as_mut().filter(|moved| moved.turns > 0)
+        {
+            moved.at_ns = now_ns;
+        }
+    }
+
+    /// The mover was at work: what was seen before goes on.
+    pub(super) fn looked_away(&mut self, now_ns: u64) {
+        if let Some(seen) = &mut self.seen {
+            seen.last_ns = now_ns;
+        }
+    }
+
     /// How ranges are to be dealt for an imbalance that has lasted for so long.
-    fn aim(&self, tiers: Tiers, bandwidths: &Bandwidths, lasted_ns: u64) -> Option<Aim> {
+    fn aim(&self, tiers: Tiers, now: &Bandwidths, lasted_ns: u64) -> Option<Aim> {
         if lasted_ns < LASTING_NS {
             return None;
         }
         let Some(moved) = &self.moved else { return Some(Aim::Now) };
-        let undone = moved.is_undone_by(tiers);
+        let undone = moved.roles.gives(tiers.1) && moved.roles.takes(tiers.0);
+        let states = moved.states.as_ref().filter(|states| are_states(states, now));
         // What took long is not undone soon.
         let lasts = |ns: u64| lasted_ns >= ns.max(moved.took_ns);
-        if moved.mean.is_none() && (!undone || moved.turns == 0) {
+        if states.is_none() && (!undone || moved.turns == 0) {
             return (!undone || lasts(TURN_NS)).then_some(Aim::Now);
         }
-        if lasts(ALL_THE_WAY_NS + moved.took_ns) {
+        if lasts(moved.all_the_way_ns()) {
             return Some(Aim::Now);
         }
-        let mean = || moved.mean.clone().unwrap_or_else(|| mean(bandwidths, &moved.bandwidths));
-        lasts(HALF_WAY_NS).then(|| Aim::Mean(mean()))
+        let both = || [now.clone(), moved.bandwidths.clone()];
+        lasts(HALF_WAY_NS).then(|| Aim::Mean(states.cloned().unwrap_or_else(both)))
     }
 
     /// Notes that ranges were moved from the former to the latter, since `began_ns`.
@@ -141,27 +180,55 @@ impl Imbalance {
         bandwidths: Bandwidths,
         [began_ns, now_ns]: [u64; 2],
     ) {
+        self.looked_away(now_ns);
         let moved = self.moved.get_or_insert_default();
         moved.at_ns = now_ns;
         match aim {
-            Aim::Mean(mean) => moved.mean = Some(mean),
+            Aim::Mean(states) => moved.states = Some(states),
             Aim::Now => {
-                if moved.is_undone_by(tiers) {
-                    moved.turns += 1;
-                    moved.took_ns = 0;
-                    moved.gave.clear();
+                if moved.roles.gives(tiers.1) && moved.roles.takes(tiers.0) {
+                    (moved.turns, moved.took_ns) = (moved.turns + 1, 0);
+                    moved.roles = Roles::default();
                 }
-                moved.gave.extend([(tiers.0, true), (tiers.1, false)]);
+                moved.roles.add(tiers);
                 moved.took_ns = (moved.took_ns + now_ns.saturating_sub(began_ns)).min(TOOK_MAX_NS);
-                (moved.bandwidths, moved.mean) = (bandwidths, None);
+                (moved.bandwidths, moved.states) = (bandwidths, None);
             }
         }
     }
 }
 
-/// The mean of both, for the tiers of the former.
-fn mean(now: &Bandwidths, then: &Bandwidths) -> Bandwidths {
-    now.iter().map(|(id, now)| (*id, (now + then.get(id).unwrap_or(now)) / 2.0)).collect()
+impl Moved {
+    /// How long a state has to last until ranges are dealt by it alone.
+    fn all_the_way_ns(&self) -> u64 {
+        let doubled = ALL_THE_WAY_NS << self.turns.saturating_sub(1).min(8);
+        doubled.min(ALL_THE_WAY_MAX_NS) + self.took_ns
+    }
+}
+
+impl Aim {
+    /// The bandwidths by which ranges are dealt, where those of now are these.
+    pub(super) fn bandwidths(&self, now: &Bandwidths) -> Bandwidths {
+        let Self::Mean([one, other]) = self else { return now.clone() };
+        let mean = |(id, now): (&TierId, &[f64; 2])| {
+            let [one, other] = [one, other].map(|state| state.get(id).unwrap_or(now));
+            (*id, [0, 1].map(|at| (one[at] + other[at]) / 2.0))
+        };
+        now.iter().map(mean).collect()
+    }
+}
+
+/// Whether the tiers are the same, and do about as much as in these states, or
+/// something in between.
+fn are_states([one, other]: &[Bandwidths; 2], now: &Bandwidths) -> bool {
+    let is_within = |now: f64, one: f64, other: f64| {
+        now >= (1.0 - STATE) * one.min(other) && now <= (1.0 + STATE) * one.max(other)
+    };
+    one.keys().eq(now.keys())
+        && now.iter().all(|(id, now)| {
+            let states = one.get(id).zip(other.get(id));
+            states.is_some_and(|(one, other)| (0..2).all(|at| is_within(now[at], one[at], other[at])))
+        })
 }
 
 #[cfg(test)]
@@ -172,16 +239,26 @@ mod tests {
     const THERE: Tiers = (TierId(0), TierId(1));
     const BACK: Tiers = (TierId(1), TierId(0));
 
-    fn bandwidths(tiers: Tiers) -> Bandwidths {
-        // The one that has too much has become slow.
-        [(tiers.0, 100.0), (tiers.1, 300.0)].into()
+    /// The first tier is slow, or it is not.
+    fn state(slow: bool) -> Bandwidths {
+        [(TierId(0), [if slow { 133.0 } else { 400.0 }, 200.0]), (TierId(1), [120.0, 60.0])].into()
     }
 
-    /// Lets the imbalance last from the second `begins` on until it moves
-    /// something, or for so long; answers after how many seconds, and the aim.
+    /// Sees the imbalance from the second `begins` on, until it is to be moved for,
+    /// or for so long; answers after how many seconds that is, and the aim.
     fn wait(imbalance: &mut Imbalance, tiers: Tiers, begins: u64, seconds: u64) -> Option<(u64, Aim)> {
+        wait_in(imbalance, tiers, &state(tiers == THERE), begins, seconds)
+    }
+
+    fn wait_in(
+        imbalance: &mut Imbalance,
+        tiers: Tiers,
+        now: &Bandwidths,
+        begins: u64,
+        seconds: u64,
+    ) -> Option<(u64, Aim)> {
         (0..seconds).find_map(|second| {
-            let aim = imbalance.lasts(Some((tiers, &bandwidths(tiers))), (begins + second) * SECOND)?;
+            let aim = imbalance.lasts(Some((tiers, now)), (begins + second) * SECOND)?;
             Some((second, aim))
         })
     }
@@ -190,46 +267,103 @@ mod tests {
         // Several rounds in one direction are one change.
         for round in 0..3 {
             let began = (second + round) * SECOND;
-            imbalance.put_right(tiers, aim.clone(), bandwidths(tiers), [began, began + SECOND / 2]);
+            imbalance.put_right(tiers, aim.clone(), state(tiers == THERE), [began, began + SECOND / 2]);
         }
+    }
+
+    /// Phases of so many seconds, in which ranges are moved as is due; how often
+    /// that is all the way.
+    fn phases(imbalance: &mut Imbalance, begins: u64, seconds: u64, count: u64) -> u32 {
+        let mut all_the_way = 0;
+        for phase in 0..count {
+            let tiers = if phase % 2 == 0 { THERE } else { BACK };
+            let (mut at, end) = (begins + phase * seconds, begins + (phase + 1) * seconds);
+            while let Some((second, aim)) = wait(imbalance, tiers, at, end - at) {
+                let is_mean = aim != Aim::Now;
+                put_right(imbalance, tiers, &aim, at + second);
+                // By the mean, nothing more is to be moved.
+                at += second + 1;
+                if !is_mean {
+                    all_the_way += 1;
+                    break;
+                }
+            }
+        }
+        all_the_way
+    }
+
+    /// Two changes, after which tiers are known to change back and forth.
+    fn changing() -> Imbalance {
+        let mut imbalance = Imbalance::default();
+        for (begins, tiers, waited) in [(0, THERE, 2), (100, BACK, 4)] {
+            assert_eq!(wait(&mut imbalance, tiers, begins, 30), Some((waited, Aim::Now)));
+            put_right(&mut imbalance, tiers, &Aim::Now, begins + waited);
+        }
+        imbalance
+    }
+
+    fn mean() -> Aim {
+        Aim::Mean([state(true), state(false)])
     }
 
     #[test]
     fn a_tier_that_changes_again_and_again_has_ranges_dealt_by_the_mean() {
-        let mut imbalance = Imbalance::default();
-        let mut turn = |tiers: Tiers, begins: u64, seconds: u64| {
-            let found = wait(&mut imbalance, tiers, begins, seconds);
-            if let Some((second, aim)) = &found {
-                put_right(&mut imbalance, tiers, aim, begins + second);
-            }
-            found
-        };
-        let mean = Aim::Mean([(TierId(0), 200.0), (TierId(1), 200.0)].into());
-        assert_eq!(turn(THERE, 0, 30), Some((2, Aim::Now)));
-        assert_eq!(turn(BACK, 100, 30), Some((4, Aim::Now)));
-        assert_eq!(turn(THERE, 200, 30), Some((8, mean.clone())));
+        let mut imbalance = changing();
+        assert_eq!(wait(&mut imbalance, THERE, 200, 30), Some((8, mean())));
+        put_right(&mut imbalance, THERE, &mean(), 208);
         // There they stay in either state, also after many changes.
         for phase in 0..100 {
             let tiers = if phase % 2 == 0 { BACK } else { THERE };
-            let aim = wait(&mut imbalance, tiers, 300 + 30 * phase, 30);
-            assert_eq!(aim, Some((8, mean.clone())), "{phase}");
+            assert_eq!(wait(&mut imbalance, tiers, 300 + 30 * phase, 30), Some((8, mean())), "{phase}");
         }
-        // A state that lasts has its own, and the next change half of it. That
-        // holds also where nothing has to be moved half way.
-        for (begins, tiers, waited) in [(4000, BACK, 47), (4200, THERE, 48)] {
-            let lasting = (begins..).find(|second| {
-                imbalance.lasts(Some((tiers, &bandwidths(tiers))), second * SECOND) == Some(Aim::Now)
-            });
-            // Moves back had taken one and a half seconds, once and twice.
-            assert_eq!(lasting, Some(begins + waited));
-            put_right(&mut imbalance, tiers, &Aim::Now, begins + waited);
-            let other = if tiers == BACK { THERE } else { BACK };
-            let found = wait(&mut imbalance, other, begins + 100, 30);
-            assert_eq!(found, Some((8, mean.clone())));
-            assert_eq!(imbalance.lasts(None, (begins + 150) * SECOND), None);
-        }
+        let dealt = mean().bandwidths(&state(true));
+        assert_eq!(dealt[&TierId(0)], [(133.0 + 400.0) / 2.0, 200.0]);
+        assert_eq!(dealt[&TierId(1)], [120.0, 60.0]);
+        // A state that lasts has its own; the moves back had taken 1.5 seconds.
+        let lasting = (4000..)
+            .find(|second| imbalance.lasts(Some((BACK, &state(false))), second * SECOND) == Some(Aim::Now));
+        assert_eq!(lasting, Some(4047));
+        put_right(&mut imbalance, BACK, &Aim::Now, 4047);
+        assert_eq!(wait(&mut imbalance, THERE, 4100, 30), Some((8, mean())));
         // After a long time it is as if nothing had been moved.
         assert_eq!(wait(&mut imbalance, BACK, 9000, 30), Some((2, Aim::Now)));
+    }
+
+    #[test]
+    fn ranges_do_not_follow_changes_of_any_length_for_ever() {
+        for (seconds, most) in [(10, 3), (30, 2), (60, 4), (120, 6), (300, 8)] {
+            let all_the_way = phases(&mut Imbalance::default(), 0, seconds, 40);
+            assert!((2..=most).contains(&all_the_way), "{seconds}: {all_the_way}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_not_one_of_the_two_is_followed() {
+        let mut imbalance = changing();
+        put_right(&mut imbalance, THERE, &mean(), 208);
+        assert_eq!(imbalance.lasts(None, 250 * SECOND), None);
+        // A third tier came, one of the two became slower than it ever was, or
+        // writes do what they did not before.
+        let third = [(TierId(0), [133.0, 200.0]), (TierId(1), [120.0; 2]), (TierId(2), [50.0; 2])].into();
+        let slower = [(TierId(0), [400.0, 200.0]), (TierId(1), [12.0, 60.0])].into();
+        let written = [(TierId(0), [400.0, 20.0]), (TierId(1), [120.0, 60.0])].into();
+        for (begins, now) in [(300, third), (310, slower), (320, written)] {
+            assert_eq!(wait_in(&mut imbalance, BACK, &now, begins, 30), Some((2, Aim::Now)));
+            assert_eq!(imbalance.lasts(None, (begins + 9) * SECOND), None);
+        }
+    }
+
+    #[test]
+    fn bursts_of_work_in_a_state_that_stays_are_no_changes() {
+        let mut imbalance = changing();
+        put_right(&mut imbalance, THERE, &mean(), 208);
+        let all_the_way = (0..100).find(|burst| {
+            let found = wait(&mut imbalance, THERE, 300 + 30 * burst, 20);
+            let stays = found.is_some_and(|(_, aim)| aim == Aim::Now);
+            assert_eq!(imbalance.lasts(None, (325 + 30 * burst) * SECOND), None);
+            stays
+        });
+        assert!(all_the_way.is_some_and(|burst| burst <= 31), "{all_the_way:?}");
     }
 
     #[test]
@@ -247,13 +381,21 @@ mod tests {
             assert_eq!(second, 0);
             put_right(&mut imbalance, also, &aim, begins + waited + 1);
         }
-        // What passes ranges on does not undo anything.
+        // Ranges that are passed on undo nothing; the way back does, whatever
+        // came in between.
         let mut imbalance = Imbalance::default();
         for (begins, tiers) in [(0, BACK), (100, also_back), (200, (TierId(2), TierId(1)))] {
             assert_eq!(wait(&mut imbalance, tiers, begins, 30), Some((2, Aim::Now)));
             put_right(&mut imbalance, tiers, &Aim::Now, begins + 2);
             assert_eq!(imbalance.lasts(None, (begins + 90) * SECOND), None);
         }
+        assert_eq!(wait(&mut imbalance, THERE, 300, 30), Some((5, Aim::Now)), "the moves took 4.5 s");
+        let passed_on = [THERE, (TierId(2), TierId(1)), also_back];
+        let mut imbalance = changing();
+        for (second, tiers) in passed_on.into_iter().enumerate() {
+            imbalance.lasts(Some((tiers, &state(true))), (300 + second as u64) * SECOND);
+        }
+        assert_eq!(imbalance.lasts(Some((BACK, &state(false))), 303 * SECOND), None, "it began now");
     }
 
     #[test]
@@ -261,16 +403,16 @@ mod tests {
         let mut imbalance = Imbalance::default();
         for round in 0..30 {
             let times = [2 * round * SECOND, (2 * round + 2) * SECOND];
-            imbalance.put_right(THERE, Aim::Now, bandwidths(THERE), times);
+            imbalance.put_right(THERE, Aim::Now, state(true), times);
         }
         assert_eq!(wait(&mut imbalance, BACK, 60, 90), Some((60, Aim::Now)));
     }
 
     #[test]
     fn what_ends_in_between_does_not_last() {
-        let bandwidths = bandwidths(THERE);
+        let now = state(true);
         let lasts = |imbalance: &mut Imbalance, found: bool, now_ns| {
-            imbalance.lasts(found.then_some((THERE, &bandwidths)), now_ns).is_some()
+            imbalance.lasts(found.then_some((THERE, &now)), now_ns).is_some()
         };
         let mut imbalance = Imbalance::default();
         for tenth in 0..20 {
@@ -282,5 +424,10 @@ mod tests {
             assert!(!lasts(&mut imbalance, second % 2 == 0, second * SECOND), "{second}");
         }
         assert_eq!(imbalance.tiers(), None);
+        // The mover did not look for long.
+        assert!(!lasts(&mut imbalance, true, 30 * SECOND) && !lasts(&mut imbalance, true, 60 * SECOND));
+        // It was at work, which takes a while.
+        imbalance.looked_away(62 * SECOND);
+        assert!(!lasts(&mut imbalance, false, 62 * SECOND + 1) && lasts(&mut imbalance, true, 63 * SECOND));
     }
 }
