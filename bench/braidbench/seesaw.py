@@ -23,8 +23,9 @@ CYCLES = 10
 SECONDS, END_S = 30, 60
 # Of a phase, the seconds at its end that its rate is taken over.
 LATE_S = 9
-CELLS = {"read": {"rw": "read"}, "overwrite": {"rw": "write", "overwrite": 1},
-         "new": {"rw": "write", "unlink_each_loop": 1, "fallocate": "none"}}
+CELLS = {"read": {"rw": "read", "time_based": 1}, "overwrite": {"rw": "write", "overwrite": 1, "time_based": 1},
+         # A job that is `time_based` starts at the beginning of the file without removing it.
+         "new": {"rw": "write", "loops": 10_000, "unlink_each_loop": 1, "fallocate": "none"}}
 FIGURES = ["slow", "recovered", "end", "ranges moved", "moves of a range", "p99"]
 
 
@@ -57,8 +58,7 @@ def _one(bench: Bench, side: sides.Braid, cell: str, size: int, times: tuple[flo
     before = moves_of(side)
     log = bench.keep / f"{bench.fio.count + 1:03}-seesaw-{cell}"
     length = 2 * cycles * seconds + end
-    group = common | CELLS[cell] | {"time_based": 1, "runtime": f"{length:g}s", "write_bw_log": log, "log_avg_msec": 1000,
-                                    "per_job_logs": 0}
+    group = common | CELLS[cell] | {"runtime": f"{length:g}s", "write_bw_log": log, "log_avg_msec": 1000, "per_job_logs": 0}
     result = _run(bench, side, group, times)
     moved = moves_of(side)["ranges"] - before["ranges"]
     _keep(bench, side, cell, rates_of(log, length), times)

@@ -5,7 +5,7 @@
 mod common;
 mod rules;
 
-use common::{Bench, RANGE, is_empty, pattern, write_back, write_ranges};
+use common::{Bench, RANGE, is_empty, pattern, until, write_back, write_ranges};
 use rustix::fs::OFlags;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -84,7 +84,7 @@ fn how_fast_tiers_are_is_measured_once_and_remembered() {
     bench.write_stack(&text.replace("    tiers:", "    measure: no\n    tiers:"));
     // Each has a device of its own, which nothing else uses: a busy one is not
     // measured.
-    for dir in ["b", "c", "new"] {
+    for dir in ["b", "c", "new", "other"] {
         bench.make_tmpfs(dir, c"size=64m");
     }
     // A file system without direct I/O can't be measured.
@@ -118,6 +118,14 @@ fn how_fast_tiers_are_is_measured_once_and_remembered() {
     bench.ok(&["tier", "add", "late=new", "m"]);
     assert_eq!(basis("late").is_string(), direct);
     assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
+    // Another device is in the place of the lost one.
+    bench.ok(&["drill", "disk", "all:EIO", "./m"]);
+    until("the tier fails", || {
+        let _ = fs::write(bench.path("m/big"), vec![1; 8 << 20]);
+        bench.state("disk") == "failing"
+    });
+    bench.ok(&["tier", "replace", "disk", "other", "m"]);
+    assert_eq!(basis("disk") == "measured", direct, "{}", basis("disk"));
     bench.ok(&["umount", "m"]);
 }
 

@@ -4,7 +4,7 @@ use crate::advice::Asked;
 use crate::drill;
 use crate::handle::VolumeHandle;
 use crate::reply::{cant_open, invalid, refused};
-use crate::validate;
+use crate::{speed, validate};
 use braid_contract::{Errno, Error};
 use braid_ipc::protocol::{ErrorReply, NamedTier, Replaced, Saved};
 use braid_stores::dir::DirStore;
@@ -44,6 +44,7 @@ pub(crate) fn replace(
     };
     let replaced = handle.volume.replace_tier(config);
     replaced.map_err(|error| Asked::ReplaceLost { dir: &dir }.failed(&error))?;
+    speed::find_out(handle, |put| (put == name).then(|| dir.clone()));
     handle.drills.enter(name, control);
     Ok(Replaced {
         lost: NamedTier { id: before.id, name: name.to_owned() },

@@ -1,5 +1,5 @@
-//! A short measurement of tiers of unknown speed, at the mount and when a tier is
-//! added: before it places anything, a volume knows roughly how fast its tiers
+//! A short measurement of tiers of unknown speed, at the mount, and when a tier is
+//! added or put in the place of a lost one: before it places anything, a volume knows roughly how fast its tiers
 //! are. Use corrects the figures, and the next mount remembers them.
 
 use crate::handle::VolumeHandle;

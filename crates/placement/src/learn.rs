@@ -63,6 +63,8 @@ struct Doubt {
     settled_at: f64,
     /// Epochs for which it has to rest while that is still believed.
     epochs: u32,
+    /// The same when it last was due.
+    took: u32,
 }
 
 /// How a tier's rate depends on its busy share of an epoch: sums over the last
@@ -102,13 +104,14 @@ const WAIT_SHARE_MIN: f64 = 1.25;
 /// became slow, if it was not busy all the time: a single stream passes from
 /// tier to tier.
 const CLEARLY: f64 = 0.75;
-/// Busy share up to which a tier had rest, and the same if it is tried out, which
-/// puts right what is wrong.
-const REST_BUSY_MAX: f64 = 0.6;
-const TRIED_BUSY_MAX: f64 = 0.85;
+/// Busy share up to which a tier had rest.
+pub const REST_BUSY_MAX: f64 = 0.6;
 /// Epochs for which that has to last at first, on average, and at most.
 const REST_EPOCHS: u32 = 5;
 const REST_EPOCHS_MAX: u32 = 80;
+/// The same at first, where it is tried out: a trial takes from what applications
+/// get, and short work would be over before it has gained.
+const TRIED_EPOCHS: u32 = 15;
 /// Part of what is believed that a tier has to do before it is tried out. To
 /// give it more is a greater risk: it has to do [nearly](NEARLY) all of it.
 const USED_MIN: f64 = 0.5;
@@ -154,25 +157,28 @@ impl Learned {
 
     /// Another tier could do no more in an epoch like this. If this one had rest
     /// for a while, although it was used, it is doubted whether it can do no
-    /// more than is believed: its rate was limited by demand. If `tried` says so,
-    /// it is tried out; it is given more otherwise.
-    pub(super) fn had_rest(&mut self, seen: EpochLoad, tried: bool) {
+    /// more than is believed: its rate was limited by demand. With `tried`, it is
+    /// tried out, if it was busy for no more than that share of the time; it is
+    /// given more otherwise.
+    pub(super) fn had_rest(&mut self, seen: EpochLoad, tried: Option<f64>) {
         let Some(best) = &self.best else { return };
         // The trial that was due may be off by now.
-        self.doubt.due &= tried;
+        self.doubt.due &= tried.is_some();
         if self.doubt.due {
             return;
         }
-        let needed = self.doubt.epochs_needed(best.bandwidth);
-        let (used, busy_max) = if tried { (USED_MIN, TRIED_BUSY_MAX) } else { (NEARLY, REST_BUSY_MAX) };
+        let first = if tried.is_some() { TRIED_EPOCHS } else { REST_EPOCHS };
+        let needed = self.doubt.epochs_needed(best.bandwidth, first);
+        let (used, busy_max) = tried.map_or((NEARLY, REST_BUSY_MAX), |busy_max| (USED_MIN, busy_max));
         self.rest = self.rest.with(seen, needed);
         let Rest { epochs, rate, busy } = self.rest;
         if epochs < needed || busy > busy_max || rate < used * best.bandwidth {
             return;
         }
+        self.doubt.took = needed;
         match tried {
-            true => self.doubt.due = true,
-            false => self.give_more(rate / busy),
+            Some(_) => self.doubt.due = true,
+            None => self.give_more(rate / busy),
         }
     }
 
@@ -299,15 +305,16 @@ impl Rest {
 }
 
 impl Doubt {
-    /// Epochs for which a tier has to rest that is believed to do as much.
-    fn epochs_needed(&self, believed: f64) -> u32 {
+    /// Epochs for which a tier has to rest that is believed to do as much, where
+    /// that is so many at `first`.
+    fn epochs_needed(&self, believed: f64, first: u32) -> u32 {
         let same = (believed / self.settled_at - 1.0).abs() <= SAME;
-        if same { self.epochs } else { REST_EPOCHS }
+        if same { self.epochs } else { first }
     }
 
     fn settled(&self, believed: f64) -> Self {
-        let epochs = (2 * self.epochs_needed(believed)).min(REST_EPOCHS_MAX);
-        Self { due: false, settled_at: believed, epochs }
+        let epochs = (2 * self.took).min(REST_EPOCHS_MAX);
+        Self { due: false, settled_at: believed, epochs, took: self.took }
     }
 }
 
@@ -442,7 +449,7 @@ mod tests {
         let after = |epochs: &[EpochLoad]| {
             let mut learned = Learned::default();
             (0..3).for_each(|_| learned.learn(epoch(130e6, 8.0, 1.0), SeenBy::Operations, true));
-            epochs.iter().for_each(|seen| learned.had_rest(*seen, false));
+            epochs.iter().for_each(|seen| learned.had_rest(*seen, None));
             learned.bandwidth().unwrap()
         };
         let rests = epoch(128e6, 0.4, 0.32);
@@ -464,31 +471,31 @@ mod tests {
         let doubted_after = |learned: &mut Learned| {
             let seen = epoch(0.55 * learned.bandwidth().unwrap(), 0.1, 0.1);
             let epochs = (1..1000).find(|_| {
-                learned.had_rest(seen, true);
+                learned.had_rest(seen, Some(REST_BUSY_MAX));
                 learned.is_doubted()
             });
             learned.was_tried();
             epochs
         };
         learn(&mut learned, 130e6);
-        assert_eq!([0; 6].map(|_| doubted_after(&mut learned)), [5, 10, 20, 40, 80, 80].map(Some));
+        assert_eq!([0; 5].map(|_| doubted_after(&mut learned)), [15, 30, 60, 80, 80].map(Some));
         // It did what was expected of it meanwhile.
         learn(&mut learned, 125e6);
         assert_eq!(doubted_after(&mut learned), Some(80));
         learn(&mut learned, 390e6);
-        assert_eq!([0; 2].map(|_| doubted_after(&mut learned)), [5, 10].map(Some));
+        assert_eq!([0; 2].map(|_| doubted_after(&mut learned)), [15, 30].map(Some));
         let mut idle = learned;
-        (0..100).for_each(|_| idle.had_rest(epoch(30e6, 0.1, 0.1), true));
+        (0..100).for_each(|_| idle.had_rest(epoch(30e6, 0.1, 0.1), Some(REST_BUSY_MAX)));
         assert!(!idle.is_doubted(), "it is hardly used");
-        for (busy, doubted) in [(0.7, true), (0.9, false)] {
+        for (busy, busy_max, doubted) in [(0.7, 0.6, false), (0.7, 0.8, true), (0.9, 0.8, false)] {
             let mut busier = learned;
-            (0..100).for_each(|_| busier.had_rest(epoch(390e6, busy, busy), true));
-            assert_eq!(busier.is_doubted(), doubted, "{busy}");
+            (0..100).for_each(|_| busier.had_rest(epoch(390e6, busy, busy), Some(busy_max)));
+            assert_eq!(busier.is_doubted(), doubted, "{busy} {busy_max}");
         }
-        learned.had_rest(epoch(390e6, 0.1, 0.1), true);
+        learned.had_rest(epoch(390e6, 0.1, 0.1), Some(REST_BUSY_MAX));
         learned.was_not_needed();
         learned.was_not_tried();
-        (0..9).for_each(|_| learned.had_rest(epoch(390e6, 0.1, 0.1), true));
+        (0..9).for_each(|_| learned.had_rest(epoch(390e6, 0.1, 0.1), Some(REST_BUSY_MAX)));
         assert!(!learned.is_doubted(), "there was nothing to do meanwhile");
     }
 
@@ -500,7 +507,7 @@ mod tests {
         let mut waited = Vec::new();
         for _ in 0..4 {
             let epochs = (1..1000).find(|_| {
-                learned.had_rest(epoch(128e6, 0.4, 0.32), false);
+                learned.had_rest(epoch(128e6, 0.4, 0.32), None);
                 learned.bandwidth() > Some(131e6)
             });
             waited.push(epochs.unwrap());

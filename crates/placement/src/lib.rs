@@ -30,6 +30,7 @@ pub use context::{Context, Origin, TierView, WriteSpan};
 pub use credits::Credits;
 pub use epoch::{Epoch, EpochLoad, TierEpoch};
 pub use glob::{Glob, GlobError};
+pub use learn::REST_BUSY_MAX;
 pub use load::{Direction, Load, LoadSample};
 pub use policies::{POLICIES, shares};
 pub use policy::{Policy, TURNS_MAX};

@@ -222,10 +222,10 @@ impl Load {
 
     /// Doubts what is believed of tiers whose epoch was just closed, by what each
     /// says of the others: one that had rest, while another could do no more, may
-    /// not have been at its limit. In directions in which that is `tried` out, it
-    /// [is doubted](Self::is_doubted) until then; in others it is believed to do
-    /// more.
-    pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone, tried: [bool; 2]) {
+    /// not have been at its limit. In directions in which that is `tried` out, if it
+    /// was busy for up to that share of the time, it [is doubted](Self::is_doubted)
+    /// until then; in others it is believed to do more.
+    pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone, tried: [Option<f64>; 2]) {
         for direction in Direction::BOTH {
             let contended = loads.clone().any(|load| load.is_saturated(direction));
             for load in loads.clone() {

@@ -174,7 +174,7 @@ impl Tiers {
     /// Closes an epoch of all counters of all tiers. A tier that may do more than
     /// is believed is to be `tried` out, in reading and in writing, or else is
     /// believed to. Never waits for a tier.
-    pub fn close_epoch(&self, tried: [bool; 2]) {
+    pub fn close_epoch(&self, tried: [Option<f64>; 2]) {
         let all = self.all();
         all.iter().for_each(|tier| tier.close_epoch());
         Load::compare(all.iter().map(|tier| &tier.load), tried);

@@ -166,7 +166,7 @@ impl Tiers {
     /// Ends an epoch, and answers it.
     pub(super) fn close_epoch(&self) -> Epoch {
         self.list.iter().for_each(|tier| tier.load.close_epoch(None));
-        Load::compare(self.list.iter().map(|tier| &tier.load), [false; 2]);
+        Load::compare(self.list.iter().map(|tier| &tier.load), [None; 2]);
         let bandwidths = self.believed();
         let of = |(at, tier): (usize, &Tier)| TierEpoch {
             id: TierId(at as u8),

@@ -16,6 +16,7 @@ use braid_core::live::{File, Layout};
 use braid_format::Reason;
 use braid_placement::Direction;
 use braid_tiers::Tier;
+use braid_tiers::rate::Pace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -122,19 +123,29 @@ impl Movers {
     /// could do more, if it has been so for a while.
     pub(crate) fn balance(&self, stopped: &(dyn Fn() -> bool + Sync)) {
         let Some(round) = self.rounds.round(Mover::Balance) else { return };
-        self.try_out(&|| stopped() || round.pace.is_stopped());
-        self.imbalance.lock().looked_away(self.core.environment.monotonic_ns());
-        let Some(Due { shift, aim, now, spots }) = self.due() else { return };
+        let stop = || stopped() || round.pace.is_stopped();
+        let moved = self.due().map_or(0, |due| self.move_due(due, &round.pace, &stop));
+        if moved == 0 {
+            // What is moved would show as well what a tier can do.
+            let began_ns = self.core.environment.monotonic_ns();
+            self.try_out(&stop);
+            let took_ns = self.core.environment.monotonic_ns().saturating_sub(began_ns);
+            self.imbalance.lock().looked_away(took_ns);
+        }
+    }
+
+    /// Moves what is due, for a while, and answers how many ranges that were.
+    fn move_due(&self, due: Due, pace: &Pace, stopped: &(dyn Fn() -> bool + Sync)) -> usize {
+        let Due { shift, aim, now, spots } = due;
         let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
-        let [Ok(from), Ok(to)] = tiers else { return };
+        let [Ok(from), Ok(to)] = tiers else { return 0 };
         let began_ns = self.core.environment.monotonic_ns();
         let end_ns = began_ns + ROUND_NS;
-        let pace = &*round.pace;
-        let stop = || stopped() || pace.is_stopped() || self.core.environment.monotonic_ns() >= end_ns;
         let targets = [to];
         let leaves = |tier: &Tier, _: &Tier| tier.id == from.id;
         let moved = AtomicUsize::new(0);
-        let stop = || stop() || moved.load(Ordering::Relaxed) >= shift.ranges;
+        let is_over = || self.core.environment.monotonic_ns() >= end_ns;
+        let stop = || stopped() || is_over() || moved.load(Ordering::Relaxed) >= shift.ranges;
         let errand = Errand { mover: Mover::Balance, pace, to: &targets, leaves: &leaves, stop: &stop };
         // The tier is busy, and each range waits there for its turn.
         let parts: Vec<_> = (0..PARALLEL).map(|part| spots.iter().skip(part).step_by(PARALLEL)).collect();
@@ -145,10 +156,12 @@ impl Movers {
         if let Err(error) = done {
             tracing::warn!(%error, "balancing");
         }
-        if moved.into_inner() > 0 {
+        let moved = moved.into_inner();
+        if moved > 0 {
             let now_ns = self.core.environment.monotonic_ns();
             self.imbalance.lock().put_right((shift.from, shift.to), aim, now, [began_ns, now_ns]);
         }
+        moved
     }
 
     /// Moves ranges until the errand ends, and counts them.

@@ -107,6 +107,11 @@ impl Imbalance {
         self.seen.as_ref().map(|seen| seen.tiers)
     }
 
+    /// Whether ranges were moved and moved back.
+    pub(super) fn turns_round(&self) -> bool {
+        self.moved.as_ref().is_some_and(|moved| moved.turns > 0)
+    }
+
     /// Notes what is seen now; answers how ranges are to be dealt if that lasts
     /// for long enough.
     pub(super) fn lasts(&mut self, found: Option<(Tiers, &Bandwidths)>, now_ns: u64) -> Option<Aim> {
@@ -145,10 +150,10 @@ impl Imbalance {
         }
     }
 
-    /// The mover was at work: what was seen before goes on.
-    pub(super) fn looked_away(&mut self, now_ns: u64) {
+    /// The mover was at work for so long, which is no gap in what was seen.
+    pub(super) fn looked_away(&mut self, ns: u64) {
         if let Some(seen) = &mut self.seen {
-            seen.last_ns = now_ns;
+            seen.last_ns += ns;
         }
     }
 
@@ -180,7 +185,7 @@ impl Imbalance {
         bandwidths: Bandwidths,
         [began_ns, now_ns]: [u64; 2],
     ) {
-        self.looked_away(now_ns);
+        self.looked_away(now_ns.saturating_sub(began_ns));
         let moved = self.moved.get_or_insert_default();
         moved.at_ns = now_ns;
         match aim {
@@ -427,7 +432,13 @@ mod tests {
         // The mover did not look for long.
         assert!(!lasts(&mut imbalance, true, 30 * SECOND) && !lasts(&mut imbalance, true, 60 * SECOND));
         // It was at work, which takes a while.
-        imbalance.looked_away(62 * SECOND);
+        imbalance.looked_away(2 * SECOND);
         assert!(!lasts(&mut imbalance, false, 62 * SECOND + 1) && lasts(&mut imbalance, true, 63 * SECOND));
+        // But it sees that nothing is wrong any more.
+        (0..30).for_each(|tenth| {
+            imbalance.lasts(None, 63 * SECOND + tenth * SECOND / 10);
+            imbalance.looked_away(0);
+        });
+        assert_eq!(imbalance.tiers(), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::heat::HotRange;
 use braid_contract::{Error, Mover};
 use braid_core::file::{range_size_of, read_on};
 use braid_core::live::Layout;
-use braid_placement::{Direction, Load};
+use braid_placement::{Direction, Load, REST_BUSY_MAX};
 use braid_sys::AlignedBuf;
 use braid_tiers::Tier;
 
@@ -28,6 +28,10 @@ const LASTS_NS: u64 = 2_000_000_000;
 /// Bytes that there have to be in use for each of the parallel reads: fewer take
 /// longer to find than to read.
 const PASS_MIN: u64 = 256 << 10;
+/// Busy share up to which a tier is tried out that slows down and recovers again
+/// and again: with its mean share of the ranges, it has less rest when it has
+/// recovered.
+const CHANGING_BUSY_MAX: f64 = 0.85;
 /// A tier that does less than this factor more in a whole epoch does no more.
 const MORE: f64 = 1.1;
 
@@ -53,15 +57,17 @@ impl Trial<'_> {
 }
 
 impl Movers {
-    /// Whether what may be faster than is believed is tried out, in reading and
-    /// in writing: ranges that are moved to a tier show how fast it is written. A
+    /// Up to which busy share what may be faster than is believed is tried out, in
+    /// reading and in writing: ranges that are moved to a tier show how fast it is written. A
     /// trial has to see enough whole epochs.
-    pub(crate) fn tries(&self) -> [bool; 2] {
+    pub(crate) fn tries(&self) -> [Option<f64>; 2] {
         let epoch_ns = self.core.tiers.home().load.last_epoch_ns();
         let reads = self.core.environment.threads()
             && self.rounds.is_at_work(Mover::Balance)
             && EPOCHS * epoch_ns <= LASTS_NS;
-        [reads, false]
+        let changes = self.imbalance.lock().turns_round();
+        let busy_max = if changes { CHANGING_BUSY_MAX } else { REST_BUSY_MAX };
+        [reads.then_some(busy_max), None]
     }
 
     /// Tries out the tiers in doubt, unless `stopped`.
