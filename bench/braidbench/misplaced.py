@@ -49,11 +49,10 @@ def measure(host: Host, report: Report, args, keep) -> None:
     size = args.size or (256 * MIB if args.quick else 2048 * MIB)
     seconds = args.seconds or (10 if args.quick else SECONDS)
     report.settings.update(threads=THREADS, block=BLOCK, size=size, seconds=seconds)
-    tiers = bench.tiers(3, [device_size(size)] * 3)
-    for count in (2, 3):
+    counts = sorted({len(_wrong(cell).weights) for cell in cells})
+    tiers = bench.tiers(counts[-1], [device_size(size)] * counts[-1])
+    for count in counts:
         chosen = [cell for cell in cells if len(_wrong(cell).weights) == count]
-        if not chosen:
-            continue
         side = sides.Braid("braid-adaptive", host, tiers[:count], args.braid, "adaptive", keys=tuple(args.volume_key),
                            weights=None)
         try:

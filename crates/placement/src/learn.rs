@@ -63,8 +63,6 @@ struct Doubt {
     settled_at: f64,
     /// Epochs for which it has to rest while that is still believed.
     epochs: u32,
-    /// The same when it last was due.
-    took: u32,
 }
 
 /// How a tier's rate depends on its busy share of an epoch: sums over the last
@@ -175,7 +173,7 @@ impl Learned {
         if epochs < needed || busy > busy_max || rate < used * best.bandwidth {
             return;
         }
-        self.doubt.took = needed;
+        (self.doubt.settled_at, self.doubt.epochs) = (best.bandwidth, needed);
         match tried {
             Some(_) => self.doubt.due = true,
             None => self.give_more(rate / busy),
@@ -313,8 +311,7 @@ impl Doubt {
     }
 
     fn settled(&self, believed: f64) -> Self {
-        let epochs = (2 * self.took).min(REST_EPOCHS_MAX);
-        Self { due: false, settled_at: believed, epochs, took: self.took }
+        Self { due: false, settled_at: believed, epochs: (2 * self.epochs).min(REST_EPOCHS_MAX) }
     }
 }
 
@@ -493,10 +490,14 @@ mod tests {
             assert_eq!(busier.is_doubted(), doubted, "{busy} {busy_max}");
         }
         learned.had_rest(epoch(390e6, 0.1, 0.1), Some(REST_BUSY_MAX));
-        learned.was_not_needed();
-        learned.was_not_tried();
-        (0..9).for_each(|_| learned.had_rest(epoch(390e6, 0.1, 0.1), Some(REST_BUSY_MAX)));
-        assert!(!learned.is_doubted(), "there was nothing to do meanwhile");
+        // There was nothing to do meanwhile, or it could not be tried out.
+        for starts_anew in [Learned::was_not_needed, Learned::was_not_tried] {
+            starts_anew(&mut learned);
+            (0..59).for_each(|_| learned.had_rest(epoch(390e6, 0.1, 0.1), Some(REST_BUSY_MAX)));
+            assert!(!learned.is_doubted());
+        }
+        learned.had_rest(epoch(390e6, 0.1, 0.1), Some(REST_BUSY_MAX));
+        assert!(learned.is_doubted());
     }
 
     #[test]

@@ -13,8 +13,8 @@ const RANGES_MAX: u64 = 48;
 const BYTES_MAX: u64 = 96 << 20;
 /// The ranges that the kernel itself reads next.
 const KERNEL_RANGES: u64 = 2;
-/// Ranges on each tier, but no more than the stream has read: throttled tiers alternate between nothing and much, some
-/// ten times a second.
+/// Ranges on each tier, but no more than the stream has read: throttled tiers
+/// alternate between nothing and much, some ten times a second.
 const EACH: usize = 12;
 
 /// These bytes are being read through the page cache. Where that enters a range
@@ -44,7 +44,7 @@ pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u6
     if found.iter().all(|(tier, _)| Some(*tier) == here) {
         return;
     }
-    // A short stream is not worth much.
+    // A stream that was short so far may end soon.
     let each = EACH.min(usize::try_from(read).unwrap_or(EACH));
     for (tier, found) in found {
         for later in found.into_iter().take(each).filter(|later| open.read.asks(*later)) {

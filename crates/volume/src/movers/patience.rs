@@ -99,6 +99,11 @@ impl Roles {
     fn takes(&self, tier: TierId) -> bool {
         self.0.get(&tier) == Some(&false)
     }
+
+    /// Whether ranges that go from the former to the latter go back.
+    fn are_undone_by(&self, (from, to): Tiers) -> bool {
+        self.gives(to) && self.takes(from)
+    }
 }
 
 impl Imbalance {
@@ -163,7 +168,7 @@ impl Imbalance {
             return None;
         }
         let Some(moved) = &self.moved else { return Some(Aim::Now) };
-        let undone = moved.roles.gives(tiers.1) && moved.roles.takes(tiers.0);
+        let undone = moved.roles.are_undone_by(tiers);
         let states = moved.states.as_ref().filter(|states| are_states(states, now));
         // What took long is not undone soon.
         let lasts = |ns: u64| lasted_ns >= ns.max(moved.took_ns);
@@ -191,7 +196,7 @@ impl Imbalance {
         match aim {
             Aim::Mean(states) => moved.states = Some(states),
             Aim::Now => {
-                if moved.roles.gives(tiers.1) && moved.roles.takes(tiers.0) {
+                if moved.roles.are_undone_by(tiers) {
                     (moved.turns, moved.took_ns) = (moved.turns + 1, 0);
                     moved.roles = Roles::default();
                 }

@@ -58,8 +58,8 @@ impl Trial<'_> {
 
 impl Movers {
     /// Up to which busy share what may be faster than is believed is tried out, in
-    /// reading and in writing: ranges that are moved to a tier show how fast it is written. A
-    /// trial has to see enough whole epochs.
+    /// reading and in writing: ranges that are moved to a tier show how fast it is
+    /// written. A trial has to see enough whole epochs.
     pub(crate) fn tries(&self) -> [Option<f64>; 2] {
         let epoch_ns = self.core.tiers.home().load.last_epoch_ns();
         let reads = self.core.environment.threads()
