@@ -24,6 +24,8 @@ pub(super) struct Learned {
     trend: Trend,
     /// The same through the page cache: it may be memory's.
     guess: Option<f64>,
+    /// What a profile or a measurement says, as long as its use does not belie it.
+    measured: Option<f64>,
     /// Its load of late while others could do no more.
     rest: Rest,
     doubt: Doubt,
@@ -104,12 +106,13 @@ const WAIT_SHARE_MIN: f64 = 1.25;
 const CLEARLY: f64 = 0.75;
 /// Busy share up to which a tier had rest.
 pub const REST_BUSY_MAX: f64 = 0.6;
-/// Epochs for which that has to last at first, on average, and at most.
-const REST_EPOCHS: u32 = 5;
-const REST_EPOCHS_MAX: u32 = 80;
-/// The same at first, where it is tried out: a trial takes from what applications
-/// get, and short work would be over before it has gained.
-const TRIED_EPOCHS: u32 = 15;
+/// Epochs for which that has to last on average: at first, and at most.
+const REST_EPOCHS: [u32; 2] = [5, 80];
+/// The same where it is tried out: a trial takes from what applications get, and
+/// short work would be over before it has gained.
+const TRIED_EPOCHS: [u32; 2] = [15, 320];
+/// The same where it does what it was measured to do, which was a trial as well.
+const MEASURED_EPOCHS: [u32; 2] = [60, 320];
 /// Part of what is believed that a tier has to do before it is tried out. To
 /// give it more is a greater risk: it has to do [nearly](NEARLY) all of it.
 const USED_MIN: f64 = 0.5;
@@ -136,7 +139,7 @@ impl Learned {
         let threads = f64::from(profile.threads);
         let bandwidth = profile.bandwidth.max(1.0);
         let best = Best { bandwidth, in_flight: threads, enough: threads, reached: true, seen: false };
-        Self { best: Some(best), ..Self::default() }
+        Self { best: Some(best), measured: Some(bandwidth), ..Self::default() }
     }
 
     pub(super) fn bandwidth(&self) -> Option<f64> {
@@ -165,8 +168,13 @@ impl Learned {
         if self.doubt.due {
             return;
         }
-        let first = if tried.is_some() { TRIED_EPOCHS } else { REST_EPOCHS };
-        let needed = self.doubt.epochs_needed(best.bandwidth, first);
+        self.measured = self.measured.filter(|measured| are_same(best.bandwidth, *measured));
+        let [first, most] = match (tried, self.measured) {
+            (None, _) => REST_EPOCHS,
+            (Some(_), None) => TRIED_EPOCHS,
+            (Some(_), Some(_)) => MEASURED_EPOCHS,
+        };
+        let needed = self.doubt.epochs_needed(best.bandwidth, first).min(most);
         let (used, busy_max) = tried.map_or((NEARLY, REST_BUSY_MAX), |busy_max| (USED_MIN, busy_max));
         self.rest = self.rest.with(seen, needed);
         let Rest { epochs, rate, busy } = self.rest;
@@ -306,13 +314,17 @@ impl Doubt {
     /// Epochs for which a tier has to rest that is believed to do as much, where
     /// that is so many at `first`.
     fn epochs_needed(&self, believed: f64, first: u32) -> u32 {
-        let same = (believed / self.settled_at - 1.0).abs() <= SAME;
-        if same { self.epochs } else { first }
+        if are_same(believed, self.settled_at) { self.epochs } else { first }
     }
 
     fn settled(&self, believed: f64) -> Self {
-        Self { due: false, settled_at: believed, epochs: (2 * self.epochs).min(REST_EPOCHS_MAX) }
+        Self { due: false, settled_at: believed, epochs: self.epochs.saturating_mul(2) }
     }
+}
+
+/// Whether a belief is still about that other one.
+fn are_same(believed: f64, before: f64) -> bool {
+    (believed / before - 1.0).abs() <= SAME
 }
 
 impl Trend {
@@ -475,12 +487,20 @@ mod tests {
             epochs
         };
         learn(&mut learned, 130e6);
-        assert_eq!([0; 5].map(|_| doubted_after(&mut learned)), [15, 30, 60, 80, 80].map(Some));
+        assert_eq!([0; 7].map(|_| doubted_after(&mut learned)), [15, 30, 60, 120, 240, 320, 320].map(Some));
         // It did what was expected of it meanwhile.
         learn(&mut learned, 125e6);
-        assert_eq!(doubted_after(&mut learned), Some(80));
+        assert_eq!(doubted_after(&mut learned), Some(320));
         learn(&mut learned, 390e6);
         assert_eq!([0; 2].map(|_| doubted_after(&mut learned)), [15, 30].map(Some));
+        // What was measured is doubted later, unless its use belied it.
+        let profile = DirectionProfile { bandwidth: 400e6, latency_ns: 1, threads: 4, degrades_at: None };
+        let mut measured = Learned::seeded(&profile);
+        assert_eq!([0; 2].map(|_| doubted_after(&mut measured)), [60, 120].map(Some));
+        for (rate, epochs) in [(130e6, 15), (390e6, 15)] {
+            learn(&mut measured, rate);
+            assert_eq!(doubted_after(&mut measured), Some(epochs), "{rate}");
+        }
         let mut idle = learned;
         (0..100).for_each(|_| idle.had_rest(epoch(30e6, 0.1, 0.1), Some(REST_BUSY_MAX)));
         assert!(!idle.is_doubted(), "it is hardly used");
