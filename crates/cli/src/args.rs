@@ -3,6 +3,7 @@
 mod jobs;
 mod tiers;
 mod trace;
+mod zoned;
 
 pub(crate) use jobs::{
     EvacuateArgs, ImportArgs, JobCommand, JobIdArgs, JobListArgs, JobSetArgs, JobShowArgs, JobWaitArgs,
@@ -12,6 +13,8 @@ pub(crate) use jobs::{
 pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, TierRemoveArgs, TierSetArgs};
 
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
+
+pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
 use crate::failure::Failure;
 use braid_contract::units::parse_seconds;
@@ -74,6 +77,9 @@ pub(crate) enum Command {
     /// Try placement policies
     #[command(subcommand)]
     Placement(PlacementCommand),
+    /// Try zoned devices without having one
+    #[command(subcommand)]
+    Zoned(ZonedCommand),
     /// Let a tier fail, to see what happens then
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it

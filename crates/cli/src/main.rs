@@ -37,8 +37,12 @@ mod tier;
 mod top;
 mod trace;
 mod umount;
+mod zoned;
 
-use args::{BenchCommand, Command, CommandLine, PlacementCommand, StackCommand, TierCommand, TraceCommand};
+use args::{
+    BenchCommand, Command, CommandLine, PlacementCommand, StackCommand, TierCommand, TraceCommand,
+    ZonedCommand,
+};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Job(command) => job::run(&command),
         Command::Trace(TraceCommand::Record(args)) => trace::record(&args),
         Command::Placement(PlacementCommand::Simulate(args)) => simulate::run(&args),
+        Command::Zoned(ZonedCommand::Emulate(args)) => zoned::emulate(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Eject(args) => eject::run(&args),

@@ -12,6 +12,14 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+impl Timestamp {
+    /// So many nanoseconds after the epoch, or before it.
+    #[must_use]
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self { secs: nanos.div_euclid(1_000_000_000), nanos: nanos.rem_euclid(1_000_000_000) as u32 }
+    }
+}
+
 /// The kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {

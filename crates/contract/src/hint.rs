@@ -2,7 +2,7 @@
 //! front end down to the store, so that each layer may use it (Reshim §3.2).
 
 /// One logical writer (a write-ahead log, a compaction, a data log …).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId(pub u16);
 
 /// Data of one stream that is expected to die together.

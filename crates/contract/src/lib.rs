@@ -31,6 +31,7 @@ mod store_layer;
 /// How sizes, rates and durations are written and read.
 pub mod units;
 mod usage;
+mod zoned;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
@@ -59,3 +60,4 @@ pub use status::{
 pub use store::{ObjectStat, ReadPiece, Store, StoreCapabilities, StoreIo};
 pub use store_layer::{StoreLayer, StoreOperation};
 pub use usage::Usage;
+pub use zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry};

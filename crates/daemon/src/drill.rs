@@ -22,11 +22,11 @@ pub(crate) struct Drills {
 
 /// Wraps a store in a layer for faults.
 pub(crate) fn put_before(
-    store: impl Store + 'static,
+    store: Arc<dyn Store>,
     faults: &[Located<FaultRule>],
 ) -> (Arc<dyn Store>, FaultControl) {
     let rules = faults.iter().map(|fault| fault.value).collect();
-    let store = FaultStore::new(Arc::new(store), rules);
+    let store = FaultStore::new(store, rules);
     let control = store.control();
     (Arc::new(store), control)
 }

@@ -25,6 +25,7 @@ pub mod refusal;
 pub mod serve;
 pub mod simulate;
 pub mod stack_file;
+pub mod tier_store;
 pub mod trace;
 pub mod validate;
 

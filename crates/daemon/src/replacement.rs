@@ -4,10 +4,9 @@ use crate::advice::Asked;
 use crate::drill;
 use crate::handle::VolumeHandle;
 use crate::reply::{cant_open, invalid, refused};
-use crate::{speed, validate};
+use crate::{speed, tier_store, validate};
 use braid_contract::{Errno, Error};
 use braid_ipc::protocol::{ErrorReply, NamedTier, Replaced, Saved};
-use braid_stores::dir::DirStore;
 use braid_volume::TierConfig;
 use std::path::Path;
 
@@ -31,7 +30,7 @@ pub(crate) fn replace(
     }
     let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
     let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
-    let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
+    let store = tier_store::open(&dir).map_err(|error| cant_open(&dir, &error))?;
     let (store, control) = drill::put_before(store, &[]);
     let config = TierConfig {
         name: name.to_owned(),

@@ -11,10 +11,9 @@ use crate::reply::{cant_open, invalid, refused};
 use crate::section::Section;
 use crate::stack_text::Edit;
 use crate::values::{self, check_name};
-use crate::{drill, require, speed, told, validate};
+use crate::{drill, require, speed, tier_store, told, validate};
 use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
-use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultControl;
 use braid_volume::{RemovedTier, TierChange, TierConfig};
 use std::collections::BTreeMap;
@@ -109,7 +108,7 @@ pub(crate) fn looked_at(
     if let Some(required) = &read.require {
         require::check_now(required, &dir).map_err(invalid)?;
     }
-    let store = DirStore::open(&dir).map_err(|error| cant_open(&dir, &error))?;
+    let store = tier_store::open(&dir).map_err(|error| cant_open(&dir, &error))?;
     let (store, control) = drill::put_before(store, &[]);
     let config = TierConfig {
         name: name.to_owned(),

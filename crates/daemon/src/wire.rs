@@ -5,11 +5,10 @@ use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
 use crate::refusal::Refusal;
-use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, validate};
+use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
 use braid_fuse::{CacheMode, FuseConfig, Session};
 use braid_placement::EPOCH_NS_DEFAULT;
-use braid_stores::dir::DirStore;
 use braid_stores::native::{Machine, open_tier_dir};
 use braid_volume::{
     CheckOptions, CheckProgress, CheckReport, HomeConfig, OpenError, PlacementConfig, TierChange, TierConfig,
@@ -161,8 +160,8 @@ pub(crate) fn volume_config(
 
 fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Result<Arc<dyn Store>, Refusal> {
     let store =
-        DirStore::open(dir).map_err(|error| validate::or_without(cant_open(tier, &error), &tier.name))?;
-    let Some(drills) = drills else { return Ok(Arc::new(store)) };
+        tier_store::open(dir).map_err(|error| validate::or_without(cant_open(tier, &error), &tier.name))?;
+    let Some(drills) = drills else { return Ok(store) };
     let (store, control) = drill::put_before(store, &tier.faults);
     drills.enter(&tier.name, control);
     Ok(store)

@@ -23,6 +23,7 @@ mod rehome;
 mod seal;
 mod speeds;
 mod words;
+mod zone_log;
 
 pub use counts::SavedCounts;
 pub use header::{
@@ -41,6 +42,7 @@ pub use rehome::{RehomeRecord, RehomeStage};
 pub use seal::{Proof, Seal, Secret};
 pub use speeds::{SavedBandwidth, SavedSpeed, SavedSpeeds};
 pub use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
+pub use zone_log::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FrameHead, FrameKind, ZONED_LABEL_MAX, ZoneRecord};
 
 use std::fmt;
 

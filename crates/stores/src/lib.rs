@@ -7,3 +7,4 @@ pub mod dir;
 pub mod fault;
 pub mod memory;
 pub mod native;
+pub mod zoned;

@@ -35,6 +35,14 @@ impl AlignedBuf {
             self.memory.as_ptr().addr().next_multiple_of(DIRECT_ALIGNMENT) - self.memory.as_ptr().addr();
         &mut self.memory[start..start + len]
     }
+
+    /// The aligned bytes as they are, at least as many as were asked for before.
+    #[must_use]
+    pub fn filled(&self) -> &[u8] {
+        let address = self.memory.as_ptr().addr();
+        let start = address.next_multiple_of(DIRECT_ALIGNMENT) - address;
+        self.memory.get(start..).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +56,8 @@ mod tests {
             let bytes = buf.bytes(len);
             assert_eq!(bytes.len(), len);
             assert!(is_aligned(bytes));
+            bytes.fill(7);
+            assert!(buf.filled().len() >= len && buf.filled()[..len].iter().all(|byte| *byte == 7));
         }
     }
 }

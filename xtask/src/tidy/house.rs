@@ -11,7 +11,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("stack", &["contract"]),
     ("testkit", &["contract"]),
     ("coord", &["contract", "sys"]),
-    ("stores", &["contract", "sys"]),
+    ("stores", &["contract", "sys", "format"]),
     ("ipc", &["contract", "sys", "coord"]),
     ("log", &["contract", "sys"]),
     ("pool", &["contract", "sys"]),

@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::live::File;
-use braid_contract::{Errno, Result, TierId};
+use braid_contract::{Errno, Hint, Result, TierId};
 use braid_format::{RangeSize, Reason};
 use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
 use braid_tiers::{Tier, bit};
@@ -84,7 +84,8 @@ pub fn choose(
     let facts = FileFacts { core, file: request.file };
     let number = |name: &str| core.tiers.number(name);
     let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
-    let Chosen { tier, reason, policy, rule } = chosen.ok_or(Errno::ENOSPC)?;
+    let Chosen { tier, reason, policy, rule, stream } = chosen.ok_or(Errno::ENOSPC)?;
+    request.file.stream.set(stream);
     Ok(TierChoice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
 }
 
@@ -137,6 +138,18 @@ pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: Writ
     let subject = Subject { facts: &FileFacts { core, file }, origin, span };
     let number = |name: &str| core.tiers.number(name);
     core.placer.rules().sends_away(&subject, core.tiers.home().id, &number)
+}
+
+/// What a tier is told of data that is written to the file: the stream that its
+/// writer or a rule names.
+pub(super) fn hint_of(core: &Core, file: &File, origin: Origin) -> Hint {
+    let rules = core.placer.rules();
+    if origin.hint.stream.is_some() || rules.is_empty() {
+        return origin.hint;
+    }
+    let span = WriteSpan::at_rest(file.size_now());
+    let ask = || rules.stream_of(&Subject { facts: &FileFacts { core, file }, origin, span });
+    Hint { stream: file.stream.get_or(ask), ..origin.hint }
 }
 
 /// Whether movers leave the file where it is.

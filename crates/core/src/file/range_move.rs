@@ -5,6 +5,7 @@
 use crate::coord::Registered;
 use crate::core::Core;
 use crate::failpoint::Failpoint;
+use crate::file::choose::hint_of;
 use crate::file::clear::{clear_piece, clear_range};
 use crate::file::extents::next_data_on;
 use crate::file::home_inode::unnoticed;
@@ -17,9 +18,10 @@ use crate::file::share::Sharing;
 use crate::file::sync::sync_tier;
 use crate::file::unneeded;
 use crate::live::{File, Layout, Spread};
-use braid_contract::{Errno, Error, Hint, Result, StoreIo, TierId};
+use braid_contract::{Errno, Error, Result, StoreIo, TierId};
 use braid_coord::{Busy, CHUNKS, CopyStats, CopySteps, RangeSpan, carry_out};
 use braid_format::{Entry, Owners, RangeSize, Reason};
+use braid_placement::Origin;
 use braid_sys::AlignedBuf;
 use braid_tiers::Tier;
 use parking_lot::RwLockReadGuard;
@@ -245,7 +247,7 @@ impl RangeMove<'_> {
     }
 
     fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> MoveResult<()> {
-        let io = StoreIo { direct: true, hint: Hint::default() };
+        let io = StoreIo { direct: true, hint: hint_of(self.core, self.file, Origin::default()) };
         let mut done = 0;
         while done < data.len() {
             let (at, data) = (at + done as u64, &data[done..]);

@@ -2,6 +2,7 @@
 
 use crate::coord::Writing;
 use crate::core::Core;
+use crate::file::choose::hint_of;
 use crate::file::demand::Demand;
 use crate::file::full_range::{MoveLimit, move_off};
 use crate::file::indexing::NotSpread;
@@ -177,6 +178,7 @@ fn write_spread(
     let end = (offset + data.len() as u64).min(writing_end(spread, offset));
     let data = &data[..(end - offset) as usize];
     place(core, file, spread, offset..end, io, Demand::Room)?;
+    let io = Origin { hint: hint_of(core, file, io), ..io };
     // From here to the end, the ranges stay where they are.
     let _writing = writing(core, spread, offset, end);
     let mut done = 0;

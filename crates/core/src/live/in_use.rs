@@ -1,6 +1,5 @@
 //! Whether a regular file is in use; if not, what was known of it when it was.
 
-use super::times::of_ns;
 use braid_contract::Timestamp;
 use std::sync::{Arc, Weak};
 
@@ -30,7 +29,7 @@ pub(crate) struct AtRest {
 
 impl AtRest {
     pub(crate) fn atime(&self) -> Option<Timestamp> {
-        Some(self.atime_ns).filter(|ns| *ns != 0).map(of_ns)
+        Some(self.atime_ns).filter(|ns| *ns != 0).map(Timestamp::from_nanos)
     }
 }
 

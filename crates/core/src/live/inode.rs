@@ -4,6 +4,7 @@
 use super::in_use::InUse;
 use super::set_id::SetIdCheck;
 use super::spread::Spread;
+use super::stream::StreamCell;
 use crate::live::{DurabilityDependency, Tag};
 use braid_contract::{
     Access, Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
@@ -154,6 +155,8 @@ pub struct File {
     pub(crate) path: OnceLock<String>,
     /// A rule that pins placed some of its ranges.
     pub(crate) pinned: AtomicBool,
+    /// The stream of its data, by the rules.
+    pub(crate) stream: StreamCell,
     /// Where it is pinned to, once that was asked for.
     pin: Mutex<Option<Option<PinAttr>>>,
     pub(crate) cached_time: CachedTime,
@@ -258,6 +261,7 @@ impl File {
             heat: OnceLock::new(),
             path: OnceLock::new(),
             pinned: AtomicBool::new(false),
+            stream: StreamCell::default(),
             pin: Mutex::new(None),
             cached_time: CachedTime::default(),
         }

@@ -14,6 +14,7 @@ mod removals;
 mod set_id;
 mod space;
 mod spread;
+mod stream;
 mod tag;
 mod times;
 mod write_stream;

@@ -78,7 +78,7 @@ impl Times {
     }
 
     pub(crate) fn mtime(&self) -> Option<Timestamp> {
-        self.live.mtime_ns().map(of_ns)
+        self.live.mtime_ns().map(Timestamp::from_nanos)
     }
 
     pub(crate) fn touch_mtime(&self) {
@@ -106,7 +106,7 @@ impl Times {
 
     /// The access time by reads of other tiers than home, if there is one.
     pub(crate) fn atime(&self) -> Option<Timestamp> {
-        Some(self.live.atime_ns()).filter(|ns| *ns != 0).map(of_ns)
+        Some(self.live.atime_ns()).filter(|ns| *ns != 0).map(Timestamp::from_nanos)
     }
 
     /// Whether [`atime`](Self::atime) is all there is: its owner was asked.
@@ -209,10 +209,6 @@ impl Times {
     }
 }
 
-pub(super) fn of_ns(ns: i64) -> Timestamp {
-    Timestamp { secs: ns.div_euclid(SECOND_NS), nanos: ns.rem_euclid(SECOND_NS) as u32 }
-}
-
 /// `None` for a time that is centuries away.
 fn ns_of(time: Timestamp) -> Option<i64> {
     time.secs.checked_mul(SECOND_NS)?.checked_add(time.nanos.into())
@@ -270,7 +266,7 @@ mod tests {
         assert_eq!(due(), None);
         times.touch_mtime();
         assert_eq!(due(), Some(Due::Renewed));
-        assert_eq!(times.atime(), Some(of_ns(START)));
+        assert_eq!(times.atime(), Some(Timestamp::from_nanos(START)));
         wait(&clock, Duration::from_millis(5));
         assert_eq!(due(), Some(Due::Renewed), "it was read in the moment of the change");
         assert_eq!(due(), None);
@@ -307,7 +303,7 @@ mod tests {
         let (times, clock) = times();
         let read = || times.atime_is_due(set(Renewal::Always)) == Some(Due::Renewed);
         assert!(read() && times.was_read_on(TierId(3)));
-        times.atime_is_kept(of_ns(START));
+        times.atime_is_kept(Timestamp::from_nanos(START));
         assert_eq!(times.atime_owed_to(), None);
         wait(&clock, Duration::from_millis(900));
         assert!(read() && !times.was_read_on(TierId(4)));
@@ -332,17 +328,17 @@ mod tests {
     #[test]
     fn a_read_is_later_than_what_the_owner_knows() {
         let (first, _) = times();
-        first.learn_atime(Some(of_ns(5)));
-        first.learn_atime(Some(of_ns(6)));
-        assert_eq!((first.atime(), first.atime_owed_to()), (Some(of_ns(5)), None));
+        first.learn_atime(Some(Timestamp::from_nanos(5)));
+        first.learn_atime(Some(Timestamp::from_nanos(6)));
+        assert_eq!((first.atime(), first.atime_owed_to()), (Some(Timestamp::from_nanos(5)), None));
         let (second, _) = times();
-        assert!(!second.atime_is_known() && second.renew_atime(7, of_ns(3)));
-        second.learn_atime(Some(of_ns(5)));
-        assert_eq!(second.atime(), Some(of_ns(7)));
-        assert!(second.renew_atime(8, of_ns(9)));
-        assert_eq!(second.atime(), Some(of_ns(9)), "a finer clock told of the change");
-        assert!(second.renew_atime(10, of_ns(10 + COARSE_NS)));
-        assert_eq!(second.atime(), Some(of_ns(10)), "a change in the future");
+        assert!(!second.atime_is_known() && second.renew_atime(7, Timestamp::from_nanos(3)));
+        second.learn_atime(Some(Timestamp::from_nanos(5)));
+        assert_eq!(second.atime(), Some(Timestamp::from_nanos(7)));
+        assert!(second.renew_atime(8, Timestamp::from_nanos(9)));
+        assert_eq!(second.atime(), Some(Timestamp::from_nanos(9)), "a finer clock told of the change");
+        assert!(second.renew_atime(10, Timestamp::from_nanos(10 + COARSE_NS)));
+        assert_eq!(second.atime(), Some(Timestamp::from_nanos(10)), "a change in the future");
         let (third, _) = times();
         third.learn_atime(Some(Timestamp { secs: i64::MAX, nanos: 0 }));
         assert!(third.atime_is_known() && third.atime().is_none());

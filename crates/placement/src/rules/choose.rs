@@ -5,7 +5,7 @@ use super::facts::{Facts, Subject};
 use super::list::{Rule, Rules};
 use crate::context::{Context, Origin};
 use crate::policy::Policy;
-use braid_contract::{Hint, TierId};
+use braid_contract::{Hint, StreamId, TierId};
 use braid_format::{Reason, RuleNumber};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct Chosen {
     pub policy: Arc<dyn Policy>,
     /// The rule that holds, if any.
     pub rule: Option<Arc<Rule>>,
+    /// The stream of the data, if its writer or a rule named one.
+    pub stream: Option<StreamId>,
 }
 
 impl Rules {
@@ -49,7 +51,7 @@ impl Rules {
                 (chosen, if as_wished { wanted } else { Reason::Spill })
             }
         };
-        Some(Chosen { tier, reason, policy: Arc::clone(policy), rule })
+        Some(Chosen { tier, reason, policy: Arc::clone(policy), rule, stream })
     }
 
     /// Whether a rule sends the file to other tiers than `home` from its first
@@ -90,7 +92,7 @@ mod tests {
     use crate::credits::Credits;
     use crate::settings::RuleConfig;
     use crate::sync::Mutex;
-    use braid_contract::{Mover, StreamId};
+    use braid_contract::Mover;
 
     struct File;
 
@@ -144,7 +146,7 @@ mod tests {
             tiers: &[],
         };
         let chosen = rules.choose(&policy, &context, &File, &|_| None).unwrap();
-        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy);
+        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy && chosen.stream == stream);
         assert_eq!(*asked.0.lock(), Some(StreamId(5)));
     }
 }

@@ -86,6 +86,11 @@ impl Rules {
         (None, subject.origin.hint.stream)
     }
 
+    /// The stream of a file's data: from its writer, or else from a rule.
+    pub fn stream_of(&self, subject: &Subject<'_>) -> Option<StreamId> {
+        self.find_with_stream(subject).1
+    }
+
     /// The smallest range size of the rules; `None` if none sets one.
     pub fn smallest_range(&self) -> Option<RangeSize> {
         self.list.iter().filter_map(|rule| rule.range_size).min()

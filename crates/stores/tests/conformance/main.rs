@@ -9,8 +9,10 @@ use braid_contract::{Hint, ObjectId, Store, StoreIo};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;
+use braid_stores::native::open_tier_dir;
+use braid_stores::zoned::{EmulatedZones, ZoneEmulator, ZonedSettings, ZonedStore};
 use braid_testkit::conformance::store::{AppendOnlyStore, Fresh, cases, run};
-use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock};
+use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment, SimZoned, SimZones};
 use mounted::Mounted;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -131,4 +133,45 @@ fn append_only_over_a_directory() {
         Fresh::new(Arc::new(AppendOnlyStore::over(store, true)), dir)
     };
     run("append-only over a directory", &fresh).conclude();
+}
+
+fn zoned_settings() -> [ZonedSettings; 3] {
+    let usual = ZonedSettings::default();
+    [
+        ZonedSettings { memory: 8 << 20, ..usual },
+        ZonedSettings { extent: 64 << 10, memory: 128 << 10, write_through: false },
+        ZonedSettings { extent: 4 << 10, memory: 64 << 10, write_through: true },
+    ]
+}
+
+#[test]
+fn zoned_on_an_emulated_device() {
+    for settings in zoned_settings() {
+        for conventional in [0, 1, 3] {
+            let fresh = || {
+                let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+                let root = open_tier_dir(dir.path()).unwrap();
+                let shape =
+                    EmulatedZones { zones: 40, conventional, capacity: 4 << 20, open_max: 5, active_max: 6 };
+                ZoneEmulator::make(&root, shape).unwrap();
+                let device = Arc::new(ZoneEmulator::open(root).unwrap());
+                let environment = Arc::new(braid_stores::native::Machine);
+                Fresh::new(Arc::new(ZonedStore::open(device, settings, environment).unwrap()), dir)
+            };
+            run(&format!("zoned, {conventional} conventional zones, {settings:?}"), &fresh).conclude();
+        }
+    }
+}
+
+#[test]
+fn zoned_on_a_simulated_device() {
+    for settings in zoned_settings() {
+        let fresh = || {
+            let shape = SimZones { zones: 40, conventional: 0, capacity: 4 << 20, active_max: 6 };
+            let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+            let store = ZonedStore::open(Arc::new(SimZoned::new(shape)), settings, environment).unwrap();
+            Fresh::new(Arc::new(store), ())
+        };
+        run(&format!("zoned on a simulated device, {settings:?}"), &fresh).conclude();
+    }
 }

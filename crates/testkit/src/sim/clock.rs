@@ -48,8 +48,7 @@ impl SimClock {
 
     /// The time that an inode changed now gets.
     pub(super) fn now(&self) -> Timestamp {
-        let ns = self.wall_ns();
-        Timestamp { secs: ns.div_euclid(1_000_000_000), nanos: ns.rem_euclid(1_000_000_000) as u32 }
+        Timestamp::from_nanos(self.wall_ns())
     }
 }
 

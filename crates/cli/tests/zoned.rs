@@ -1,0 +1,122 @@
+//! Zoned tiers through the `braid` command, on emulated devices. Needs root and
+//! /dev/fuse; skipped without them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+const RANGES: usize = 12;
+
+/// A home for names, and all data on an emulated device.
+fn bench() -> Option<Bench> {
+    let bench = Bench::bare(&["a", "z", "m"])?;
+    bench.ok(&[
+        "zoned",
+        "emulate",
+        "z",
+        "--zones",
+        "24",
+        "--zone-size",
+        "1MiB",
+        "--open",
+        "6",
+        "--active",
+        "6",
+    ]);
+    bench.write_stack(
+        "\
+stack:
+  volume:
+    home: fast
+    policy: { size: { small: 0, sync: 0, large: zns } }
+    range: 64KiB
+    tiers:
+      fast: { dir: a }
+      zns: { dir: z }
+",
+    );
+    bench.ok(&["mount", "--create", "s.yaml", "m"]);
+    Some(bench)
+}
+
+fn write(bench: &Bench, name: &str, seed: u64) -> Vec<u8> {
+    let data = pattern(seed, RANGES * RANGE);
+    write_ranges(&bench.path("m").join(name), &data);
+    data
+}
+
+fn read(bench: &Bench, name: &str) -> Vec<u8> {
+    read_anew(&bench.path("m").join(name))
+}
+
+#[test]
+fn data_in_zones_is_there_after_another_mount_and_after_a_kill() {
+    let Some(bench) = bench() else { return };
+    let files: Vec<(String, Vec<u8>)> =
+        (0..6).map(|seed| (format!("f{seed}"), write(&bench, &format!("f{seed}"), seed))).collect();
+    assert!(bench.on("m/f0", "zns") >= RANGES as u64 - 1, "{:?}", bench.runs("m/f0"));
+    bench.unmount_clean();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(files.iter().all(|(name, data)| read(&bench, name) == *data));
+    let last = write(&bench, "last", 99);
+    File::open(bench.path("m/last")).unwrap().sync_all().unwrap();
+    fs::remove_file(bench.path("m/f0")).unwrap();
+    bench.kill();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(files[1..].iter().all(|(name, data)| read(&bench, name) == *data));
+    assert!(read(&bench, "last") == last);
+    assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
+    bench.unmount_clean();
+    assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+}
+
+#[test]
+fn what_is_written_over_goes_where_that_is_possible() {
+    let Some(bench) = bench() else { return };
+    let mut data = write(&bench, "file", 1);
+    let file = File::options().write(true).open(bench.path("m/file")).unwrap();
+    file.write_all_at(b"over", (2 * RANGE + 100) as u64).unwrap();
+    file.sync_all().unwrap();
+    data[2 * RANGE + 100..][..4].copy_from_slice(b"over");
+    assert!(read(&bench, "file") == data);
+    assert_eq!(bench.on("m/file", "fast"), 2, "{:?}", bench.runs("m/file"));
+    bench.unmount_clean();
+}
+
+#[test]
+fn space_is_given_back_and_a_zoned_tier_can_leave() {
+    let Some(bench) = bench() else { return };
+    // Several times what the zones hold.
+    for round in 0..60 {
+        let data = write(&bench, &format!("f{}", round % 8), round);
+        assert!(read(&bench, &format!("f{}", round % 8)) == data, "{round}");
+    }
+    let kept: Vec<Vec<u8>> = (0..8).map(|number| read(&bench, &format!("f{number}"))).collect();
+    bench.ok(&["tier", "evacuate", "zns", "m"]);
+    bench.ok(&["tier", "remove", "zns", "m"]);
+    assert!((0..8).all(|number| read(&bench, &format!("f{number}")) == kept[number]));
+    bench.unmount_clean();
+}
+
+#[test]
+fn what_is_no_device_is_refused() {
+    let Some(bench) = Bench::bare(&["a", "z", "m"]) else { return };
+    for (flags, said) in [
+        (&["--zone-size", "5000"][..], "no zoned device is like this"),
+        (&["--conventional", "65"], "no zoned device is like this"),
+        (&["--open", "9", "--active", "8"], "no zoned device is like this"),
+    ] {
+        let refused = bench.refused(&[&["zoned", "emulate", "z"][..], flags].concat());
+        assert!(refused.contains(said), "{refused}");
+    }
+    bench.ok(&["zoned", "emulate", "z", "--zones", "4", "--zone-size", "64KiB"]);
+    assert!(bench.refused(&["zoned", "emulate", "z"]).contains("already"));
+    fs::write(bench.path("z/zones"), "nonsense").unwrap();
+    bench.write_stack(
+        "stack: { volume: { home: a, policy: weighted, tiers: { a: { dir: a }, z: { dir: z } } } }\n",
+    );
+    assert!(bench.refused(&["mount", "--create", "s.yaml", "m"]).contains("not the shape of emulated zones"));
+}

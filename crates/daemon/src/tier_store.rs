@@ -1,0 +1,40 @@
+//! The store of a tier other than home, by what its directory is: an emulated zoned
+//! device, or a directory like any other.
+
+use crate::refusal::{Place, Refusal};
+use braid_contract::{Error, Result, Shown, Store};
+use braid_stores::dir::DirStore;
+use braid_stores::native::{Machine, open_tier_dir};
+use braid_stores::zoned::{ZoneEmulator, ZonedSettings, ZonedStore};
+use std::path::Path;
+use std::sync::Arc;
+
+pub use braid_stores::zoned::EmulatedZones;
+
+/// Opens the store in a directory.
+///
+/// # Errors
+/// `EBUSY` if it is in use; those of the store.
+pub(crate) fn open(dir: &Path) -> Result<Arc<dyn Store>> {
+    let root = open_tier_dir(dir)?;
+    if ZoneEmulator::shape_in(&root)?.is_none() {
+        drop(root);
+        return Ok(Arc::new(DirStore::open(dir)?));
+    }
+    let device = Arc::new(ZoneEmulator::open(root)?);
+    Ok(Arc::new(ZonedStore::open(device, ZonedSettings::default(), Arc::new(Machine))?))
+}
+
+/// Makes an emulated zoned device in a directory, for `braid zoned emulate`.
+///
+/// # Errors
+/// If it is in use or not empty, or no device is like that.
+pub fn emulate(dir: &Path, shape: EmulatedZones) -> std::result::Result<(), Refusal> {
+    let refuse = |error: &Error, advice: &str| {
+        Place::flag(dir.to_string_lossy()).refuse(format!("{}: {error}", dir.shown()), advice)
+    };
+    let root = open_tier_dir(dir)
+        .map_err(|error| refuse(&error, "name a directory that is there and not in use"))?;
+    ZoneEmulator::make(&root, shape)
+        .map_err(|error| refuse(&error, "name an empty directory, and zones as devices have them"))
+}

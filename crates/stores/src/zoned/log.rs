@@ -1,0 +1,358 @@
+//! The log of the object index: frames of records in one of two regions of the
+//! device. When a region is full, a checkpoint of the whole index begins the other
+//! one.
+
+use braid_contract::{Context, Errno, Error, Result, ZoneKind, ZonedDevice};
+use braid_format::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FrameHead, FrameKind, ZoneRecord};
+use braid_sys::AlignedBuf;
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Zones of the device that hold the log, if they are sequential: the first ones.
+pub(super) const SEQUENTIAL_ZONES: u32 = 2;
+
+/// Where a log may be: part of a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Region {
+    zone: u32,
+    kind: ZoneKind,
+    from: u64,
+    len: u64,
+}
+
+/// The log, and what is not in it yet.
+pub(super) struct IndexLog {
+    device: Arc<dyn ZonedDevice>,
+    block: usize,
+    store: [u8; 16],
+    regions: [Region; 2],
+    pending: Mutex<Pending>,
+    writer: Mutex<Writer>,
+    /// Records that are durable, as a count since the store was opened.
+    durable: AtomicU64,
+}
+
+/// Records that are to be written, in their order.
+#[derive(Debug, Default)]
+struct Pending {
+    /// What each frame is to hold.
+    frames: Vec<Vec<u8>>,
+    /// Records so far since the store was opened.
+    count: u64,
+}
+
+/// Where the log goes on.
+#[derive(Clone, Copy, Debug)]
+struct Writer {
+    /// The region that it is in.
+    region: usize,
+    generation: u64,
+    /// Number of the next frame, and its place in the region.
+    sequence: u64,
+    at: u64,
+    /// The end of the log can't be relied on: a checkpoint comes first.
+    torn: bool,
+}
+
+/// What a region holds.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    store: [u8; 16],
+    generation: u64,
+    /// Whole frames, and where they end.
+    frames: u64,
+    end: u64,
+    /// The checkpoint that it begins with is whole.
+    is_whole: bool,
+    moved_on: bool,
+    torn: bool,
+}
+
+/// Calls a function with each record of the index as it is.
+pub(super) type Snapshot<'a> = &'a dyn Fn(&mut dyn FnMut(&ZoneRecord));
+
+/// The two regions for the log of a device, and the first zone behind them: parts
+/// of its conventional zones, else its first two zones.
+pub(super) fn regions_of(device: &dyn ZonedDevice) -> Result<([Region; 2], u32)> {
+    let zones = device.geometry().zones;
+    let mut conventional = 0;
+    while conventional < zones && device.report(conventional)?.kind == ZoneKind::Conventional {
+        conventional += 1;
+    }
+    let region =
+        |zone, from, len| Ok::<_, Error>(Region { zone, kind: device.report(zone)?.kind, from, len });
+    let whole = |zone| region(zone, 0, device.report(zone)?.capacity);
+    match conventional {
+        0 if zones < SEQUENTIAL_ZONES => {
+            Err(Error::new(Errno::EINVAL, format!("the device has {zones} zones")))
+        }
+        0 => Ok(([whole(0)?, whole(1)?], SEQUENTIAL_ZONES)),
+        1 => {
+            let block = device.geometry().block;
+            let half = device.report(0)?.capacity / 2 / block * block;
+            Ok(([region(0, 0, half)?, region(0, half, half)?], 1))
+        }
+        _ => Ok(([whole(0)?, whole(1)?], conventional)),
+    }
+}
+
+impl IndexLog {
+    /// A log that is not on the device yet.
+    pub(super) fn new(device: Arc<dyn ZonedDevice>, regions: [Region; 2], store: [u8; 16]) -> Self {
+        // The first checkpoint goes to the first region.
+        let writer = Writer { region: 1, generation: 0, sequence: 0, at: 0, torn: true };
+        Self::with(device, regions, store, writer)
+    }
+
+    fn with(device: Arc<dyn ZonedDevice>, regions: [Region; 2], store: [u8; 16], writer: Writer) -> Self {
+        let block = device.geometry().block as usize;
+        let (pending, writer, durable) = (Mutex::default(), Mutex::new(writer), AtomicU64::new(0));
+        Self { device, block, store, regions, pending, writer, durable }
+    }
+
+    /// The log that is on the device, whose records are handed to `replay`, with
+    /// whether they were certainly durable; `None` if there is none.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if the newest checkpoint is lost; those of the device.
+    pub(super) fn open(
+        device: Arc<dyn ZonedDevice>,
+        regions: [Region; 2],
+        replay: &mut dyn FnMut(ZoneRecord, bool) -> Result<()>,
+    ) -> Result<Option<Self>> {
+        let block = device.geometry().block as usize;
+        let mut newest: Option<(usize, Found)> = None;
+        for (at, region) in regions.iter().enumerate() {
+            let found = scan(&*device, region, block, &mut |_, _, _| Ok(()))?;
+            let is_newer =
+                |found: &Found| newest.is_none_or(|(_, newest)| found.generation > newest.generation);
+            if let Some(found) = found.filter(|found| found.is_whole).filter(is_newer) {
+                newest = Some((at, found));
+            }
+        }
+        let Some((at, found)) = newest else { return Ok(None) };
+        if found.moved_on {
+            let what = "the newest checkpoint of the object index is lost or damaged";
+            return Err(Error::new(Errno::EUCLEAN, what));
+        }
+        scan(&*device, &regions[at], block, &mut |number, kind, records| {
+            // Data is durable before a checkpoint holds, and before the next frame is
+            // begun.
+            let was_durable = kind != FrameKind::Changes || number + 1 < found.frames;
+            records.into_iter().try_for_each(|record| replay(record, was_durable))
+        })?;
+        let Found { store, generation, frames: sequence, end, torn, .. } = found;
+        let writer = Writer { region: at, generation, sequence, at: end, torn };
+        Ok(Some(Self::with(device, regions, store, writer)))
+    }
+
+    /// Adds a record, which is in the log after the next [`commit`](Self::commit).
+    pub(super) fn add(&self, record: &ZoneRecord) {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let mut pending = self.pending.lock();
+        pending.count += 1;
+        match pending.frames.last_mut().filter(|frame| frame.len() + bytes.len() <= FRAME_PAYLOAD_MAX) {
+            Some(frame) => frame.extend_from_slice(&bytes),
+            None => pending.frames.push(bytes),
+        }
+    }
+
+    /// Makes everything durable: what was written to the device, and all records
+    /// that were added before. The caller holds no object.
+    pub(super) fn commit(&self, snapshot: Snapshot<'_>) -> Result<()> {
+        let target = self.pending.lock().count;
+        let mut writer = self.writer.lock();
+        let (frames, count) = {
+            let mut pending = self.pending.lock();
+            (take(&mut pending.frames), pending.count)
+        };
+        if frames.is_empty() && self.durable.load(Ordering::Acquire) >= target {
+            // Another thread made the records durable, with what they are about.
+            return Ok(());
+        }
+        let written = self.write_all(&mut writer, &frames, snapshot).and_then(|()| self.device.flush());
+        match written {
+            Ok(()) => self.durable.store(count, Ordering::Release),
+            Err(_) => {
+                writer.torn = true;
+                self.pending.lock().frames.splice(0..0, frames);
+            }
+        }
+        written.context("writing the object index")
+    }
+
+    /// Begins the other region with a checkpoint. The caller holds no object.
+    pub(super) fn checkpoint(&self, snapshot: Snapshot<'_>) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let (frames, count) = {
+            let mut pending = self.pending.lock();
+            (take(&mut pending.frames), pending.count)
+        };
+        match self.switch(&mut writer, snapshot) {
+            Ok(()) => {
+                self.durable.store(count, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                self.pending.lock().frames.splice(0..0, frames);
+                Err(error.context("writing the object index"))
+            }
+        }
+    }
+
+    /// Whether a checkpoint has to come before anything else.
+    pub(super) fn is_torn(&self) -> bool {
+        self.writer.lock().torn
+    }
+
+    /// Removes the log from the device, the newest region last.
+    pub(super) fn erase(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        *self.pending.lock() = Pending::default();
+        for at in [1 - writer.region, writer.region] {
+            let Region { zone, kind, from, .. } = self.regions[at];
+            match kind {
+                ZoneKind::Sequential => self.device.reset(zone)?,
+                ZoneKind::Conventional => {
+                    let mut buf = AlignedBuf::new();
+                    let bytes = buf.bytes(self.block);
+                    bytes.fill(0);
+                    self.device.write(zone, from, &[IoSlice::new(bytes)])?;
+                }
+            }
+            self.device.flush()?;
+        }
+        *writer = Writer { region: 1, generation: 0, sequence: 0, at: 0, torn: true };
+        self.durable.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    fn write_all(&self, writer: &mut Writer, frames: &[Vec<u8>], snapshot: Snapshot<'_>) -> Result<()> {
+        for (at, frame) in frames.iter().enumerate() {
+            if at > 0 {
+                self.device.flush()?;
+            }
+            let len = (FRAME_HEAD + frame.len()).next_multiple_of(self.block) as u64;
+            // One more block says that the log has moved on.
+            if writer.torn || writer.at + len + self.block as u64 > self.regions[writer.region].len {
+                // It has all that is left here.
+                return self.switch(writer, snapshot);
+            }
+            self.write_frame(writer, FrameKind::Changes, frame)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint to the other region, where the log goes on.
+    fn switch(&self, writer: &mut Writer, snapshot: Snapshot<'_>) -> Result<()> {
+        let region = 1 - writer.region;
+        if self.regions[region].kind == ZoneKind::Sequential {
+            self.device.reset(self.regions[region].zone)?;
+        }
+        let mut next = Writer { region, generation: writer.generation + 1, sequence: 0, at: 0, torn: false };
+        let (mut payload, mut failed) = (Vec::new(), None);
+        snapshot(&mut |record| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            if payload.len() + bytes.len() > FRAME_PAYLOAD_MAX && failed.is_none() {
+                failed = self.write_checkpoint(&mut next, FrameKind::Checkpoint, &payload).err();
+                payload.clear();
+            }
+            payload.extend_from_slice(&bytes);
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        // The data that it leads to is durable before it holds.
+        self.device.flush()?;
+        self.write_checkpoint(&mut next, FrameKind::CheckpointEnd, &payload)?;
+        self.device.flush()?;
+        if writer.sequence > 0 {
+            // If that fails, the older log is only older.
+            let mut old = *writer;
+            if let Err(error) = self.write_frame(&mut old, FrameKind::MovedOn, &[]) {
+                tracing::debug!(%error, "the older log of the object index is not closed");
+            }
+        }
+        *writer = next;
+        Ok(())
+    }
+
+    fn write_checkpoint(&self, writer: &mut Writer, kind: FrameKind, payload: &[u8]) -> Result<()> {
+        let len = (FRAME_HEAD + payload.len()).next_multiple_of(self.block) as u64;
+        // Half of the region is for changes.
+        if writer.at + len > self.regions[writer.region].len / 2 {
+            return Err(Error::new(Errno::ENOSPC, "the object index is too long for its region"));
+        }
+        self.write_frame(writer, kind, payload)
+    }
+
+    fn write_frame(&self, writer: &mut Writer, kind: FrameKind, payload: &[u8]) -> Result<()> {
+        let Writer { region, generation, sequence, at, .. } = *writer;
+        let head = FrameHead { store: self.store, generation, sequence, kind, payload: payload.len() as u32 };
+        let frame = head.seal(payload, self.block);
+        let mut buf = AlignedBuf::new();
+        let bytes = buf.bytes(frame.len());
+        bytes.copy_from_slice(&frame);
+        let Region { zone, from, .. } = self.regions[region];
+        self.device.write(zone, from + at, &[IoSlice::new(bytes)])?;
+        (writer.sequence, writer.at) = (sequence + 1, at + frame.len() as u64);
+        Ok(())
+    }
+}
+
+/// Reads the frames of a region, up to where none follows; `None` if it begins with
+/// none.
+fn scan(
+    device: &dyn ZonedDevice,
+    region: &Region,
+    block: usize,
+    visit: &mut dyn FnMut(u64, FrameKind, Vec<ZoneRecord>) -> Result<()>,
+) -> Result<Option<Found>> {
+    let written = match region.kind {
+        ZoneKind::Conventional => region.len,
+        ZoneKind::Sequential => device.report(region.zone)?.write_pointer.min(region.len),
+    };
+    let mut found: Option<Found> = None;
+    let (mut buf, mut at) = (AlignedBuf::new(), 0);
+    while at + block as u64 <= written {
+        let bytes = buf.bytes(block);
+        device.read(region.zone, region.from + at, bytes)?;
+        let Ok(head) = FrameHead::decode(bytes) else { break };
+        let follows = found.is_none_or(|found| {
+            (head.store, head.generation, head.sequence) == (found.store, found.generation, found.frames)
+        });
+        let len = head.len(block) as u64;
+        if !follows || (found.is_none() && head.sequence != 0) || at + len > written {
+            break;
+        }
+        let bytes = buf.bytes(len as usize);
+        device.read(region.zone, region.from + at, bytes)?;
+        let Ok(records) = head.check(bytes).and_then(ZoneRecord::decode_all) else { break };
+        let before = found.unwrap_or(Found {
+            store: head.store,
+            generation: head.generation,
+            frames: 0,
+            end: 0,
+            is_whole: false,
+            moved_on: false,
+            torn: false,
+        });
+        visit(before.frames, head.kind, records)?;
+        at += len;
+        found = Some(Found {
+            frames: before.frames + 1,
+            end: at,
+            is_whole: before.is_whole || head.kind == FrameKind::CheckpointEnd,
+            moved_on: head.kind == FrameKind::MovedOn,
+            ..before
+        });
+    }
+    // A sequential zone goes on at its write pointer only.
+    let torn = region.kind == ZoneKind::Sequential && at < written;
+    Ok(found.map(|found| Found { torn, ..found }))
+}

@@ -1,0 +1,24 @@
+//! The zoned store: objects on a device whose zones are written from their
+//! beginning to their end and emptied as a whole (Reshim §3.3), so that nothing is
+//! moved beneath it. Only the daemon makes one.
+//!
+//! An object's bytes are gathered in [buffers](buffers) of an extent each, go to the
+//! open [zone](zones) of their stream when an extent is full or synced, and are found
+//! through an index whose changes go to a [log](log) on the device itself. When zones
+//! run short, some are [emptied](collect).
+
+mod buffers;
+mod collect;
+mod emulator;
+mod extents;
+mod log;
+mod object;
+mod replay;
+mod spans;
+mod store;
+mod zone_files;
+mod zones;
+
+pub use emulator::{DeviceWork, EmulatedZones, ZoneEmulator};
+pub use store::{ZonedSettings, ZonedStatus, ZonedStore};
+pub use zones::ZoneCounts;

@@ -1,0 +1,125 @@
+//! What the log of the index says of each object, as it is replayed.
+
+use super::extents::{Extents, LOST, Place};
+use super::spans::Spans;
+use super::zones::Stream;
+use braid_contract::{ObjectId, StreamId, Timestamp};
+use braid_format::ZoneRecord;
+use std::collections::{BTreeMap, HashMap};
+
+/// An object as the log has it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) id: ObjectId,
+    pub(super) size: u64,
+    pub(super) mtime: Timestamp,
+    pub(super) atime: Option<Timestamp>,
+    pub(super) present: Spans,
+    pub(super) extents: Extents,
+}
+
+/// The index as the log has it.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    pub(super) label: Option<Vec<u8>>,
+    pub(super) objects: HashMap<u64, Known>,
+    pub(super) streams: BTreeMap<u32, Stream>,
+    /// The highest number of an object.
+    pub(super) highest: u64,
+    /// Blocks that were said to be durable, and are not there.
+    pub(super) lost: u64,
+    /// Some of the last records are about data that never was durable.
+    pub(super) passed_over: bool,
+    block: u64,
+}
+
+impl Replay {
+    pub(super) fn new(block: u64) -> Self {
+        Self { block, ..Self::default() }
+    }
+
+    /// One more record. `written` tells how many blocks of a zone were written, if
+    /// it is one for data; what is beyond was lost with the power, before anything
+    /// said that it was durable, unless `was_durable`.
+    pub(super) fn add(
+        &mut self,
+        record: ZoneRecord,
+        was_durable: bool,
+        written: &dyn Fn(u32) -> Option<u32>,
+    ) {
+        match record {
+            ZoneRecord::Label(label) => self.label = Some(label),
+            ZoneRecord::Made { object, id } => {
+                let (mtime, present, extents) = (Timestamp::default(), Spans::default(), Extents::default());
+                self.highest = self.highest.max(object);
+                self.objects.entry(object).or_insert(Known {
+                    id,
+                    size: 0,
+                    mtime,
+                    atime: None,
+                    present,
+                    extents,
+                });
+            }
+            ZoneRecord::Piece { object, start, end, zone, at } => {
+                let blocks = start / self.block..end.div_ceil(self.block);
+                let Ok(count) = u32::try_from(blocks.end - blocks.start) else { return };
+                let is_there =
+                    at.checked_add(count).zip(written(zone)).is_some_and(|(end, written)| end <= written);
+                if !is_there && !was_durable {
+                    self.passed_over = true;
+                    return;
+                }
+                let Some(known) = self.objects.get_mut(&object) else { return };
+                known.extents.put(blocks.start, Place { zone, at, blocks: count });
+                known.present.insert(start..end);
+                known.size = known.size.max(end);
+            }
+            ZoneRecord::Size { object, size } => {
+                let Some(known) = self.objects.get_mut(&object) else { return };
+                known.size = size;
+                known.cut(size..u64::MAX / 2, self.block);
+            }
+            ZoneRecord::Punched { object, start, end } => {
+                let Some(known) = self.objects.get_mut(&object) else { return };
+                known.cut(start..end, self.block);
+            }
+            ZoneRecord::Times { object, mtime, atime } => {
+                let Some(known) = self.objects.get_mut(&object) else { return };
+                (known.mtime, known.atime) = (mtime, atime);
+            }
+            ZoneRecord::Removed { object } => _ = self.objects.remove(&object),
+            ZoneRecord::Zone { zone, stream } => _ = self.streams.insert(zone, stream.map(StreamId)),
+        }
+    }
+
+    /// All was added. What is beyond what was written of a zone is lost, and may not
+    /// be taken for what is written there next.
+    pub(super) fn finish(&mut self, written: &dyn Fn(u32) -> Option<u32>) {
+        let is_there = |place: &Place| {
+            let end = place.at.checked_add(place.blocks).zip(written(place.zone));
+            end.is_some_and(|(end, written)| end <= written)
+        };
+        for known in self.objects.values_mut() {
+            let lost: Vec<(u64, Place)> =
+                known.extents.iter().filter(|(_, place)| !is_there(place)).collect();
+            for (first, place) in lost {
+                self.lost += u64::from(place.blocks);
+                known.extents.put(first, Place { zone: LOST, ..place });
+            }
+        }
+    }
+}
+
+impl Known {
+    fn cut(&mut self, span: std::ops::Range<u64>, block: u64) {
+        self.present.remove(span.clone());
+        let touched = span.start / block..span.end.div_ceil(block);
+        let keeps = |at: u64| self.present.touches(&(at * block..(at + 1) * block));
+        let first = touched.start + u64::from(keeps(touched.start));
+        let end = touched.end - u64::from(touched.end > 0 && keeps(touched.end - 1));
+        if first < end {
+            self.extents.remove(first..end);
+        }
+    }
+}

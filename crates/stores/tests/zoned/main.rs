@@ -1,0 +1,319 @@
+//! The zoned store on a simulated device: power loss at any moment, zones that run
+//! short, zones that fail.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod model;
+
+use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneState, ZonedDevice};
+use braid_stores::zoned::{ZonedSettings, ZonedStore};
+use braid_testkit::sim::{Seeded, SimClock, SimEnvironment, SimZoned, SimZones};
+use model::{Model, id, write};
+use std::sync::Arc;
+
+const SETTINGS: ZonedSettings = ZonedSettings { extent: 16 << 10, memory: 96 << 10, write_through: false };
+const SHAPE: SimZones = SimZones { zones: 24, conventional: 0, capacity: 128 << 10, active_max: 6 };
+const LABEL: &[u8] = b"label";
+
+fn open(device: &Arc<SimZoned>) -> ZonedStore {
+    let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+    let device: Arc<dyn ZonedDevice> = Arc::clone(device) as _;
+    ZonedStore::open(device, SETTINGS, environment).unwrap()
+}
+
+fn new_store(shape: SimZones) -> (Arc<SimZoned>, ZonedStore) {
+    let device = Arc::new(SimZoned::new(shape));
+    let store = open(&device);
+    store.set_label(LABEL).unwrap();
+    (device, store)
+}
+
+fn io(stream: u64) -> StoreIo {
+    let stream = (stream < 8).then_some(StreamId(stream as u16));
+    StoreIo { direct: false, hint: Hint { stream, group: None } }
+}
+
+/// One operation, on the store and on the model; whether the power is still on.
+fn step(store: &ZonedStore, model: &mut Model, random: &mut SplitMix) -> bool {
+    const OBJECTS: u64 = 12;
+    let number = random.below(OBJECTS) as u8;
+    let power = |errno: Errno| assert_eq!(errno, Errno::ENODEV, "what goes wrong is the power");
+    if !model.exists(number) {
+        model.created(number);
+        return store.create(id(number)).is_ok();
+    }
+    let size = model.size(number);
+    let done = match random.below(20) {
+        0..12 => {
+            let len = 1 + random.below(20_000) as usize;
+            let offset = if random.below(3) > 0 { size } else { random.below(size as u64 + 5000) as usize };
+            if offset + len > 150_000 {
+                return true;
+            }
+            let data: Vec<u8> = (0..len).map(|_| 1 + random.below(255) as u8).collect();
+            let stream = random.below(9);
+            let written = model.is_written(number, offset, len);
+            match write(store, number, offset, &data, io(stream)) {
+                // Short where there is no room for more.
+                Ok(done) => {
+                    assert!(!written && done > 0);
+                    model.wrote(number, offset, &data[..done]);
+                    Ok(())
+                }
+                Err(Errno::EOPNOTSUPP) if written => Ok(()),
+                Err(Errno::ENOSPC) => Ok(()),
+                Err(errno) => {
+                    model.wrote(number, offset, &data);
+                    Err(errno)
+                }
+            }
+        }
+        12 => {
+            let to = random.below(size as u64 + 10_000) as usize;
+            model.resized(number, to);
+            store.truncate(id(number), to as u64).map_err(|error| error.errno())
+        }
+        13 => {
+            let (offset, len) = (random.below(size as u64 + 1), 1 + random.below(30_000));
+            model.cut(number, offset as usize, len as usize);
+            store.punch(id(number), offset, len).map_err(|error| error.errno())
+        }
+        14..17 => {
+            let synced = store.sync(&[id(number)], random.below(2) == 0).map_err(|error| error.errno());
+            synced.inspect(|()| model.synced(number))
+        }
+        17 => store.sync_all().map_err(|error| error.errno()).inspect(|()| model.all_synced()),
+        18 => {
+            model.removed(number);
+            store.remove(&[id(number)]).map_err(|error| error.errno())
+        }
+        _ => {
+            model.compare(store);
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => true,
+        Err(errno) => {
+            power(errno);
+            false
+        }
+    }
+}
+
+/// What is counted of space is what objects have.
+fn check_space(store: &ZonedStore) {
+    let mut allocated = 0;
+    store.list(&mut |id| allocated += store.stat(id).unwrap().allocated).unwrap();
+    let usage = store.usage().unwrap();
+    assert_eq!(usage.total - usage.available, allocated, "{usage:?}");
+}
+
+/// Runs until the power goes, again and again.
+fn survive(seed: u64, shape: SimZones, lives: u32) {
+    let mut random = SplitMix::new(seed);
+    let (mut device, mut store) = new_store(shape);
+    let mut model = Model::default();
+    for life in 0..lives {
+        device.cut_after(random.below(120));
+        for _ in 0..400 {
+            if !step(&store, &mut model, &mut random) {
+                break;
+            }
+        }
+        drop(store);
+        device = Arc::new(device.after_power_loss(&mut Seeded::new(seed ^ u64::from(life) << 32)));
+        store = open(&device);
+        assert_eq!(store.label().unwrap().as_deref(), Some(LABEL));
+        model.recover(&store);
+        model.compare(&store);
+        check_space(&store);
+    }
+}
+
+#[test]
+fn power_loss_takes_nothing_that_was_synced() {
+    for seed in 0..5 {
+        for conventional in [0, 1, 2] {
+            survive(seed, SimZones { conventional, ..SHAPE }, 20);
+        }
+    }
+}
+
+/// Longer, for a person to run: `BRAID_ZONED_SEEDS=FROM..TO`.
+#[test]
+fn power_loss_for_long() {
+    let Ok(seeds) = std::env::var("BRAID_ZONED_SEEDS") else { return };
+    let (from, to) = seeds.split_once("..").unwrap();
+    for seed in from.parse::<u64>().unwrap()..to.parse().unwrap() {
+        survive(seed, SimZones { conventional: (seed % 3) as u32, ..SHAPE }, 40);
+    }
+}
+
+fn fill(store: &dyn Store, number: u8, len: usize, stream: u64) -> Result<(), Errno> {
+    store.create(id(number)).unwrap();
+    let data: Vec<u8> = (0..len).map(|at| number.wrapping_add((at / 100) as u8)).collect();
+    match write(store, number, 0, &data, io(stream))? {
+        done if done == len => Ok(()),
+        _ => Err(Errno::ENOSPC),
+    }
+}
+
+#[test]
+fn there_is_room_for_as_much_as_is_said_to_be_available() {
+    let (_device, store) = new_store(SHAPE);
+    let before = store.usage().unwrap().available;
+    let mut numbers = Vec::new();
+    for number in 0..=255 {
+        match fill(&store, number, 40_000, u64::from(number % 11)) {
+            Ok(()) => numbers.push(number),
+            Err(errno) => {
+                assert_eq!(errno, Errno::ENOSPC);
+                store.remove(&[id(number)]).unwrap();
+                break;
+            }
+        }
+    }
+    let each = 40_960;
+    assert_eq!(numbers.len() as u64, before / each, "{before} available");
+    store.sync_all().unwrap();
+    // Some go, and as many fit again, for long.
+    let mut random = SplitMix::new(9);
+    for _ in 0..400 {
+        let at = random.below(numbers.len() as u64) as usize;
+        store.remove(&[id(numbers[at])]).unwrap();
+        fill(&store, numbers[at], 40_000, random.below(11)).unwrap();
+        if random.below(8) == 0 {
+            store.sync_all().unwrap();
+        }
+    }
+    check_space(&store);
+    assert!(store.status().moved > 0, "nothing had to be moved");
+}
+
+#[test]
+fn data_that_dies_together_is_not_moved() {
+    let (_device, store) = new_store(SHAPE);
+    // Two streams: one is written and removed again and again, the other stays.
+    for round in 0..60 {
+        if round < 12 {
+            fill(&store, 100 + round, 100_000, 1).unwrap();
+        }
+        fill(&store, round % 4, 60_000, 2).unwrap();
+        store.sync_all().unwrap();
+        store.remove(&[id(round % 4)]).unwrap();
+    }
+    let status = store.status();
+    assert_eq!((status.moved, status.zones.mixed), (0, 0), "{status:?}");
+}
+
+#[test]
+fn streams_beyond_the_limit_share_zones() {
+    let (_device, store) = new_store(SHAPE);
+    for number in 0..4 {
+        fill(&store, number, 20_000, u64::from(number)).unwrap();
+    }
+    store.sync_all().unwrap();
+    assert_eq!(store.status().zones.mixed, 0);
+    for number in 4..6 {
+        fill(&store, number, 20_000, u64::from(number)).unwrap();
+    }
+    store.sync_all().unwrap();
+    let status = store.status();
+    assert_eq!((status.zones.mixed, status.zones.open), (2, 4), "{status:?}");
+}
+
+#[test]
+fn a_write_that_fails_half_way_is_repeated_elsewhere() {
+    let (device, store) = new_store(SHAPE);
+    let mut model = Model::default();
+    model.created(1);
+    store.create(id(1)).unwrap();
+    for (round, zone) in (2..6).enumerate() {
+        device.tear_next_write(zone, 1);
+        let data = vec![round as u8 + 1; 30_000];
+        assert_eq!(write(&store, 1, round * 30_000, &data, io(0)), Ok(30_000));
+        model.wrote(1, round * 30_000, &data);
+        store.sync(&[id(1)], true).unwrap();
+        model.synced(1);
+    }
+    model.compare(&store);
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut Seeded::new(1))));
+    model.recover(&store);
+}
+
+#[test]
+fn zones_that_fail_are_worked_around_or_told() {
+    let (device, store) = new_store(SHAPE);
+    for number in 0..8 {
+        fill(&store, number, 100_000, 1).unwrap();
+    }
+    store.sync_all().unwrap();
+    device.fail_zone(3, ZoneState::ReadOnly);
+    device.fail_zone(4, ZoneState::Offline);
+    drop(store);
+    let store = open(&device);
+    assert_eq!(store.status().zones.failed, 2);
+    // What is in the zone that is offline is lost; all else is there.
+    let lost = (0..8).filter(|number| {
+        let mut bytes = vec![0; 100_000];
+        let read = store.read_at(id(*number), 0, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0));
+        match read {
+            Ok(done) => assert_eq!(done, 100_000),
+            Err(ref error) => assert_eq!(error.errno(), Errno::EIO),
+        }
+        read.is_err()
+    });
+    let lost = lost.count();
+    assert!((1..=3).contains(&lost), "{lost}");
+    for number in 10..14 {
+        fill(&store, number, 100_000, 1).unwrap();
+    }
+    store.sync_all().unwrap();
+}
+
+#[test]
+fn a_write_pointer_that_is_not_where_it_was_is_noticed() {
+    let (device, store) = new_store(SHAPE);
+    fill(&store, 1, 100_000, 1).unwrap();
+    store.sync_all().unwrap();
+    fill(&store, 2, 10_000, 2).unwrap();
+    store.sync_all().unwrap();
+    drop(store);
+    // Behind: what was durable is lost, and nothing else is taken for it.
+    device.lose_from(2, 32 << 10);
+    let store = open(&device);
+    let mut bytes = vec![0; 100_000];
+    let read = store.read_at(id(1), 0, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0));
+    assert_eq!(read.unwrap_err().errno(), Errno::EIO);
+    let mut bytes = vec![0; 10_000];
+    store.read_at(id(2), 0, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0)).unwrap();
+    fill(&store, 3, 60_000, 1).unwrap();
+    store.sync_all().unwrap();
+    let read = store.read_at(id(1), 40_000, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0));
+    assert_eq!(read.unwrap_err().errno(), Errno::EIO);
+}
+
+#[test]
+fn a_lost_checkpoint_is_told() {
+    for conventional in [0, 2] {
+        let (device, store) = new_store(SimZones { conventional, ..SHAPE });
+        // Until the log has gone to the other region and further.
+        for round in 0..80 {
+            fill(&store, 1, 5000 + round, 1).unwrap();
+            store.sync_all().unwrap();
+            store.remove(&[id(1)]).unwrap();
+        }
+        drop(store);
+        let newest = (0..2).find(|zone| {
+            device.damage(*zone, 0);
+            let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+            let opened = ZonedStore::open(Arc::clone(&device) as _, SETTINGS, environment);
+            let is_newest = opened.as_ref().is_err_and(|error| error.errno() == Errno::EUCLEAN);
+            device.damage(*zone, 0);
+            is_newest
+        });
+        assert!(newest.is_some(), "neither region was missed");
+        open(&device);
+    }
+}
