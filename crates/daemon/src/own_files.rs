@@ -3,6 +3,7 @@
 //! command line calls this.
 
 use crate::config::VolumeSettings;
+use crate::tier_store;
 use std::path::Path;
 
 /// Names of Braid and of file systems at the root of a tier.
@@ -15,9 +16,13 @@ pub fn tiers(volume: &VolumeSettings) -> Vec<&str> {
     others.filter(|tier| dir(&tier.dir.value)).map(|tier| tier.name.as_str()).collect()
 }
 
-/// Whether a directory has own files; `false` if it can't be read.
+/// Whether a directory has own files; `false` if it can't be read. Those of an
+/// emulated device are its zones.
 #[must_use]
 pub fn dir(dir: &Path) -> bool {
+    if tier_store::is_zoned(dir) {
+        return false;
+    }
     let Ok(entries) = std::fs::read_dir(dir) else { return false };
     let mut names = entries.flatten().map(|entry| entry.file_name());
     names.any(|name| NOT_OWN.iter().all(|not| name != *not))

@@ -4,7 +4,7 @@
 use crate::refusal::{Place, Refusal};
 use braid_contract::{Error, Result, Shown, Store};
 use braid_stores::dir::DirStore;
-use braid_stores::native::{Machine, open_tier_dir};
+use braid_stores::native::{Machine, open_dir, open_tier_dir};
 use braid_stores::zoned::{ZoneEmulator, ZonedSettings, ZonedStore};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,11 @@ pub(crate) fn open(dir: &Path) -> Result<Arc<dyn Store>> {
     }
     let device = Arc::new(ZoneEmulator::open(root)?);
     Ok(Arc::new(ZonedStore::open(device, ZonedSettings::default(), Arc::new(Machine))?))
+}
+
+/// Whether a directory holds an emulated zoned device.
+pub(crate) fn is_zoned(dir: &Path) -> bool {
+    open_dir(dir).and_then(|root| ZoneEmulator::shape_in(&root)).is_ok_and(|shape| shape.is_some())
 }
 
 /// Makes an emulated zoned device in a directory, for `braid zoned emulate`.

@@ -96,7 +96,7 @@ mod tests {
         states.sort();
         assert_eq!(states.len(), 12);
         assert_eq!(states[5], [0, 2, 1]);
-        assert_eq!(visited(&[], 12), [vec![]]);
+        assert_eq!(visited(&[], 12), [Vec::<usize>::new()]);
     }
 
     #[test]
