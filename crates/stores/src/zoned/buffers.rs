@@ -1,44 +1,43 @@
-//! Buffers of one extent each: data that is not on the device yet, and ends of
+//! Buffers of one extent each, which objects hold: data that is not on the device yet, and ends of
 //! objects that may go on. There is a fixed number of them.
 
-use super::object::Object;
 use braid_sys::AlignedBuf;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 /// The buffers of a store.
-pub(super) struct Buffers {
+pub(super) struct Buffers<T> {
     extent: usize,
     most: usize,
-    pool: Mutex<Pool>,
+    pool: Mutex<Pool<T>>,
 }
 
-#[derive(Default)]
-struct Pool {
+struct Pool<T> {
     free: Vec<AlignedBuf>,
     /// Buffers that exist.
     made: usize,
     /// Who has one, and of which extent, the one that got it first at the front.
-    held: VecDeque<(Weak<Object>, u64)>,
+    held: VecDeque<(Weak<T>, u64)>,
 }
 
 /// A buffer, or whose is to be given back.
-pub(super) enum Taken {
+pub(super) enum Taken<T> {
     /// A buffer.
     Buffer(AlignedBuf),
     /// All are in use: that of this extent of an object was given out longest ago.
-    Held(Arc<Object>, u64),
+    Held(Arc<T>, u64),
 }
 
-impl Buffers {
+impl<T> Buffers<T> {
     /// At most so many buffers, at least one, of `extent` bytes.
     pub(super) fn new(extent: usize, most: usize) -> Self {
-        Self { extent, most: most.max(1), pool: Mutex::default() }
+        let pool = Pool { free: Vec::new(), made: 0, held: VecDeque::new() };
+        Self { extent, most: most.max(1), pool: Mutex::new(pool) }
     }
 
     /// Takes a buffer, with left-over contents.
-    pub(super) fn take(&self) -> Taken {
+    pub(super) fn take(&self) -> Taken<T> {
         let mut pool = self.pool.lock();
         if let Some(buf) = pool.free.pop() {
             return Taken::Buffer(buf);
@@ -59,7 +58,7 @@ impl Buffers {
     }
 
     /// An extent of an object has got a buffer.
-    pub(super) fn note_held(&self, object: &Arc<Object>, extent: u64) {
+    pub(super) fn note_held(&self, object: &Arc<T>, extent: u64) {
         self.pool.lock().held.push_back((Arc::downgrade(object), extent));
     }
 
@@ -69,10 +68,9 @@ impl Buffers {
     }
 
     /// Gives back the buffer of an extent.
-    pub(super) fn give_back(&self, object: &Object, extent: u64, buf: AlignedBuf) {
+    pub(super) fn give_back(&self, object: &T, extent: u64, buf: AlignedBuf) {
         let mut pool = self.pool.lock();
-        let is_it =
-            |(holder, of): &(Weak<Object>, u64)| *of == extent && std::ptr::eq(holder.as_ptr(), object);
+        let is_it = |(holder, of): &(Weak<T>, u64)| *of == extent && std::ptr::eq(holder.as_ptr(), object);
         if let Some(at) = pool.held.iter().position(is_it) {
             pool.held.remove(at);
         }

@@ -11,6 +11,7 @@ mod buffers;
 mod collect;
 mod emulator;
 mod extents;
+mod index;
 mod log;
 mod object;
 mod replay;

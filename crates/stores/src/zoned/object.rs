@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) device: Arc<dyn ZonedDevice>,
     pub(super) zones: Zones,
     pub(super) log: IndexLog,
-    pub(super) buffers: Buffers,
+    pub(super) buffers: Buffers<Object>,
     pub(super) block: u64,
     /// Bytes of an extent, a power of two.
     pub(super) extent: u64,

@@ -1,18 +1,19 @@
 //! [`ZonedStore`] itself.
 
 use super::buffers::{Buffers, Taken};
+use super::collect::Collector;
+use super::index::Index;
 use super::log::{IndexLog, regions_of};
 use super::object::{Object, Shared};
 use super::replay::Replay;
-use super::zones::{Claim, Resident, Stream, ZoneCounts, Zones};
+use super::zones::{Claim, Stream, ZoneCounts, Zones};
 use braid_contract::{
     Context, Environment, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo,
     Timestamp, Usage, ZonedDevice,
 };
 use braid_format::{ZONED_LABEL_MAX, ZoneRecord};
 use braid_sys::AlignedBuf;
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,27 +46,12 @@ impl Default for ZonedSettings {
 
 /// A tier on a zoned device: objects as extents in zones, of a stream each.
 pub struct ZonedStore {
-    pub(super) shared: Shared,
-    pub(super) objects: RwLock<HashMap<ObjectId, Arc<Object>>>,
-    label: Mutex<Option<Vec<u8>>>,
+    index: Index,
+    collector: Collector,
     /// The highest number of an object so far.
     highest: AtomicU64,
     write_through: bool,
-    /// Held while a zone is emptied.
-    pub(super) collecting: Mutex<()>,
-    /// Bytes that were moved to empty zones.
-    pub(super) moved: AtomicU64,
     environment: Arc<dyn Environment>,
-    /// What is to be done before anything is written.
-    unsettled: Mutex<Option<Unsettled>>,
-}
-
-/// What recovery leaves to the first write.
-struct Unsettled {
-    /// The log must not go on where it ends: it leads to data that is not there.
-    checkpoint: bool,
-    /// Zones that are to be finished.
-    zones: Vec<u32>,
 }
 
 /// What a zoned store has done and has, for `status`.
@@ -124,72 +110,22 @@ impl ZonedStore {
         let count = (settings.memory / settings.extent).max(1) as usize;
         let buffers = Buffers::new(settings.extent as usize, count);
         let shared = Shared { device, zones, log, buffers, block: geometry.block, extent: settings.extent };
-        let store = Self {
-            shared,
-            objects: RwLock::default(),
-            label: Mutex::default(),
-            highest: AtomicU64::new(replay.highest),
+        let highest = AtomicU64::new(replay.highest);
+        Ok(Self {
+            index: Index::new(shared, replay),
+            collector: Collector::default(),
+            highest,
             write_through: settings.write_through,
-            collecting: Mutex::default(),
-            moved: AtomicU64::new(0),
             environment,
-            unsettled: Mutex::default(),
-        };
-        store.adopt_index(replay);
-        Ok(store)
-    }
-
-    /// Takes over what the log says.
-    fn adopt_index(&self, replay: Replay) {
-        if replay.lost > 0 {
-            let bytes = replay.lost * self.shared.block;
-            tracing::error!(bytes, "the device has lost data that it had said was durable; reading it fails");
-        }
-        let passed_over = replay.passed_over;
-        *self.label.lock() = replay.label;
-        for (zone, stream) in replay.streams {
-            self.shared.zones.is_for(zone, stream);
-        }
-        let mut objects = self.objects.write();
-        for (number, known) in replay.objects {
-            for (first, place) in known.extents.iter() {
-                self.shared.zones.found(place, Resident { object: known.id, first, blocks: place.blocks });
-            }
-            let object = Object::new(known.id, number, known.mtime);
-            {
-                let mut state = object.state.write();
-                (state.size, state.atime) = (known.size, known.atime);
-                state.placed = known.present.clone();
-                (state.present, state.extents) = (known.present, known.extents);
-                state.times_logged();
-            }
-            objects.insert(known.id, object);
-        }
-        drop(objects);
-        let zones = self.shared.zones.resume();
-        let checkpoint = passed_over || (self.label.lock().is_some() && self.shared.log.is_torn());
-        *self.unsettled.lock() = Some(Unsettled { checkpoint, zones });
-    }
-
-    /// Does what recovery has left, once: opening a store alone writes nothing. The
-    /// caller holds no object.
-    fn settle(&self) -> Result<()> {
-        let mut unsettled = self.unsettled.lock();
-        let Some(left) = &*unsettled else { return Ok(()) };
-        if left.checkpoint {
-            self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
-        }
-        left.zones.iter().for_each(|zone| self.shared.zones.finish(*zone));
-        *unsettled = None;
-        Ok(())
+        })
     }
 
     /// What it has and does.
     pub fn status(&self) -> ZonedStatus {
         ZonedStatus {
-            zones: self.shared.zones.counts(),
-            moved: self.moved.load(Ordering::Relaxed),
-            memory: self.shared.buffers.memory(),
+            zones: self.index.shared.zones.counts(),
+            moved: self.collector.moved(),
+            memory: self.index.shared.buffers.memory(),
         }
     }
 
@@ -197,41 +133,16 @@ impl ZonedStore {
         Timestamp::from_nanos(self.environment.wall_ns())
     }
 
-    pub(super) fn object(&self, id: ObjectId) -> Result<Arc<Object>> {
-        self.objects.read().get(&id).map(Arc::clone).ok_or_else(|| Errno::ENOENT.into())
-    }
-
-    /// Makes durable what was written to the device, and the index of it. The
-    /// caller holds no object.
-    pub(super) fn commit(&self) -> Result<()> {
-        self.settle()?;
-        self.shared.log.commit(&|emit| self.snapshot(emit))
-    }
-
-    /// All that the index says, as records.
-    fn snapshot(&self, emit: &mut dyn FnMut(&ZoneRecord)) {
-        if let Some(label) = self.label.lock().clone() {
-            emit(&ZoneRecord::Label(label));
-        }
-        for (zone, stream) in self.shared.zones.streams() {
-            emit(&ZoneRecord::Zone { zone, stream: stream.map(|stream| stream.0) });
-        }
-        let objects: Vec<Arc<Object>> = self.objects.read().values().map(Arc::clone).collect();
-        for object in objects {
-            object.describe(&self.shared, &object.state.read(), emit);
-        }
-    }
-
     /// Writes data of an object to the device, of one extent or of all; zones are
     /// emptied for it if need be. The caller holds no object.
     fn flush(&self, object: &Object, extent: Option<u64>) -> Result<()> {
-        self.settle()?;
+        self.index.settle()?;
         let mut claim = Claim::New;
         loop {
-            let flushed = object.flush(&self.shared, &mut object.state.write(), extent, claim);
+            let flushed = object.flush(&self.index.shared, &mut object.state.write(), extent, claim);
             match flushed {
                 Err(error) if error.errno() == Errno::EAGAIN => {
-                    if self.make_room()? {
+                    if self.collector.make_room(&self.index)? {
                         continue;
                     }
                     if claim == Claim::Squeezed {
@@ -246,7 +157,7 @@ impl ZonedStore {
 
     /// Writes bytes of one extent of an object.
     fn write_extent(&self, object: &Arc<Object>, part: (u64, &[u8], Stream)) -> Result<()> {
-        let (shared, (offset, data, _)) = (&self.shared, part);
+        let (shared, (offset, data, _)) = (&self.index.shared, part);
         let span = offset..offset + data.len() as u64;
         let extent = offset / shared.extent;
         let blocks = shared.blocks_of(&span);
@@ -287,11 +198,11 @@ impl ZonedStore {
     fn buffer(&self) -> Result<AlignedBuf> {
         let mut failed = None;
         loop {
-            match self.shared.buffers.take() {
+            match self.index.shared.buffers.take() {
                 Taken::Buffer(buf) => return Ok(buf),
                 Taken::Held(object, extent) => {
                     let flushed = self.flush(&object, Some(extent));
-                    object.release(&self.shared, &mut object.state.write(), extent);
+                    object.release(&self.index.shared, &mut object.state.write(), extent);
                     // All have failed: the first one is asked again.
                     match (flushed, failed) {
                         (Err(error), Some(before)) if before == (object.id, extent) => return Err(error),
@@ -305,12 +216,12 @@ impl ZonedStore {
 
     /// After a write: what can't grow any more is written, or all of it by choice.
     fn write_filled(&self, object: &Object, extent: u64, at_once: bool) {
-        let filled = Object::is_filled(&self.shared, &object.state.read(), extent);
+        let filled = Object::is_filled(&self.index.shared, &object.state.read(), extent);
         if !filled && !at_once {
             return;
         }
         match self.flush(object, Some(extent)) {
-            Ok(()) if filled => object.release(&self.shared, &mut object.state.write(), extent),
+            Ok(()) if filled => object.release(&self.index.shared, &mut object.state.write(), extent),
             Ok(()) => {}
             // It stays in memory, and a sync tells.
             Err(error) => tracing::debug!(%error, object = %object.id, "data is not written yet"),
@@ -334,22 +245,22 @@ impl Store for ZonedStore {
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {
-        let mut objects = self.objects.write();
-        if !objects.contains_key(&id) {
+        let mut objects = self.index.objects.write();
+        if let Entry::Vacant(entry) = objects.entry(id) {
             let object = self.highest.fetch_add(1, Ordering::Relaxed) + 1;
-            self.shared.log.add(&ZoneRecord::Made { object, id });
-            objects.insert(id, Object::new(id, object, self.now()));
+            self.index.shared.log.add(&ZoneRecord::Made { object, id });
+            entry.insert(Object::new(id, object, self.now()));
         }
         Ok(())
     }
 
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], _io: StoreIo) -> Result<usize> {
-        let object = self.object(id)?;
+        let object = self.index.object(id)?;
         let state = object.state.read();
         let (mut at, mut done) = (offset, 0);
         for buf in bufs {
             let len = (buf.len() as u64).min(state.size.saturating_sub(at)) as usize;
-            Object::read(&self.shared, &state, at, &mut buf[..len])?;
+            Object::read(&self.index.shared, &state, at, &mut buf[..len])?;
             (at, done) = (at + len as u64, done + len);
             if len < buf.len() {
                 break;
@@ -359,13 +270,13 @@ impl Store for ZonedStore {
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
-        let object = self.object(id)?;
+        let object = self.index.object(id)?;
         let len = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
         if object.state.read().present.touches(&(offset..end)) {
             return Err(Error::new(Errno::EOPNOTSUPP, "a zoned tier writes each byte once"));
         }
-        let (mut at, extent) = (offset, self.shared.extent);
+        let (mut at, extent) = (offset, self.index.shared.extent);
         for buf in bufs {
             let mut rest = &buf[..];
             while !rest.is_empty() {
@@ -387,132 +298,133 @@ impl Store for ZonedStore {
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
-        let object = self.object(id)?;
+        let object = self.index.object(id)?;
         let end = offset.saturating_add(len).min(i64::MAX as u64);
         if offset >= end {
             return Ok(());
         }
         let mut state = object.state.write();
-        object.cut(&self.shared, &mut state, offset..end);
+        object.cut(&self.index.shared, &mut state, offset..end);
         state.mtime = self.now();
-        self.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
+        self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
         Ok(())
     }
 
     fn truncate(&self, id: ObjectId, size: u64) -> Result<()> {
-        let object = self.object(id)?;
+        let object = self.index.object(id)?;
         if i64::try_from(size).is_err() {
             return Err(Errno::EFBIG.into());
         }
         let mut state = object.state.write();
         if size < state.size {
-            object.cut(&self.shared, &mut state, size..i64::MAX as u64);
+            object.cut(&self.index.shared, &mut state, size..i64::MAX as u64);
         }
         (state.size, state.mtime) = (size, self.now());
-        self.shared.log.add(&ZoneRecord::Size { object: object.number, size });
+        self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size });
         Ok(())
     }
 
     fn sync(&self, ids: &[ObjectId], _data_only: bool) -> Result<()> {
         for id in ids {
-            let object = self.object(*id)?;
+            let object = self.index.object(*id)?;
             self.flush(&object, None)?;
-            object.log_times(&self.shared, &mut object.state.write());
+            object.log_times(&self.index.shared, &mut object.state.write());
         }
-        self.commit()
+        self.index.commit()
     }
 
     fn sync_all(&self) -> Result<()> {
-        let objects: Vec<Arc<Object>> = self.objects.read().values().map(Arc::clone).collect();
+        let objects: Vec<Arc<Object>> = self.index.objects.read().values().map(Arc::clone).collect();
         for object in objects {
             self.flush(&object, None)?;
-            object.log_times(&self.shared, &mut object.state.write());
+            object.log_times(&self.index.shared, &mut object.state.write());
         }
-        self.commit()
+        self.index.commit()
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
         for id in ids {
-            let Some(object) = self.objects.write().remove(id) else { continue };
+            let Some(object) = self.index.objects.write().remove(id) else { continue };
             let mut state = object.state.write();
-            object.clear(&self.shared, &mut state);
-            self.shared.log.add(&ZoneRecord::Removed { object: object.number });
+            object.clear(&self.index.shared, &mut state);
+            self.index.shared.log.add(&ZoneRecord::Removed { object: object.number });
         }
         Ok(())
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
-        let object = self.object(id)?;
+        let object = self.index.object(id)?;
         let state = object.state.read();
         Ok(ObjectStat {
             size: state.size,
-            allocated: state.allocated(&self.shared),
+            allocated: state.allocated(&self.index.shared),
             mtime: state.mtime,
             atime: state.atime,
         })
     }
 
     fn set_access_time(&self, id: ObjectId, time: Timestamp) -> Result<()> {
-        self.object(id)?.state.write().atime = Some(time);
+        self.index.object(id)?.state.write().atime = Some(time);
         Ok(())
     }
 
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
-        let object = self.object(id)?;
+        let object = self.index.object(id)?;
         let state = object.state.read();
         Ok(state.present.next(offset).map(|span| (span.start, span.end)))
     }
 
     fn usage(&self) -> Result<Usage> {
-        let (space, block) = (self.shared.zones.space(), self.shared.block);
+        let (space, block) = (self.index.shared.zones.space(), self.index.shared.block);
         let available = space.usable.saturating_sub(space.used) * block;
         Ok(Usage {
             total: space.usable * block,
             free: available,
             available,
-            device: self.shared.device.device(),
+            device: self.index.shared.device.device(),
         })
     }
 
     fn label(&self) -> Result<Option<Vec<u8>>> {
-        Ok(self.label.lock().clone())
+        Ok(self.index.label.lock().clone())
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
         if label.len() > ZONED_LABEL_MAX {
             return Err(Errno::EINVAL.into());
         }
-        let before = self.label.lock().clone();
-        if before.is_none() && self.shared.zones.counts().free < self.shared.zones.counts().zones {
+        let before = self.index.label.lock().clone();
+        if before.is_none() && self.index.shared.zones.counts().free < self.index.shared.zones.counts().zones
+        {
             let what = "the zones hold data that is not Braid's: reset them, if it is not needed";
             return Err(Error::new(Errno::ENOTEMPTY, what));
         }
-        *self.label.lock() = Some(label.to_vec());
-        self.shared.log.add(&ZoneRecord::Label(label.to_vec()));
-        self.commit().inspect_err(|_| *self.label.lock() = before)
+        *self.index.label.lock() = Some(label.to_vec());
+        self.index.shared.log.add(&ZoneRecord::Label(label.to_vec()));
+        self.index.commit().inspect_err(|_| *self.index.label.lock() = before)
     }
 
     fn probe(&self, label: &[u8]) -> Result<()> {
-        self.shared.device.report(0).context("asking the device")?;
-        if self.label.lock().as_deref() != Some(label) {
+        self.index.shared.device.report(0).context("asking the device")?;
+        if self.index.label.lock().as_deref() != Some(label) {
             return Err(Error::new(Errno::ESTALE, "it is another tier"));
         }
         Ok(())
     }
 
     fn clear(&self) -> Result<()> {
-        let _collecting = self.collecting.lock();
-        let ids: Vec<ObjectId> = self.objects.read().keys().copied().collect();
+        let _collecting = self.collector.hold();
+        let ids: Vec<ObjectId> = self.index.objects.read().keys().copied().collect();
         self.remove(&ids)?;
-        self.commit()?;
-        self.shared.zones.reset_all()?;
-        self.shared.log.erase()?;
-        *self.label.lock() = None;
+        self.index.commit()?;
+        self.index.shared.zones.reset_all()?;
+        self.index.shared.log.erase()?;
+        *self.index.label.lock() = None;
         Ok(())
     }
 
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        let ids: Vec<ObjectId> = self.objects.read().keys().copied().collect();
+        let ids: Vec<ObjectId> = self.index.objects.read().keys().copied().collect();
         ids.into_iter().for_each(visit);
         Ok(())
     }

@@ -99,6 +99,13 @@ pub(super) struct Resident {
     pub(super) blocks: u32,
 }
 
+/// A zone that is to be emptied, with what lies there.
+pub(super) struct ToEmpty {
+    pub(super) zone: u32,
+    pub(super) stream: Stream,
+    pub(super) residents: Vec<Resident>,
+}
+
 /// Blocks in all zones for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Space {
@@ -338,9 +345,9 @@ impl Zones {
         }
     }
 
-    /// The zone that is emptied with least effort, if that gains anything; with what
-    /// lies there. Nothing else is to be written to it.
-    pub(super) fn to_empty(&self) -> Option<(u32, Stream, Vec<(u32, Resident)>)> {
+    /// The zone that is emptied with least effort, if that gains anything. Nothing else
+    /// is to be written to it.
+    pub(super) fn to_empty(&self) -> Option<ToEmpty> {
         let mut table = self.table.lock();
         let settled =
             |zone: &Zone| zone.residents.values().map(|resident| resident.blocks).sum::<u32>() == zone.valid;
@@ -355,8 +362,8 @@ impl Zones {
             return None;
         }
         zone.state = Use::Emptied;
-        let residents = zone.residents.iter().map(|(at, resident)| (*at, *resident)).collect();
-        Some((least, zone.stream, residents))
+        let residents = zone.residents.values().copied().collect();
+        Some(ToEmpty { zone: least, stream: zone.stream, residents })
     }
 
     /// Whether nothing of use is in a zone that is being emptied.

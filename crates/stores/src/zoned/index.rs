@@ -1,0 +1,107 @@
+//! The objects of a zoned store, and their index on the device.
+
+use super::object::{Object, Shared};
+use super::replay::Replay;
+use super::zones::Resident;
+use braid_contract::{Errno, ObjectId, Result};
+use braid_format::ZoneRecord;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// All objects.
+pub(super) struct Index {
+    pub(super) shared: Shared,
+    pub(super) objects: RwLock<HashMap<ObjectId, Arc<Object>>>,
+    pub(super) label: Mutex<Option<Vec<u8>>>,
+    /// What is to be done before anything is written.
+    unsettled: Mutex<Option<Unsettled>>,
+}
+
+/// What recovery leaves to the first write.
+struct Unsettled {
+    /// The log must not go on where it ends: it leads to data that is not there.
+    checkpoint: bool,
+    /// Zones that are to be finished.
+    zones: Vec<u32>,
+}
+
+impl Index {
+    /// The objects that the log has.
+    pub(super) fn new(shared: Shared, replay: Replay) -> Self {
+        let (objects, label, unsettled) = (RwLock::default(), Mutex::default(), Mutex::default());
+        let index = Self { shared, objects, label, unsettled };
+        index.adopt(replay);
+        index
+    }
+
+    /// Takes over what the log says.
+    fn adopt(&self, replay: Replay) {
+        if replay.lost > 0 {
+            let bytes = replay.lost * self.shared.block;
+            tracing::error!(bytes, "the device has lost data that it had said was durable; reading it fails");
+        }
+        let passed_over = replay.passed_over;
+        *self.label.lock() = replay.label;
+        for (zone, stream) in replay.streams {
+            self.shared.zones.is_for(zone, stream);
+        }
+        let mut objects = self.objects.write();
+        for (number, known) in replay.objects {
+            for (first, place) in known.extents.iter() {
+                self.shared.zones.found(place, Resident { object: known.id, first, blocks: place.blocks });
+            }
+            let object = Object::new(known.id, number, known.mtime);
+            {
+                let mut state = object.state.write();
+                (state.size, state.atime) = (known.size, known.atime);
+                state.placed = known.present.clone();
+                (state.present, state.extents) = (known.present, known.extents);
+                state.times_logged();
+            }
+            objects.insert(known.id, object);
+        }
+        drop(objects);
+        let zones = self.shared.zones.resume();
+        let checkpoint = passed_over || (self.label.lock().is_some() && self.shared.log.is_torn());
+        *self.unsettled.lock() = Some(Unsettled { checkpoint, zones });
+    }
+
+    /// Does what recovery has left, once: opening a store alone writes nothing. The
+    /// caller holds no object.
+    pub(super) fn settle(&self) -> Result<()> {
+        let mut unsettled = self.unsettled.lock();
+        let Some(left) = &*unsettled else { return Ok(()) };
+        if left.checkpoint {
+            self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
+        }
+        left.zones.iter().for_each(|zone| self.shared.zones.finish(*zone));
+        *unsettled = None;
+        Ok(())
+    }
+
+    pub(super) fn object(&self, id: ObjectId) -> Result<Arc<Object>> {
+        self.objects.read().get(&id).map(Arc::clone).ok_or_else(|| Errno::ENOENT.into())
+    }
+
+    /// Makes durable what was written to the device, and the index of it. The
+    /// caller holds no object.
+    pub(super) fn commit(&self) -> Result<()> {
+        self.settle()?;
+        self.shared.log.commit(&|emit| self.snapshot(emit))
+    }
+
+    /// All that the index says, as records.
+    fn snapshot(&self, emit: &mut dyn FnMut(&ZoneRecord)) {
+        if let Some(label) = self.label.lock().clone() {
+            emit(&ZoneRecord::Label(label));
+        }
+        for (zone, stream) in self.shared.zones.streams() {
+            emit(&ZoneRecord::Zone { zone, stream: stream.map(|stream| stream.0) });
+        }
+        let objects: Vec<Arc<Object>> = self.objects.read().values().map(Arc::clone).collect();
+        for object in objects {
+            object.describe(&self.shared, &object.state.read(), emit);
+        }
+    }
+}
