@@ -37,6 +37,9 @@ pub struct FrameHead {
     pub store: [u8; 16],
     /// Grows by one with each checkpoint.
     pub generation: u64,
+    /// By chance, for each checkpoint: frames of an attempt that failed are told from
+    /// those of the next one.
+    pub salt: u64,
     /// Number of the frame in its region, from 0 on.
     pub sequence: u64,
     /// What it is for.
@@ -134,6 +137,7 @@ impl FrameHead {
         put(&mut bytes, 24, &self.generation.to_le_bytes());
         put(&mut bytes, 32, &self.sequence.to_le_bytes());
         put(&mut bytes, 40, &self.store);
+        put(&mut bytes, 56, &self.salt.to_le_bytes());
         put(&mut bytes, FRAME_HEAD, payload);
         let len = FRAME_HEAD + payload.len();
         seal(&mut bytes[..len], CRC_AT);
@@ -163,6 +167,7 @@ impl FrameHead {
             store: get(bytes, 40),
             generation: get_u64(bytes, 24),
             sequence: get_u64(bytes, 32),
+            salt: get_u64(bytes, 56),
             kind,
             payload,
         })
@@ -358,8 +363,14 @@ mod tests {
 
     fn frame(kind: FrameKind) -> (FrameHead, Vec<u8>) {
         let payload = payload();
-        let head =
-            FrameHead { store: [4; 16], generation: 3, sequence: 17, kind, payload: payload.len() as u32 };
+        let head = FrameHead {
+            store: [4; 16],
+            generation: 3,
+            salt: 5,
+            sequence: 17,
+            kind,
+            payload: payload.len() as u32,
+        };
         (head, head.seal(&payload, 4096))
     }
 

@@ -247,7 +247,8 @@ impl RangeMove<'_> {
     }
 
     fn write_copy(&self, spread: &Spread, at: u64, data: &[u8]) -> MoveResult<()> {
-        let io = StoreIo { direct: true, hint: hint_of(self.core, self.file, Origin::default()) };
+        let io =
+            StoreIo { direct: true, hint: hint_of(self.core, self.file, spread.size(), Origin::default()) };
         let mut done = 0;
         while done < data.len() {
             let (at, data) = (at + done as u64, &data[done..]);

@@ -178,7 +178,7 @@ fn write_spread(
     let end = (offset + data.len() as u64).min(writing_end(spread, offset));
     let data = &data[..(end - offset) as usize];
     place(core, file, spread, offset..end, io, Demand::Room)?;
-    let io = Origin { hint: hint_of(core, file, io), ..io };
+    let io = Origin { hint: hint_of(core, file, spread.size(), io), ..io };
     // From here to the end, the ranges stay where they are.
     let _writing = writing(core, spread, offset, end);
     let mut done = 0;

@@ -68,6 +68,10 @@ impl Collector {
                 index.shared.zones.stays(zone);
                 return Ok(false);
             }
+            if index.shared.device.report(zone).is_err() {
+                index.shared.zones.stays(zone);
+                return Err(error);
+            }
             tracing::warn!(zone, %error, "a zone can't be emptied");
             index.shared.zones.cant_be_emptied(zone);
             return Ok(true);

@@ -2,7 +2,7 @@
 //! device. When a region is full, a checkpoint of the whole index begins the other
 //! one.
 
-use braid_contract::{Context, Errno, Error, Result, ZoneKind, ZonedDevice};
+use braid_contract::{Context, Environment, Errno, Error, Result, ZoneKind, ZonedDevice};
 use braid_format::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FrameHead, FrameKind, ZoneRecord};
 use braid_sys::AlignedBuf;
 use parking_lot::Mutex;
@@ -33,6 +33,7 @@ pub(super) struct IndexLog {
     writer: Mutex<Writer>,
     /// Records that are durable, as a count since the store was opened.
     durable: AtomicU64,
+    environment: Arc<dyn Environment>,
 }
 
 /// Records that are to be written, in their order.
@@ -50,6 +51,7 @@ struct Writer {
     /// The region that it is in.
     region: usize,
     generation: u64,
+    salt: u64,
     /// Number of the next frame, and its place in the region.
     sequence: u64,
     at: u64,
@@ -62,6 +64,7 @@ struct Writer {
 struct Found {
     store: [u8; 16],
     generation: u64,
+    salt: u64,
     /// Whole frames, and where they end.
     frames: u64,
     end: u64,
@@ -101,16 +104,28 @@ pub(super) fn regions_of(device: &dyn ZonedDevice) -> Result<([Region; 2], u32)>
 
 impl IndexLog {
     /// A log that is not on the device yet.
-    pub(super) fn new(device: Arc<dyn ZonedDevice>, regions: [Region; 2], store: [u8; 16]) -> Self {
+    pub(super) fn new(
+        device: Arc<dyn ZonedDevice>,
+        regions: [Region; 2],
+        environment: Arc<dyn Environment>,
+    ) -> Result<Self> {
+        let mut store = [0; 16];
+        environment.fill_random(&mut store)?;
         // The first checkpoint goes to the first region.
-        let writer = Writer { region: 1, generation: 0, sequence: 0, at: 0, torn: true };
-        Self::with(device, regions, store, writer)
+        let writer = Writer { region: 1, generation: 0, salt: 0, sequence: 0, at: 0, torn: true };
+        Ok(Self::with(device, regions, environment, store, writer))
     }
 
-    fn with(device: Arc<dyn ZonedDevice>, regions: [Region; 2], store: [u8; 16], writer: Writer) -> Self {
+    fn with(
+        device: Arc<dyn ZonedDevice>,
+        regions: [Region; 2],
+        environment: Arc<dyn Environment>,
+        store: [u8; 16],
+        writer: Writer,
+    ) -> Self {
         let block = device.geometry().block as usize;
         let (pending, writer, durable) = (Mutex::default(), Mutex::new(writer), AtomicU64::new(0));
-        Self { device, block, store, regions, pending, writer, durable }
+        Self { device, block, store, regions, pending, writer, durable, environment }
     }
 
     /// The log that is on the device, whose records are handed to `replay`, with
@@ -121,6 +136,7 @@ impl IndexLog {
     pub(super) fn open(
         device: Arc<dyn ZonedDevice>,
         regions: [Region; 2],
+        environment: &Arc<dyn Environment>,
         replay: &mut dyn FnMut(ZoneRecord, bool) -> Result<()>,
     ) -> Result<Option<Self>> {
         let block = device.geometry().block as usize;
@@ -144,9 +160,9 @@ impl IndexLog {
             let was_durable = kind != FrameKind::Changes || number + 1 < found.frames;
             records.into_iter().try_for_each(|record| replay(record, was_durable))
         })?;
-        let Found { store, generation, frames: sequence, end, torn, .. } = found;
-        let writer = Writer { region: at, generation, sequence, at: end, torn };
-        Ok(Some(Self::with(device, regions, store, writer)))
+        let Found { store, generation, salt, frames: sequence, end, torn, .. } = found;
+        let writer = Writer { region: at, generation, salt, sequence, at: end, torn };
+        Ok(Some(Self::with(device, regions, Arc::clone(environment), store, writer)))
     }
 
     /// Adds a record, which is in the log after the next [`commit`](Self::commit).
@@ -226,7 +242,7 @@ impl IndexLog {
             }
             self.device.flush()?;
         }
-        *writer = Writer { region: 1, generation: 0, sequence: 0, at: 0, torn: true };
+        *writer = Writer { region: 1, generation: 0, salt: 0, sequence: 0, at: 0, torn: true };
         self.durable.store(0, Ordering::Release);
         Ok(())
     }
@@ -253,7 +269,10 @@ impl IndexLog {
         if self.regions[region].kind == ZoneKind::Sequential {
             self.device.reset(self.regions[region].zone)?;
         }
-        let mut next = Writer { region, generation: writer.generation + 1, sequence: 0, at: 0, torn: false };
+        let mut salt = [0; 8];
+        self.environment.fill_random(&mut salt)?;
+        let (generation, salt) = (writer.generation + 1, u64::from_le_bytes(salt));
+        let mut next = Writer { region, generation, salt, sequence: 0, at: 0, torn: false };
         let (mut payload, mut failed) = (Vec::new(), None);
         snapshot(&mut |record| {
             let mut bytes = Vec::new();
@@ -292,8 +311,9 @@ impl IndexLog {
     }
 
     fn write_frame(&self, writer: &mut Writer, kind: FrameKind, payload: &[u8]) -> Result<()> {
-        let Writer { region, generation, sequence, at, .. } = *writer;
-        let head = FrameHead { store: self.store, generation, sequence, kind, payload: payload.len() as u32 };
+        let Writer { region, generation, salt, sequence, at, .. } = *writer;
+        let payload_len = payload.len() as u32;
+        let head = FrameHead { store: self.store, generation, salt, sequence, kind, payload: payload_len };
         let frame = head.seal(payload, self.block);
         let mut buf = AlignedBuf::new();
         let bytes = buf.bytes(frame.len());
@@ -324,7 +344,8 @@ fn scan(
         device.read(region.zone, region.from + at, bytes)?;
         let Ok(head) = FrameHead::decode(bytes) else { break };
         let follows = found.is_none_or(|found| {
-            (head.store, head.generation, head.sequence) == (found.store, found.generation, found.frames)
+            let same = (found.store, found.generation, found.salt, found.frames);
+            (head.store, head.generation, head.salt, head.sequence) == same
         });
         let len = head.len(block) as u64;
         if !follows || (found.is_none() && head.sequence != 0) || at + len > written {
@@ -336,6 +357,7 @@ fn scan(
         let before = found.unwrap_or(Found {
             store: head.store,
             generation: head.generation,
+            salt: head.salt,
             frames: 0,
             end: 0,
             is_whole: false,

@@ -94,18 +94,14 @@ impl ZonedStore {
         let zones = Zones::new(Arc::clone(&device), first..geometry.zones, open_max)?;
         let written = |zone: u32| zones.write_pointer(zone);
         let mut replay = Replay::new(geometry.block);
-        let log = IndexLog::open(Arc::clone(&device), regions, &mut |record, was_durable| {
+        let log = IndexLog::open(Arc::clone(&device), regions, &environment, &mut |record, was_durable| {
             replay.add(record, was_durable, &written);
             Ok(())
         })?;
         replay.finish(&written);
         let log = match log {
             Some(log) => log,
-            None => {
-                let mut store = [0; 16];
-                environment.fill_random(&mut store)?;
-                IndexLog::new(Arc::clone(&device), regions, store)
-            }
+            None => IndexLog::new(Arc::clone(&device), regions, Arc::clone(&environment))?,
         };
         let count = (settings.memory / settings.extent).max(1) as usize;
         let buffers = Buffers::new(settings.extent as usize, count);

@@ -9,13 +9,16 @@ use braid_stores::zoned::{ZonedSettings, ZonedStore};
 use braid_testkit::sim::{Seeded, SimClock, SimEnvironment, SimZoned, SimZones};
 use model::{Model, id, write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const SETTINGS: ZonedSettings = ZonedSettings { extent: 16 << 10, memory: 96 << 10, write_through: false };
 const SHAPE: SimZones = SimZones { zones: 24, conventional: 0, capacity: 128 << 10, active_max: 6 };
 const LABEL: &[u8] = b"label";
 
 fn open(device: &Arc<SimZoned>) -> ZonedStore {
-    let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    let chance = OPENED.fetch_add(1, Ordering::Relaxed);
+    let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), chance));
     let device: Arc<dyn ZonedDevice> = Arc::clone(device) as _;
     ZonedStore::open(device, SETTINGS, environment).unwrap()
 }
