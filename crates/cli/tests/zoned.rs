@@ -145,7 +145,7 @@ fn what_is_no_device_is_refused() {
     }
     bench.ok(&["zoned", "emulate", "z", "--zones", "4", "--zone-size", "64KiB"]);
     assert!(bench.refused(&["zoned", "emulate", "z"]).contains("already"));
-    fs::write(bench.path("z/zones"), "nonsense").unwrap();
+    fs::write(bench.path("z/.braid-zones"), "nonsense").unwrap();
     bench.write_stack(
         "stack: { volume: { home: a, policy: weighted, tiers: { a: { dir: a }, z: { dir: z } } } }\n",
     );

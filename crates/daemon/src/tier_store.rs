@@ -2,7 +2,7 @@
 //! device, or a directory like any other.
 
 use crate::refusal::{Place, Refusal};
-use braid_contract::{Error, Result, Shown, Store};
+use braid_contract::{Errno, Error, Result, Shown, Store};
 use braid_stores::dir::DirStore;
 use braid_stores::native::{Machine, open_dir, open_tier_dir};
 use braid_stores::zoned::{ZoneEmulator, ZonedSettings, ZonedStore};
@@ -17,9 +17,14 @@ pub use braid_stores::zoned::EmulatedZones;
 /// `EBUSY` if it is in use; those of the store.
 pub(crate) fn open(dir: &Path) -> Result<Arc<dyn Store>> {
     let root = open_tier_dir(dir)?;
-    if ZoneEmulator::shape_in(&root)?.is_none() {
-        drop(root);
-        return Ok(Arc::new(DirStore::open(dir)?));
+    match ZoneEmulator::shape_in(&root) {
+        Ok(Some(_)) => {}
+        Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
+        // Whatever is wrong with a directory, its store deals with it.
+        Ok(None) | Err(_) => {
+            drop(root);
+            return Ok(Arc::new(DirStore::open(dir)?));
+        }
     }
     let device = Arc::new(ZoneEmulator::open(root)?);
     Ok(Arc::new(ZonedStore::open(device, ZonedSettings::default(), Arc::new(Machine))?))

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The smallest write, in bytes.
 const BLOCK: u64 = 4096;
 /// Holds the shape of the device.
-const SHAPE_FILE: &str = "zones";
+const SHAPE_FILE: &str = ".braid-zones";
 const SHAPE_MAX: usize = 4096;
 /// The shape of an emulated device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,14 +133,13 @@ impl ZoneEmulator {
     /// The shape of the device in a directory; `None` if there is none.
     ///
     /// # Errors
-    /// `EUCLEAN` if its description is damaged.
+    /// `EUCLEAN` if its description is damaged; those of the file system.
     pub fn shape_in(root: &Fd) -> Result<Option<EmulatedZones>> {
         let Some(text) = root.read_small(SHAPE_FILE, SHAPE_MAX)? else { return Ok(None) };
         let shape =
             std::str::from_utf8(&text).ok().and_then(EmulatedZones::decode).filter(EmulatedZones::is_valid);
-        shape.map(Some).ok_or_else(|| {
-            Error::new(Errno::EUCLEAN, format!("{SHAPE_FILE}: not the shape of emulated zones"))
-        })
+        let damaged = || Error::new(Errno::EUCLEAN, format!("{SHAPE_FILE}: not the shape of emulated zones"));
+        shape.map(Some).ok_or_else(damaged)
     }
 
     /// Opens the device in a directory.
