@@ -76,15 +76,17 @@ impl Collector {
             index.shared.zones.cant_be_emptied(zone);
             return Ok(true);
         }
+        // Asked before the commit: what goes after it is not durable.
+        if !index.shared.zones.is_empty(zone) {
+            index.shared.zones.stays(zone);
+            return Ok(false);
+        }
         // The index that leads elsewhere is durable before what was here goes.
         if let Err(error) = index.commit() {
             index.shared.zones.stays(zone);
             return Err(error);
         }
-        match index.shared.zones.is_empty(zone) {
-            true => index.shared.zones.reset(zone)?,
-            false => index.shared.zones.stays(zone),
-        }
+        index.shared.zones.reset(zone)?;
         Ok(true)
     }
 

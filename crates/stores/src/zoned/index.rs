@@ -41,13 +41,20 @@ impl Index {
             let bytes = replay.lost * self.shared.block;
             tracing::error!(bytes, "the device has lost data that it had said was durable; reading it fails");
         }
-        let passed_over = replay.passed_over;
+        // What is lost must not be taken for what is written there next.
+        let passed_over = replay.passed_over || replay.lost > 0;
         *self.label.lock() = replay.label;
         for (zone, stream) in replay.streams {
             self.shared.zones.is_for(zone, stream);
         }
         let mut objects = self.objects.write();
-        for (number, known) in replay.objects {
+        // Should an id have two, the object that was made last counts.
+        let mut known: Vec<_> = replay.objects.into_iter().collect();
+        known.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        for (number, known) in known {
+            if objects.contains_key(&known.id) {
+                continue;
+            }
             for (first, place) in known.extents.iter() {
                 self.shared.zones.found(place, Resident { object: known.id, first, blocks: place.blocks });
             }
@@ -76,6 +83,8 @@ impl Index {
             self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
         }
         left.zones.iter().for_each(|zone| self.shared.zones.finish(*zone));
+        // The process may have ended before it flushed what the log has.
+        self.shared.device.flush()?;
         *unsettled = None;
         Ok(())
     }

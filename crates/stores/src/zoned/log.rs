@@ -253,8 +253,9 @@ impl IndexLog {
                 self.device.flush()?;
             }
             let len = (FRAME_HEAD + frame.len()).next_multiple_of(self.block) as u64;
-            // One more block says that the log has moved on.
-            if writer.torn || writer.at + len + self.block as u64 > self.regions[writer.region].len {
+            // One more block says that the log has moved on, and the zone is not full then:
+            // the write pointer of a full one does not tell what was lost.
+            if writer.torn || writer.at + len + 2 * self.block as u64 > self.regions[writer.region].len {
                 // It has all that is left here.
                 return self.switch(writer, snapshot);
             }

@@ -222,10 +222,10 @@ impl Object {
 
     /// Blocks of the object are in a place now, as they were elsewhere.
     pub(super) fn is_at(&self, shared: &Shared, state: &mut State, first: u64, place: Place) {
-        for freed in state.extents.put(first, place) {
-            shared.zones.free(freed);
-        }
+        let freed = state.extents.put(first, place);
         self.describe_place(shared, &state.placed, (first, place), &mut |record| shared.log.add(record));
+        // Only then: a zone without anything of use is reset with the next commit.
+        freed.into_iter().for_each(|place| shared.zones.free(place));
     }
 
     /// What the index says of a place.

@@ -102,7 +102,7 @@ impl Replay {
         };
         for known in self.objects.values_mut() {
             let lost: Vec<(u64, Place)> =
-                known.extents.iter().filter(|(_, place)| !is_there(place)).collect();
+                known.extents.iter().filter(|(_, place)| place.zone != LOST && !is_there(place)).collect();
             for (first, place) in lost {
                 self.lost += u64::from(place.blocks);
                 known.extents.put(first, Place { zone: LOST, ..place });

@@ -300,9 +300,9 @@ impl Store for ZonedStore {
             return Ok(());
         }
         let mut state = object.state.write();
+        self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
         object.cut(&self.index.shared, &mut state, offset..end);
         state.mtime = self.now();
-        self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
         Ok(())
     }
 
@@ -312,11 +312,11 @@ impl Store for ZonedStore {
             return Err(Errno::EFBIG.into());
         }
         let mut state = object.state.write();
+        self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size });
         if size < state.size {
             object.cut(&self.index.shared, &mut state, size..i64::MAX as u64);
         }
         (state.size, state.mtime) = (size, self.now());
-        self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size });
         Ok(())
     }
 
@@ -340,10 +340,12 @@ impl Store for ZonedStore {
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
         for id in ids {
-            let Some(object) = self.index.objects.write().remove(id) else { continue };
-            let mut state = object.state.write();
-            object.clear(&self.index.shared, &mut state);
+            let mut objects = self.index.objects.write();
+            let Some(object) = objects.remove(id) else { continue };
+            // Before another one of this id is made, and before its zones are free.
             self.index.shared.log.add(&ZoneRecord::Removed { object: object.number });
+            drop(objects);
+            object.clear(&self.index.shared, &mut object.state.write());
         }
         Ok(())
     }
@@ -390,8 +392,10 @@ impl Store for ZonedStore {
             return Err(Errno::EINVAL.into());
         }
         let before = self.index.label.lock().clone();
-        if before.is_none() && self.index.shared.zones.counts().free < self.index.shared.zones.counts().zones
-        {
+        if before.is_none() && {
+            let counts = self.index.shared.zones.counts();
+            counts.free + counts.failed < counts.zones
+        } {
             let what = "the zones hold data that is not Braid's: reset them, if it is not needed";
             return Err(Error::new(Errno::ENOTEMPTY, what));
         }

@@ -6,7 +6,7 @@ mod model;
 
 use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneState, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
-use braid_testkit::sim::{Seeded, SimClock, SimEnvironment, SimZoned, SimZones};
+use braid_testkit::sim::{AllLost, Seeded, SimClock, SimEnvironment, SimZoned, SimZones};
 use model::{Model, id, write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -293,8 +293,54 @@ fn a_write_pointer_that_is_not_where_it_was_is_noticed() {
     store.read_at(id(2), 0, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0)).unwrap();
     fill(&store, 3, 60_000, 1).unwrap();
     store.sync_all().unwrap();
-    let read = store.read_at(id(1), 40_000, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0));
-    assert_eq!(read.unwrap_err().errno(), Errno::EIO);
+    let still_lost = |store: &ZonedStore| {
+        let mut bytes = vec![0; 10_000];
+        let read = store.read_at(id(1), 40_000, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0));
+        assert_eq!(read.unwrap_err().errno(), Errno::EIO);
+    };
+    still_lost(&store);
+    // Nor after what was written there since.
+    for number in 10..13 {
+        fill(&store, number, 60_000, 1).unwrap();
+        store.sync_all().unwrap();
+        still_lost(&open(&device));
+    }
+}
+
+#[test]
+fn what_a_process_left_unflushed_is_flushed_before_anything_is_told_durable() {
+    // It ends at any moment, another one goes on, and then the power goes.
+    for effects in 0..40 {
+        let (device, store) = new_store(SHAPE);
+        fill(&store, 1, 10_000, 1).unwrap();
+        store.sync_all().unwrap();
+        device.cut_after(effects);
+        for number in 2..6 {
+            if fill(&store, number, 9000, 1)
+                .and_then(|()| store.sync_all().map_err(|error| error.errno()))
+                .is_err()
+            {
+                break;
+            }
+        }
+        drop(store);
+        device.cut_after(u64::MAX);
+        let store = open(&device);
+        let mut there = Vec::new();
+        store.list(&mut |id| there.push((id, store.stat(id).unwrap().size))).unwrap();
+        store.sync_all().unwrap();
+        drop(store);
+        let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        for (id, size) in there {
+            assert_eq!(store.stat(id).unwrap().size, size, "after {effects}");
+            let mut bytes = vec![0; size as usize];
+            let done = store.read_at(id, 0, &mut [std::io::IoSliceMut::new(&mut bytes)], io(0)).unwrap();
+            assert_eq!(done, bytes.len());
+            assert!(
+                bytes.iter().enumerate().all(|(at, byte)| *byte == id.0[0].wrapping_add((at / 100) as u8))
+            );
+        }
+    }
 }
 
 #[test]
