@@ -143,6 +143,9 @@ fn what_is_no_device_is_refused() {
         let refused = bench.refused(&[&["zoned", "emulate", "z"][..], flags].concat());
         assert!(refused.contains(said), "{refused}");
     }
+    fs::write(bench.path("z/file"), "of a user").unwrap();
+    assert!(bench.refused(&["zoned", "emulate", "z"]).contains("something is there"));
+    fs::remove_file(bench.path("z/file")).unwrap();
     bench.ok(&["zoned", "emulate", "z", "--zones", "4", "--zone-size", "64KiB"]);
     assert!(bench.refused(&["zoned", "emulate", "z"]).contains("already"));
     fs::write(bench.path("z/.braid-zones"), "nonsense").unwrap();

@@ -16,23 +16,23 @@ pub use braid_stores::zoned::EmulatedZones;
 /// # Errors
 /// `EBUSY` if it is in use; those of the store.
 pub(crate) fn open(dir: &Path) -> Result<Arc<dyn Store>> {
-    let root = open_tier_dir(dir)?;
-    match ZoneEmulator::shape_in(&root) {
+    match shape_of(dir) {
         Ok(Some(_)) => {}
         Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
         // Whatever is wrong with a directory, its store deals with it.
-        Ok(None) | Err(_) => {
-            drop(root);
-            return Ok(Arc::new(DirStore::open(dir)?));
-        }
+        Ok(None) | Err(_) => return Ok(Arc::new(DirStore::open(dir)?)),
     }
-    let device = Arc::new(ZoneEmulator::open(root)?);
+    let device = Arc::new(ZoneEmulator::open(open_tier_dir(dir)?)?);
     Ok(Arc::new(ZonedStore::open(device, ZonedSettings::default(), Arc::new(Machine))?))
 }
 
 /// Whether a directory holds an emulated zoned device.
 pub(crate) fn is_zoned(dir: &Path) -> bool {
-    open_dir(dir).and_then(|root| ZoneEmulator::shape_in(&root)).is_ok_and(|shape| shape.is_some())
+    shape_of(dir).is_ok_and(|shape| shape.is_some())
+}
+
+fn shape_of(dir: &Path) -> Result<Option<EmulatedZones>> {
+    ZoneEmulator::shape_in(&open_dir(dir)?)
 }
 
 /// Makes an emulated zoned device in a directory, for `braid zoned emulate`.

@@ -143,12 +143,12 @@ pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: Writ
 /// What a tier is told of data that is written to the file, which has this size: the
 /// stream that its writer or a rule names. The caller may hold the layout.
 pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hint {
-    let rules = core.placer.rules();
-    if origin.hint.stream.is_some() || rules.is_empty() {
+    if origin.hint.stream.is_some() {
         return origin.hint;
     }
     let span = WriteSpan::at_rest(size);
-    let ask = || rules.stream_of(&Subject { facts: &FileFacts { core, file }, origin, span });
+    // Each write asks: the rules are looked at once.
+    let ask = || core.placer.rules().stream_of(&Subject { facts: &FileFacts { core, file }, origin, span });
     Hint { stream: file.stream.get_or(ask), ..origin.hint }
 }
 

@@ -19,7 +19,7 @@ impl Default for StreamCell {
 }
 
 impl StreamCell {
-    /// What they said; asks them, by `ask`, if nobody has.
+    /// What they said; asks them, by `ask`, the first time.
     pub(crate) fn get_or(&self, ask: impl FnOnce() -> Option<StreamId>) -> Option<StreamId> {
         match self.0.load(Ordering::Relaxed) {
             UNKNOWN => {

@@ -1,5 +1,6 @@
-//! Buffers of one extent each, which objects hold: data that is not on the device yet, and ends of
-//! objects that may go on. There is a fixed number of them.
+//! Buffers of one extent each, which objects hold: data that is not on the device
+//! yet, and ends of objects that may go on. Their number is bounded, but for those
+//! that threads are about to use.
 
 use braid_sys::AlignedBuf;
 use parking_lot::Mutex;
@@ -62,7 +63,7 @@ impl<T> Buffers<T> {
         self.pool.lock().held.push_back((Arc::downgrade(object), extent));
     }
 
-    /// Gives back a buffer that nobody has.
+    /// Gives back a buffer that no object holds.
     pub(super) fn put(&self, buf: AlignedBuf) {
         self.pool.lock().free.push(buf);
     }

@@ -2,11 +2,10 @@
 //! of zoned devices. For trying things out, and for tests; it is as durable as the
 //! file system that it is on, and as fast.
 
-use super::zone_files::{DIRS, ZoneFile};
+use super::zone_files::{DIRS, ZoneFile, path_of};
 use braid_contract::{Errno, Error, Fd, Result, ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry};
 use std::ffi::OsStr;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The smallest write, in bytes.
@@ -29,17 +28,6 @@ pub struct EmulatedZones {
     pub active_max: u32,
 }
 
-/// What an emulated device has done since it was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DeviceWork {
-    /// Bytes written, to zones of either kind.
-    pub written: u64,
-    /// Bytes read.
-    pub read: u64,
-    /// Zones reset.
-    pub resets: u64,
-}
-
 /// An emulated zoned device.
 #[derive(Debug)]
 pub struct ZoneEmulator {
@@ -50,9 +38,6 @@ pub struct ZoneEmulator {
     /// The open zones, the one that was written last at the end.
     open: Mutex<Vec<u32>>,
     active: Mutex<u32>,
-    written: AtomicU64,
-    read: AtomicU64,
-    resets: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -78,12 +63,11 @@ impl EmulatedZones {
         if lines.next()? != "braid emulated zones 1" {
             return None;
         }
-        let mut figure =
-            |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok();
-        let mut small = |name: &str| figure(name).and_then(|figure| u32::try_from(figure).ok());
+        let mut figure = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        let mut small = |name: &str| u32::try_from(figure(name)?).ok();
         let (zones, conventional) = (small("zones")?, small("conventional")?);
-        let capacity = figure("capacity")?;
-        let mut small = |name: &str| figure(name).and_then(|figure| u32::try_from(figure).ok());
+        let capacity: u64 = figure("capacity")?;
+        let mut small = |name: &str| u32::try_from(figure(name)?).ok();
         let (open_max, active_max) = (small("open")?, small("active")?);
         Some(Self { zones, conventional, capacity, open_max, active_max })
     }
@@ -107,8 +91,8 @@ impl ZoneEmulator {
     /// Makes the files of an emulated device in an empty directory.
     ///
     /// # Errors
-    /// `EINVAL` for a shape that no device has, `ENOTEMPTY` if something is there;
-    /// those of the file system.
+    /// `EINVAL` for a shape that no device has, `EEXIST` if there is a device,
+    /// `ENOTEMPTY` if something else is there; those of the file system.
     pub fn make(root: &Fd, shape: EmulatedZones) -> Result<()> {
         if !shape.is_valid() {
             return Err(Error::new(Errno::EINVAL, format!("no zoned device is like this: {shape:?}")));
@@ -116,12 +100,19 @@ impl ZoneEmulator {
         if root.read_small(SHAPE_FILE, SHAPE_MAX)?.is_some() {
             return Err(Error::new(Errno::EEXIST, "there is an emulated device already"));
         }
+        let mut is_empty = true;
+        root.read_dir(0, &mut |entry| {
+            is_empty &= [".", "..", "lost+found"].iter().any(|name| entry.name == *name);
+            Ok(is_empty)
+        })?;
+        if !is_empty {
+            return Err(Error::new(Errno::ENOTEMPTY, "something is there"));
+        }
         for (_, dir) in DIRS {
             root.ensure_dir_at(dir)?;
         }
         for (kind, number) in shape.each() {
-            let dir = DIRS.iter().find(|(of, _)| *of == kind).map_or("", |(_, dir)| *dir);
-            let file = root.create_at(OsStr::new(&format!("{dir}/{number}")), 0o600)?;
+            let file = root.create_at(OsStr::new(&path_of(kind, number)), 0o600)?;
             if kind == ZoneKind::Conventional {
                 file.truncate(shape.capacity)?;
             }
@@ -157,23 +148,7 @@ impl ZoneEmulator {
             Ok(Mutex::new(Zone { file, state, write_pointer, dirty: false }))
         };
         let zones = shape.each().map(&mut zone).collect::<Result<_>>()?;
-        Ok(Self {
-            shape,
-            root,
-            zones,
-            open: Mutex::default(),
-            active: Mutex::new(active),
-            written: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            resets: AtomicU64::new(0),
-        })
-    }
-
-    /// What it has done since it was opened.
-    pub fn work(&self) -> DeviceWork {
-        let [written, read, resets] =
-            [&self.written, &self.read, &self.resets].map(|count| count.load(Ordering::Relaxed));
-        DeviceWork { written, read, resets }
+        Ok(Self { shape, root, zones, open: Mutex::default(), active: Mutex::new(active) })
     }
 
     fn zone(&self, zone: u32) -> Result<MutexGuard<'_, Zone>> {
@@ -215,7 +190,6 @@ impl ZoneEmulator {
                 self.deactivate(number, zone, ZoneState::Full);
             }
         }
-        self.written.fetch_add(if done.is_ok() { len } else { 0 }, Ordering::Relaxed);
         done
     }
 
@@ -288,9 +262,7 @@ impl ZoneEmulator {
 impl ZonedDevice for ZoneEmulator {
     fn geometry(&self) -> ZonedGeometry {
         let EmulatedZones { zones, open_max, active_max, .. } = self.shape;
-        let limits = [open_max, active_max].map(Some);
-        let [open_max, active_max] = limits;
-        ZonedGeometry { block: BLOCK, zones, open_max, active_max }
+        ZonedGeometry { block: BLOCK, zones, open_max: Some(open_max), active_max: Some(active_max) }
     }
 
     fn report(&self, zone: u32) -> Result<ZoneReport> {
@@ -312,7 +284,6 @@ impl ZonedDevice for ZoneEmulator {
             return Err(Error::new(Errno::EIO, format!("zone {zone}: nothing at {offset} to {end}")));
         }
         found.file.read(offset, buf)?;
-        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -327,7 +298,6 @@ impl ZonedDevice for ZoneEmulator {
         found.file.set_write_pointer(0)?;
         (found.write_pointer, found.dirty) = (0, true);
         self.deactivate(zone, &mut found, ZoneState::Empty);
-        self.resets.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -42,7 +42,7 @@ impl Index {
             tracing::error!(bytes, "the device has lost data that it had said was durable; reading it fails");
         }
         // What is lost must not be taken for what is written there next.
-        let passed_over = replay.passed_over || replay.lost > 0;
+        let misleads = replay.passed_over || replay.lost > 0;
         *self.label.lock() = replay.label;
         for (zone, stream) in replay.streams {
             self.shared.zones.is_for(zone, stream);
@@ -70,7 +70,7 @@ impl Index {
         }
         drop(objects);
         let zones = self.shared.zones.resume();
-        let checkpoint = passed_over || (self.label.lock().is_some() && self.shared.log.is_torn());
+        let checkpoint = misleads || (self.label.lock().is_some() && self.shared.log.is_torn());
         *self.unsettled.lock() = Some(Unsettled { checkpoint, zones });
     }
 

@@ -20,6 +20,6 @@ mod store;
 mod zone_files;
 mod zones;
 
-pub use emulator::{DeviceWork, EmulatedZones, ZoneEmulator};
+pub use emulator::{EmulatedZones, ZoneEmulator};
 pub use store::{ZonedSettings, ZonedStatus, ZonedStore};
 pub use zones::ZoneCounts;

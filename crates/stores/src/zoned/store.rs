@@ -392,10 +392,7 @@ impl Store for ZonedStore {
             return Err(Errno::EINVAL.into());
         }
         let before = self.index.label.lock().clone();
-        if before.is_none() && {
-            let counts = self.index.shared.zones.counts();
-            counts.free + counts.failed < counts.zones
-        } {
+        if before.is_none() && self.index.shared.zones.are_used() {
             let what = "the zones hold data that is not Braid's: reset them, if it is not needed";
             return Err(Error::new(Errno::ENOTEMPTY, what));
         }

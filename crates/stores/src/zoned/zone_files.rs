@@ -11,6 +11,12 @@ use std::io::{IoSlice, IoSliceMut};
 pub(super) const DIRS: [(ZoneKind, &str); 2] =
     [(ZoneKind::Conventional, "cnv"), (ZoneKind::Sequential, "seq")];
 
+/// The path of the file of a zone, by its number among those of its kind.
+pub(super) fn path_of(kind: ZoneKind, number: u32) -> String {
+    let dir = DIRS.iter().find(|(of, _)| *of == kind).map_or("", |(_, dir)| *dir);
+    format!("{dir}/{number}")
+}
+
 /// What a file system removes from a file's permissions when its zone fails, as
 /// zonefs does: writing where it is read-only, all where it is offline.
 const WRITABLE: u16 = 0o200;
@@ -26,8 +32,7 @@ pub(super) struct ZoneFile {
 impl ZoneFile {
     /// Opens zone `number` of its kind below `root`.
     pub(super) fn open(root: &Fd, kind: ZoneKind, number: u32) -> Result<Self> {
-        let dir = DIRS.iter().find(|(of, _)| *of == kind).map_or("", |(_, dir)| *dir);
-        let path = format!("{dir}/{number}");
+        let path = path_of(kind, number);
         let open = |access| root.open_at(OsStr::new(&path), access);
         let fd = match open(Access::ReadWrite) {
             Err(error) if matches!(error.errno(), Errno::EACCES | Errno::EROFS | Errno::EPERM) => {

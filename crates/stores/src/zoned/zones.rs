@@ -44,6 +44,14 @@ struct Table {
     shared: BTreeMap<Stream, u32>,
     /// Blocks that were promised to data in memory.
     promised: u64,
+    /// Blocks that objects use, of all zones.
+    valid: u64,
+    /// Blocks of the zones that can be written, at least after a reset.
+    room: u64,
+    /// Blocks of the largest zone.
+    largest: u64,
+    /// The zones that can't.
+    failed: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -109,8 +117,6 @@ pub(super) struct ToEmpty {
 /// Blocks in all zones for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Space {
-    /// Blocks that can ever be of use.
-    pub(super) total: u64,
     /// Blocks that objects use, or are promised.
     pub(super) used: u64,
     /// Blocks for data besides the reserve.
@@ -142,6 +148,10 @@ impl Zones {
             open: Vec::new(),
             shared: BTreeMap::new(),
             promised: 0,
+            valid: 0,
+            room: 0,
+            largest: 0,
+            failed: Vec::new(),
         };
         for number in 0..numbers.end {
             let mut zone = Zone::default();
@@ -156,6 +166,12 @@ impl Zones {
                     (_, ZoneState::Empty) => Use::Free,
                     (_, ZoneState::Open | ZoneState::Closed | ZoneState::Full) => Use::Full,
                 };
+                table.largest = table.largest.max(zone.capacity.into());
+                match zone.state {
+                    Use::ReadOnly | Use::Offline => table.failed.push(number),
+                    Use::None => {}
+                    _ => table.room += u64::from(zone.capacity),
+                }
                 if zone.state == Use::Free {
                     table.free.push_back(number);
                 }
@@ -177,7 +193,7 @@ impl Zones {
     /// Promises so many blocks to data that is to be written later.
     pub(super) fn promise(&self, blocks: u64) -> Result<()> {
         let mut table = self.table.lock();
-        let space = table.space(&self.numbers);
+        let space = table.space();
         if blocks > 0 && space.used + blocks > space.usable {
             return Err(Error::new(Errno::ENOSPC, "the zones have no room"));
         }
@@ -276,16 +292,14 @@ impl Zones {
         let found = self.device.report(zone);
         let mut table = self.table.lock();
         table.open.retain(|open| *open != zone);
-        let zone_ = &mut table.zones[zone as usize];
-        if let Ok(found) = found {
-            zone_.write_pointer = (found.write_pointer / self.block) as u32;
-            zone_.state = match found.state {
-                ZoneState::Offline => Use::Offline,
-                ZoneState::ReadOnly => Use::ReadOnly,
-                _ => Use::Full,
-            };
-        } else {
-            zone_.state = Use::ReadOnly;
+        let given_up = &mut table.zones[zone as usize];
+        if let Ok(found) = &found {
+            given_up.write_pointer = (found.write_pointer / self.block) as u32;
+        }
+        match found.map(|found| found.state) {
+            Ok(ZoneState::Offline) => table.fails(zone, Use::Offline),
+            Ok(ZoneState::ReadOnly) | Err(_) => table.fails(zone, Use::ReadOnly),
+            Ok(_) => given_up.state = Use::Full,
         }
         drop(table);
         self.finish(zone);
@@ -302,6 +316,7 @@ impl Zones {
         if let Some(zone) = table.zones.get_mut(place.zone as usize) {
             zone.valid += place.blocks;
             zone.residents.insert(place.at, resident);
+            table.valid += u64::from(place.blocks);
         }
     }
 
@@ -390,7 +405,7 @@ impl Zones {
             // It is of no use any more.
             Err(error) => {
                 tracing::warn!(zone, %error, "a zone can't be reset");
-                emptied.state = Use::ReadOnly;
+                table.fails(zone, Use::ReadOnly);
             }
         }
         result
@@ -413,7 +428,7 @@ impl Zones {
 
     /// What is of use in a zone can't be moved: it stays there, for good.
     pub(super) fn cant_be_emptied(&self, zone: u32) {
-        self.table.lock().zones[zone as usize].state = Use::ReadOnly;
+        self.table.lock().fails(zone, Use::ReadOnly);
     }
 
     /// Finishes the open zone with most that is of no use, so that it can be
@@ -437,7 +452,7 @@ impl Zones {
     }
 
     pub(super) fn space(&self) -> Space {
-        self.table.lock().space(&self.numbers)
+        self.table.lock().space()
     }
 
     pub(super) fn counts(&self) -> ZoneCounts {
@@ -452,6 +467,12 @@ impl Zones {
             mixed: count(&|zone| zone.streams.len() > 1),
             failed: count(&|zone| matches!(zone.state, Use::ReadOnly | Use::Offline)),
         }
+    }
+
+    /// Whether a zone that can be written is not free.
+    pub(super) fn are_used(&self) -> bool {
+        let counts = self.counts();
+        counts.free + counts.failed < counts.zones
     }
 
     /// The streams of the zones that are not free, for the index.
@@ -493,6 +514,7 @@ impl Table {
         zone.valid += place.blocks;
         zone.residents.insert(place.at, resident);
         zone.streams.insert(stream);
+        self.valid += u64::from(place.blocks);
         let is_full = zone.write_pointer == zone.capacity;
         if is_full {
             zone.state = Use::Full;
@@ -504,7 +526,9 @@ impl Table {
     /// Takes blocks out of a zone's residents.
     fn free(&mut self, place: Place) {
         let Some(zone) = self.zones.get_mut(place.zone as usize) else { return };
-        zone.valid = zone.valid.saturating_sub(place.blocks);
+        let freed = zone.valid.min(place.blocks);
+        zone.valid -= freed;
+        self.valid -= u64::from(freed);
         let end = place.at + place.blocks;
         while let Some((at, resident)) =
             zone.residents.range(..end).next_back().map(|(at, found)| (*at, *found))
@@ -522,18 +546,19 @@ impl Table {
         }
     }
 
-    fn space(&self, numbers: &Range<u32>) -> Space {
-        let zones =
-            || numbers.clone().map(|zone| &self.zones[zone as usize]).filter(|zone| zone.state != Use::None);
-        let valid: u64 = zones().map(|zone| u64::from(zone.valid)).sum();
+    /// A zone can't be written any more, whatever is done.
+    fn fails(&mut self, zone: u32, state: Use) {
+        if !self.failed.contains(&zone) {
+            self.room -= u64::from(self.zones[zone as usize].capacity);
+            self.failed.push(zone);
+        }
+        self.zones[zone as usize].state = state;
+    }
+
+    fn space(&self) -> Space {
         // What failed holds no more than it does.
-        let room = |zone: &Zone| match zone.state {
-            Use::ReadOnly | Use::Offline => u64::from(zone.valid),
-            _ => u64::from(zone.capacity),
-        };
-        let total: u64 = zones().map(room).sum();
-        let largest = zones().map(|zone| u64::from(zone.capacity)).max().unwrap_or(0);
-        let usable = total.saturating_sub(u64::from(RESERVE) * largest);
-        Space { total, used: valid + self.promised, usable }
+        let held: u64 = self.failed.iter().map(|zone| u64::from(self.zones[*zone as usize].valid)).sum();
+        let usable = (self.room + held).saturating_sub(u64::from(RESERVE) * self.largest);
+        Space { used: self.valid + self.promised, usable }
     }
 }

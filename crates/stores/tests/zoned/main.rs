@@ -133,22 +133,15 @@ fn survive(seed: u64, shape: SimZones, lives: u32) {
     }
 }
 
+/// The seeds, `FROM..TO`, are those of `BRAID_ZONED_SEEDS` if it is set.
 #[test]
 fn power_loss_takes_nothing_that_was_synced() {
-    for seed in 0..5 {
+    let seeds = std::env::var("BRAID_ZONED_SEEDS").unwrap_or_else(|_| "0..5".to_owned());
+    let (from, to) = seeds.split_once("..").unwrap();
+    for seed in from.parse::<u64>().unwrap()..to.parse().unwrap() {
         for conventional in [0, 1, 2] {
             survive(seed, SimZones { conventional, ..SHAPE }, 20);
         }
-    }
-}
-
-/// Longer, for a person to run: `BRAID_ZONED_SEEDS=FROM..TO`.
-#[test]
-fn power_loss_for_long() {
-    let Ok(seeds) = std::env::var("BRAID_ZONED_SEEDS") else { return };
-    let (from, to) = seeds.split_once("..").unwrap();
-    for seed in from.parse::<u64>().unwrap()..to.parse().unwrap() {
-        survive(seed, SimZones { conventional: (seed % 3) as u32, ..SHAPE }, 40);
     }
 }
 
