@@ -112,7 +112,7 @@ fn a_stream_is_read_ahead_beyond_what_the_kernel_reads() {
         // Beyond the beginning of the stream, those that follow a range on home, and
         // those that are later than what the kernel reads after one on their tier,
         // if there are any on home within reach.
-        let has_home = |range: u64| (range..range + 40).any(home);
+        let has_home = |range: u64| (range..RANGES.min(range + 40)).any(home);
         let is_due = |range: &&u64| home(**range - 1) || !home(**range - 3) && has_home(**range);
         let due: BTreeSet<u64> = watched.iter().filter(|range| **range > 5).filter(is_due).copied().collect();
         for range in 0..RANGES {
