@@ -51,7 +51,7 @@ pub struct FrameHead {
 /// A change of the object index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ZoneRecord {
-    /// The tier's label.
+    /// The tier's label; none if it is empty.
     Label(Vec<u8>),
     /// An object is made, and has this number in records below.
     Made {
@@ -280,7 +280,13 @@ impl ZoneRecord {
                 checked_span(start, end)?;
                 Self::Piece { object, start, end, zone, at }
             }
-            4 => Self::Size { object: number(bytes)?, size: number(bytes)? },
+            4 => {
+                let (object, size) = (number(bytes)?, number(bytes)?);
+                if i64::try_from(size).is_err() {
+                    return Err(FormatError::Damaged("a record has a size that is none"));
+                }
+                Self::Size { object, size }
+            }
             5 => {
                 let [object, start, end] = [number(bytes)?, number(bytes)?, number(bytes)?];
                 checked_span(start, end)?;
@@ -410,6 +416,7 @@ mod tests {
             &[1, 255, 255],
             // A span that ends where it begins.
             &[&[5][..], &1u64.to_le_bytes(), &7u64.to_le_bytes(), &7u64.to_le_bytes()].concat(),
+            &[&[4][..], &1u64.to_le_bytes(), &u64::MAX.to_le_bytes()].concat(),
         ] {
             assert!(ZoneRecord::decode_all(wrong).is_err(), "{wrong:?}");
         }

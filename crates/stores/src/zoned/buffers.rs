@@ -37,6 +37,11 @@ impl<T> Buffers<T> {
         Self { extent, most: most.max(1), pool: Mutex::new(pool) }
     }
 
+    /// Most that objects hold.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Takes a buffer, with left-over contents.
     pub(super) fn take(&self) -> Taken<T> {
         let mut pool = self.pool.lock();

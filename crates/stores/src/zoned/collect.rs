@@ -5,8 +5,9 @@
 use super::extents::Place;
 use super::index::Index;
 use super::object::Object;
-use super::zones::{Claim, Resident, Stream, ToEmpty};
-use braid_contract::{Errno, Result};
+use super::table::{Resident, Stream, ToEmpty, Written};
+use super::zones::Claim;
+use braid_contract::{Errno, Error, Result};
 use braid_sys::AlignedBuf;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
@@ -14,6 +15,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that are moved at a time.
 const MOVE_MAX: u64 = 1 << 20;
+
+/// Why a zone is not emptied.
+enum Stuck {
+    /// What is there can't be read.
+    Source(Error),
+    /// Anything else.
+    Elsewhere(Error),
+}
+
+impl From<Error> for Stuck {
+    fn from(error: Error) -> Self {
+        Self::Elsewhere(error)
+    }
+}
 
 /// Empties zones, one at a time.
 #[derive(Default)]
@@ -43,7 +58,7 @@ impl Collector {
             if index.shared.zones.free_zones() > 0 {
                 return Ok(true);
             }
-            match index.shared.zones.to_empty() {
+            match index.shared.zones.next_to_empty() {
                 Some(zone) => {
                     if !self.empty(index, &zone)? {
                         return Ok(false);
@@ -63,18 +78,18 @@ impl Collector {
             .residents
             .iter()
             .try_for_each(|resident| self.move_resident(index, (zone, stream), *resident));
-        if let Err(error) = moved {
-            if error.errno() == Errno::EAGAIN {
-                index.shared.zones.stays(zone);
-                return Ok(false);
+        match moved {
+            Ok(()) => {}
+            // The device is there, so that it is for good.
+            Err(Stuck::Source(error)) if index.shared.device.report(zone).is_ok() => {
+                tracing::warn!(zone, %error, "a zone can't be emptied");
+                index.shared.zones.cant_be_emptied(zone);
+                return Ok(true);
             }
-            if index.shared.device.report(zone).is_err() {
+            Err(Stuck::Source(error) | Stuck::Elsewhere(error)) => {
                 index.shared.zones.stays(zone);
-                return Err(error);
+                return if error.errno() == Errno::EAGAIN { Ok(false) } else { Err(error) };
             }
-            tracing::warn!(zone, %error, "a zone can't be emptied");
-            index.shared.zones.cant_be_emptied(zone);
-            return Ok(true);
         }
         // Asked before the commit: what goes after it is not durable.
         if !index.shared.zones.is_empty(zone) {
@@ -90,7 +105,12 @@ impl Collector {
         Ok(true)
     }
 
-    fn move_resident(&self, index: &Index, from: (u32, Stream), resident: Resident) -> Result<()> {
+    fn move_resident(
+        &self,
+        index: &Index,
+        from: (u32, Stream),
+        resident: Resident,
+    ) -> std::result::Result<(), Stuck> {
         // It may be gone, or be elsewhere, meanwhile.
         let Ok(object) = index.object(resident.object) else { return Ok(()) };
         let mut at = resident.first;
@@ -109,14 +129,15 @@ impl Collector {
         object: &Object,
         (zone, stream): (u32, Stream),
         blocks: Range<u64>,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), Stuck> {
         let mut state = object.state.write();
         let there: Vec<(u64, Place)> =
             state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
         let mut buf = AlignedBuf::new();
         for (first, place) in there {
             let bytes = buf.bytes((u64::from(place.blocks) * index.shared.block) as usize);
-            index.shared.device.read(zone, u64::from(place.at) * index.shared.block, bytes)?;
+            let from = u64::from(place.at) * index.shared.block;
+            index.shared.device.read(zone, from, bytes).map_err(Stuck::Source)?;
             // What was there before must not come back as part of the object.
             let base = first * index.shared.block;
             for gap in state.placed.gaps_within(base..base + bytes.len() as u64) {
@@ -135,7 +156,7 @@ impl Collector {
                 )?;
                 let mut at = at;
                 for place in places {
-                    object.is_at(&index.shared, &mut state, at, place);
+                    object.is_at(&index.shared, &mut state, (at, place), Written::Moved);
                     at += u64::from(place.blocks);
                     done += (u64::from(place.blocks) * index.shared.block) as usize;
                 }

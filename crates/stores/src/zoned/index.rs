@@ -2,7 +2,7 @@
 
 use super::object::{Object, Shared};
 use super::replay::Replay;
-use super::zones::Resident;
+use super::table::Resident;
 use braid_contract::{Errno, ObjectId, Result};
 use braid_format::ZoneRecord;
 use parking_lot::{Mutex, RwLock};

@@ -3,7 +3,7 @@
 //! one.
 
 use braid_contract::{Context, Environment, Errno, Error, Result, ZoneKind, ZonedDevice};
-use braid_format::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FrameHead, FrameKind, ZoneRecord};
+use braid_format::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FormatError, FrameHead, FrameKind, ZoneRecord};
 use braid_sys::AlignedBuf;
 use parking_lot::Mutex;
 use std::io::IoSlice;
@@ -72,6 +72,8 @@ struct Found {
     is_whole: bool,
     moved_on: bool,
     torn: bool,
+    /// A frame that can't be read, and was not torn either.
+    broken: Option<FormatError>,
 }
 
 /// Calls a function with each record of the index as it is.
@@ -132,7 +134,8 @@ impl IndexLog {
     /// whether they were certainly durable; `None` if there is none.
     ///
     /// # Errors
-    /// `EUCLEAN` if the newest checkpoint is lost; those of the device.
+    /// `EUCLEAN` if the newest checkpoint is lost, or what is followed by whole frames
+    /// is damaged or of a newer version; those of the device.
     pub(super) fn open(
         device: Arc<dyn ZonedDevice>,
         regions: [Region; 2],
@@ -153,6 +156,9 @@ impl IndexLog {
         if found.moved_on {
             let what = "the newest checkpoint of the object index is lost or damaged";
             return Err(Error::new(Errno::EUCLEAN, what));
+        }
+        if let Some(error) = &found.broken {
+            return Err(damaged(&regions[at], found.end, error));
         }
         scan(&*device, &regions[at], block, &mut |number, kind, records| {
             // Data is durable before a checkpoint holds, and before the next frame is
@@ -276,9 +282,12 @@ impl IndexLog {
         let mut next = Writer { region, generation, salt, sequence: 0, at: 0, torn: false };
         let (mut payload, mut failed) = (Vec::new(), None);
         snapshot(&mut |record| {
+            if failed.is_some() {
+                return;
+            }
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
-            if payload.len() + bytes.len() > FRAME_PAYLOAD_MAX && failed.is_none() {
+            if payload.len() + bytes.len() > FRAME_PAYLOAD_MAX {
                 failed = self.write_checkpoint(&mut next, FrameKind::Checkpoint, &payload).err();
                 payload.clear();
             }
@@ -328,6 +337,9 @@ impl IndexLog {
 
 /// Reads the frames of a region, up to where none follows; `None` if it begins with
 /// none.
+///
+/// # Errors
+/// `EUCLEAN` for a frame of a newer version; those of the device.
 fn scan(
     device: &dyn ZonedDevice,
     region: &Region,
@@ -343,7 +355,12 @@ fn scan(
     while at + block as u64 <= written {
         let bytes = buf.bytes(block);
         device.read(region.zone, region.from + at, bytes)?;
-        let Ok(head) = FrameHead::decode(bytes) else { break };
+        let head = match FrameHead::decode(bytes) {
+            Ok(head) => head,
+            // It may be the newest.
+            Err(error @ FormatError::Newer(_)) => return Err(damaged(region, at, &error)),
+            Err(FormatError::Damaged(_)) => break,
+        };
         let follows = found.is_none_or(|found| {
             let same = (found.store, found.generation, found.salt, found.frames);
             (head.store, head.generation, head.salt, head.sequence) == same
@@ -354,7 +371,7 @@ fn scan(
         }
         let bytes = buf.bytes(len as usize);
         device.read(region.zone, region.from + at, bytes)?;
-        let Ok(records) = head.check(bytes).and_then(ZoneRecord::decode_all) else { break };
+        let Ok(payload) = head.check(bytes) else { break };
         let before = found.unwrap_or(Found {
             store: head.store,
             generation: head.generation,
@@ -364,7 +381,15 @@ fn scan(
             is_whole: false,
             moved_on: false,
             torn: false,
+            broken: None,
         });
+        let records = match ZoneRecord::decode_all(payload) {
+            Ok(records) => records,
+            Err(error) => {
+                found = Some(Found { broken: Some(error), ..before });
+                break;
+            }
+        };
         visit(before.frames, head.kind, records)?;
         at += len;
         found = Some(Found {
@@ -375,7 +400,51 @@ fn scan(
             ..before
         });
     }
+    if let Some(found) = found.as_mut().filter(|found| found.broken.is_none())
+        && is_followed(device, region, block, written, found)?
+    {
+        found.broken = Some(FormatError::Damaged("a frame before whole ones can't be read"));
+    }
     // A sequential zone goes on at its write pointer only.
     let torn = region.kind == ZoneKind::Sequential && at < written;
     Ok(found.map(|found| Found { torn, ..found }))
+}
+
+/// Whether whole frames of the same log follow one that is not. A frame is durable
+/// before the next one is begun, so that none follows one that was torn.
+fn is_followed(
+    device: &dyn ZonedDevice,
+    region: &Region,
+    block: usize,
+    written: u64,
+    found: &Found,
+) -> Result<bool> {
+    let longest = (FRAME_HEAD + FRAME_PAYLOAD_MAX).next_multiple_of(block) as u64;
+    let end = written.min(found.end + longest + block as u64);
+    let (mut buf, mut at) = (AlignedBuf::new(), found.end);
+    while at + block as u64 <= end {
+        let bytes = buf.bytes(block);
+        device.read(region.zone, region.from + at, bytes)?;
+        let of_this_log = |head: &FrameHead| {
+            (head.store, head.generation, head.salt) == (found.store, found.generation, found.salt)
+        };
+        if let Ok(head) = FrameHead::decode(bytes)
+            && of_this_log(&head)
+            && head.sequence > found.frames
+            && at + head.len(block) as u64 <= written
+        {
+            let bytes = buf.bytes(head.len(block));
+            device.read(region.zone, region.from + at, bytes)?;
+            if head.check(bytes).is_ok() {
+                return Ok(true);
+            }
+        }
+        at += block as u64;
+    }
+    Ok(false)
+}
+
+fn damaged(region: &Region, at: u64, error: &FormatError) -> Error {
+    let what = format!("the object index in zone {}, at {}: {error}", region.zone, region.from + at);
+    Error::new(Errno::EUCLEAN, what)
 }

@@ -17,9 +17,10 @@ mod object;
 mod replay;
 mod spans;
 mod store;
+mod table;
 mod zone_files;
 mod zones;
 
 pub use emulator::{EmulatedZones, ZoneEmulator};
 pub use store::{ZonedSettings, ZonedStatus, ZonedStore};
-pub use zones::ZoneCounts;
+pub use table::ZoneCounts;

@@ -4,7 +4,8 @@ use super::buffers::Buffers;
 use super::extents::{Extents, LOST, Place};
 use super::log::IndexLog;
 use super::spans::Spans;
-use super::zones::{Claim, Stream, Zones};
+use super::table::{Stream, Written};
+use super::zones::{Claim, Zones};
 use braid_contract::{Errno, Error, ObjectId, Result, Timestamp, ZonedDevice};
 use braid_format::ZoneRecord;
 use braid_sys::AlignedBuf;
@@ -207,7 +208,6 @@ impl Object {
             if let Some(buffer) = state.buffers.get_mut(&extent) {
                 buffer.dirty.remove(blocks.start..at);
             }
-            shared.zones.keep_promise(at - blocks.start);
         }
         Ok(())
     }
@@ -217,15 +217,15 @@ impl Object {
         let bytes = shared.bytes_of(&(first..first + u64::from(place.blocks)));
         state.placed.remove(bytes.clone());
         state.present.within(bytes).for_each(|part| state.placed.insert(part));
-        self.is_at(shared, state, first, place);
+        self.is_at(shared, state, (first, place), Written::Promised);
     }
 
-    /// Blocks of the object are in a place now, as they were elsewhere.
-    pub(super) fn is_at(&self, shared: &Shared, state: &mut State, first: u64, place: Place) {
+    /// Blocks of the object, from `first` on, are in a place now.
+    pub(super) fn is_at(&self, shared: &Shared, state: &mut State, (first, place): (u64, Place), why: Written) {
         let freed = state.extents.put(first, place);
         self.describe_place(shared, &state.placed, (first, place), &mut |record| shared.log.add(record));
         // Only then: a zone without anything of use is reset with the next commit.
-        freed.into_iter().for_each(|place| shared.zones.free(place));
+        freed.into_iter().for_each(|place| shared.zones.free(why, place));
     }
 
     /// What the index says of a place.
@@ -266,7 +266,7 @@ impl Object {
             return;
         }
         for freed in state.extents.remove(gone.clone()) {
-            shared.zones.free(freed);
+            shared.zones.free(Written::Promised, freed);
         }
         let first = gone.start * shared.block / shared.extent;
         let held: Vec<u64> = state.buffers.range(first..).map(|(extent, _)| *extent).collect();

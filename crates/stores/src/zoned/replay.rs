@@ -2,7 +2,7 @@
 
 use super::extents::{Extents, LOST, Place};
 use super::spans::Spans;
-use super::zones::Stream;
+use super::table::Stream;
 use braid_contract::{ObjectId, StreamId, Timestamp};
 use braid_format::ZoneRecord;
 use std::collections::{BTreeMap, HashMap};
@@ -48,7 +48,8 @@ impl Replay {
         written: &dyn Fn(u32) -> Option<u32>,
     ) {
         match record {
-            ZoneRecord::Label(label) => self.label = Some(label),
+            // None, once more, where it was not wanted after all.
+            ZoneRecord::Label(label) => self.label = Some(label).filter(|label| !label.is_empty()),
             ZoneRecord::Made { object, id } => {
                 let (mtime, present, extents) = (Timestamp::default(), Spans::default(), Extents::default());
                 self.highest = self.highest.max(object);
@@ -63,9 +64,14 @@ impl Replay {
             }
             ZoneRecord::Piece { object, start, end, zone, at } => {
                 let blocks = start / self.block..end.div_ceil(self.block);
-                let Ok(count) = u32::try_from(blocks.end - blocks.start) else { return };
-                let is_there =
-                    at.checked_add(count).zip(written(zone)).is_some_and(|(end, written)| end <= written);
+                // Else it leads nowhere, and what it is about is lost.
+                let count = u32::try_from(blocks.end - blocks.start).ok();
+                let count = count.filter(|count| at.checked_add(*count).is_some());
+                let Some(count) = count else {
+                    self.lost += blocks.end - blocks.start;
+                    return;
+                };
+                let is_there = written(zone).is_some_and(|written| at + count <= written);
                 if !is_there && !was_durable {
                     self.passed_over = true;
                     return;

@@ -6,7 +6,8 @@ use super::index::Index;
 use super::log::{IndexLog, regions_of};
 use super::object::{Object, Shared};
 use super::replay::Replay;
-use super::zones::{Claim, Stream, ZoneCounts, Zones};
+use super::table::{Stream, ZoneCounts};
+use super::zones::{Claim, Zones};
 use braid_contract::{
     Context, Environment, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo,
     Timestamp, Usage, ZonedDevice,
@@ -192,18 +193,18 @@ impl ZonedStore {
     /// A free buffer: if all are in use, what is in one is written. The caller holds
     /// no object.
     fn buffer(&self) -> Result<AlignedBuf> {
-        let mut failed = None;
+        let mut failed = 0;
         loop {
             match self.index.shared.buffers.take() {
                 Taken::Buffer(buf) => return Ok(buf),
                 Taken::Held(object, extent) => {
                     let flushed = self.flush(&object, Some(extent));
                     object.release(&self.index.shared, &mut object.state.write(), extent);
-                    // All have failed: the first one is asked again.
-                    match (flushed, failed) {
-                        (Err(error), Some(before)) if before == (object.id, extent) => return Err(error),
-                        (Err(_), None) => failed = Some((object.id, extent)),
-                        _ => {}
+                    if let Err(error) = flushed {
+                        failed += 1;
+                        if failed == self.index.shared.buffers.most() {
+                            return Err(error);
+                        }
                     }
                 }
             }
@@ -388,7 +389,7 @@ impl Store for ZonedStore {
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
-        if label.len() > ZONED_LABEL_MAX {
+        if label.is_empty() || label.len() > ZONED_LABEL_MAX {
             return Err(Errno::EINVAL.into());
         }
         let before = self.index.label.lock().clone();
@@ -398,7 +399,11 @@ impl Store for ZonedStore {
         }
         *self.index.label.lock() = Some(label.to_vec());
         self.index.shared.log.add(&ZoneRecord::Label(label.to_vec()));
-        self.index.commit().inspect_err(|_| *self.index.label.lock() = before)
+        self.index.commit().inspect_err(|_| {
+            // Whatever is in the log by then.
+            self.index.shared.log.add(&ZoneRecord::Label(before.clone().unwrap_or_default()));
+            *self.index.label.lock() = before;
+        })
     }
 
     fn probe(&self, label: &[u8]) -> Result<()> {

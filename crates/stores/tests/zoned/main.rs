@@ -89,10 +89,8 @@ fn step(store: &ZonedStore, model: &mut Model, random: &mut SplitMix) -> bool {
             model.removed(number);
             store.remove(&[id(number)]).map_err(|error| error.errno())
         }
-        _ => {
-            model.compare(store);
-            Ok(())
-        }
+        // A write that failed may not have been told yet.
+        _ => store.probe(LABEL).map_err(|error| error.errno()).inspect(|()| model.compare(store)),
     };
     match done {
         Ok(()) => true,
@@ -357,5 +355,146 @@ fn a_lost_checkpoint_is_told() {
         });
         assert!(newest.is_some(), "neither region was missed");
         open(&device);
+    }
+}
+
+#[test]
+fn a_damaged_frame_before_whole_ones_is_told() {
+    for conventional in [0, 1] {
+        let (device, store) = new_store(SimZones { conventional, ..SHAPE });
+        for number in 0..5 {
+            fill(&store, number, 5000, 1).unwrap();
+            store.sync_all().unwrap();
+        }
+        drop(store);
+        // The checkpoint is one frame, and each sync one more.
+        device.damage(0, 3 * 4096);
+        let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+        let Err(error) = ZonedStore::open(Arc::clone(&device) as _, SETTINGS, environment) else {
+            panic!("it is not noticed");
+        };
+        assert_eq!(error.errno(), Errno::EUCLEAN);
+        assert!(error.to_string().contains("zone 0, at 12288"), "{error}");
+        device.damage(0, 3 * 4096);
+        assert_eq!(open(&device).stat(id(4)).unwrap().size, 5000);
+    }
+}
+
+/// Objects are written and removed until zones had to be emptied.
+fn churn(store: &ZonedStore, seed: u64) -> Result<(), Errno> {
+    let mut random = SplitMix::new(seed);
+    for round in 0..80 {
+        let number = 10 + random.below(24) as u8;
+        store.remove(&[id(number)]).unwrap();
+        fill(store, number, 60_000, random.below(5))?;
+        if round % 4 == 0 {
+            store.sync_all().map_err(|error| error.errno())?;
+        }
+    }
+    store.sync_all().map_err(|error| error.errno())
+}
+
+#[test]
+fn a_device_that_is_away_for_a_while_loses_nothing() {
+    for effects in (0..200).step_by(7) {
+        let (device, store) = new_store(SHAPE);
+        fill(&store, 1, 100_000, 1).unwrap();
+        store.sync_all().unwrap();
+        device.cut_after(effects);
+        let errno = churn(&store, effects).unwrap_err();
+        assert!(matches!(errno, Errno::ENODEV | Errno::ENOSPC), "{errno:?}");
+        for number in 50..55 {
+            store.create(id(number)).unwrap();
+            _ = write(&store, number, 0, &[3; 50_000], io(u64::from(number % 5)));
+            assert!(store.sync_all().is_err());
+        }
+        device.cut_after(u64::MAX);
+        churn(&store, effects).unwrap();
+        let status = store.status();
+        assert_eq!(status.zones.failed, 0, "after {effects}: {status:?}");
+        check_space(&store);
+        drop(store);
+        let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        assert_eq!(store.stat(id(1)).unwrap().size, 100_000);
+        check_space(&store);
+    }
+}
+
+#[test]
+fn a_zone_that_can_not_be_reset_is_left_out() {
+    let (device, store) = new_store(SHAPE);
+    device.keep_from_reset(4);
+    for seed in 0..6 {
+        churn(&store, seed).unwrap();
+    }
+    assert_eq!(store.status().zones.failed, 1);
+    check_space(&store);
+}
+
+#[test]
+fn a_zone_that_takes_no_moved_data_costs_only_itself() {
+    let (device, store) = new_store(SHAPE);
+    churn(&store, 1).unwrap();
+    // Whatever is written next, also to empty others.
+    for zone in 2..SHAPE.zones {
+        device.tear_next_write(zone, 0);
+    }
+    for seed in 2..8 {
+        // Three zones at a time are tried.
+        while churn(&store, seed).is_err() {}
+    }
+    let status = store.status();
+    assert_eq!(status.zones.failed, 0, "{status:?}");
+    assert!(status.moved > 0);
+    check_space(&store);
+}
+
+#[test]
+fn threads_write_sync_and_remove_side_by_side() {
+    const THREADS: u8 = 4;
+    for seed in 0..4 {
+        let (device, store) = new_store(SimZones { zones: 14, ..SHAPE });
+        let work = |thread: u8| {
+            let mut random = SplitMix::new(seed << 8 | u64::from(thread));
+            let mut models = Model::default();
+            for _ in 0..400 {
+                let number = thread * 8 + random.below(6) as u8;
+                if !models.exists(number) {
+                    models.created(number);
+                    store.create(id(number)).unwrap();
+                }
+                let size = models.size(number);
+                match random.below(10) {
+                    0..6 if size < 60_000 => {
+                        let data = vec![1 + random.below(255) as u8; 1 + random.below(20_000) as usize];
+                        let done = write(&store, number, size, &data, io(random.below(3))).unwrap();
+                        models.wrote(number, size, &data[..done]);
+                    }
+                    6 | 7 => {
+                        store.sync(&[id(number)], true).unwrap();
+                        models.synced(number);
+                    }
+                    8 => models.compare(&store),
+                    _ => {
+                        models.removed(number);
+                        store.remove(&[id(number)]).unwrap();
+                    }
+                }
+            }
+            models
+        };
+        let models: Vec<Model> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        models.iter().for_each(|model| model.compare(&store));
+        check_space(&store);
+        assert!(store.status().moved > 0, "nothing had to be moved");
+        drop(store);
+        let store = open(&Arc::new(device.after_power_loss(&mut Seeded::new(seed))));
+        for mut model in models {
+            model.recover(&store);
+        }
+        check_space(&store);
     }
 }

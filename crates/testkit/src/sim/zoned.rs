@@ -3,7 +3,7 @@
 
 use super::choose::Chooser;
 use braid_contract::{Errno, Error, Result, ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,6 +36,10 @@ struct Inner {
     left: Option<u64>,
     /// Effects so far.
     effects: u64,
+    /// The power went.
+    off: bool,
+    /// Zones that can't be reset, though they say nothing of it.
+    stuck: BTreeSet<u32>,
     /// Zones whose next write fails after so many blocks.
     torn: BTreeMap<u32, u64>,
 }
@@ -68,16 +72,17 @@ impl SimZoned {
             Zone { kind, data, write_pointer, durable: write_pointer, before, finished: false, failed: None }
         };
         let zones = (0..shape.zones).map(zone).collect();
-        Self { shape, inner: Mutex::new(Inner { zones, left: None, effects: 0, torn: BTreeMap::new() }) }
+        Self { shape, inner: Mutex::new(Inner::new(zones)) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power goes before the effect after so many more.
+    /// The power goes before the effect after so many more; until then it is on.
     pub fn cut_after(&self, effects: u64) {
-        self.inner().left = Some(effects);
+        let mut inner = self.inner();
+        (inner.left, inner.off) = (Some(effects), false);
     }
 
     /// Changes of the device so far.
@@ -108,13 +113,17 @@ impl SimZoned {
             }
             zone.durable = zone.write_pointer;
         }
-        let inner = Inner { zones, left: None, effects: 0, torn: BTreeMap::new() };
-        Self { shape: self.shape, inner: Mutex::new(inner) }
+        Self { shape: self.shape, inner: Mutex::new(Inner::new(zones)) }
     }
 
     /// The next write to a zone fails after so many blocks of it.
     pub fn tear_next_write(&self, zone: u32, blocks: u64) {
         self.inner().torn.insert(zone, blocks);
+    }
+
+    /// A zone can't be reset from now on.
+    pub fn keep_from_reset(&self, zone: u32) {
+        self.inner().stuck.insert(zone);
     }
 
     /// A zone fails: it is read-only or offline from now on.
@@ -140,13 +149,22 @@ impl SimZoned {
 }
 
 impl Inner {
+    fn new(zones: Vec<Zone>) -> Self {
+        Self { zones, left: None, effects: 0, off: false, stuck: BTreeSet::new(), torn: BTreeMap::new() }
+    }
+
+    fn check_power(&self) -> Result<()> {
+        if self.off { Err(Error::new(Errno::ENODEV, "the power is off")) } else { Ok(()) }
+    }
+
     /// Counts an effect; the power may go before it.
     fn effect(&mut self) -> Result<()> {
         match &mut self.left {
-            Some(0) => return Err(Error::new(Errno::ENODEV, "the power is off")),
+            Some(0) => self.off = true,
             Some(left) => *left -= 1,
             None => {}
         }
+        self.check_power()?;
         self.effects += 1;
         Ok(())
     }
@@ -200,6 +218,7 @@ impl ZonedDevice for SimZoned {
     fn report(&self, zone: u32) -> Result<ZoneReport> {
         let capacity = self.shape.capacity;
         let mut inner = self.inner();
+        inner.check_power()?;
         let zone = inner.zone(zone)?;
         let write_pointer = if zone.finished { capacity } else { zone.write_pointer };
         Ok(ZoneReport { kind: zone.kind, state: zone.state(capacity), capacity, write_pointer })
@@ -207,6 +226,7 @@ impl ZonedDevice for SimZoned {
 
     fn read(&self, zone: u32, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut inner = self.inner();
+        inner.check_power()?;
         let found = inner.zone(zone)?;
         let end = offset as usize + buf.len();
         match found.data.get(offset as usize..end) {
@@ -253,8 +273,9 @@ impl ZonedDevice for SimZoned {
     fn reset(&self, zone: u32) -> Result<()> {
         let mut inner = self.inner();
         inner.effect()?;
+        let is_stuck = inner.stuck.contains(&zone);
         let found = inner.zone(zone)?;
-        if found.kind != ZoneKind::Sequential || found.failed.is_some() {
+        if found.kind != ZoneKind::Sequential || found.failed.is_some() || is_stuck {
             return Err(Error::new(Errno::EIO, format!("zone {zone}: it can't be reset")));
         }
         found.data.clear();

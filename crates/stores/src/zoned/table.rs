@@ -1,0 +1,411 @@
+//! What is known of each zone, and of all together: which are free, open or failed,
+//! and how many blocks of each are of use. Only [zones](super::zones) changes it.
+
+use super::extents::Place;
+use braid_contract::{ObjectId, StreamId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Zones that only data that is moved may take, so that there is always a way to
+/// empty another one.
+pub(super) const RESERVE: u32 = 2;
+
+/// The stream of a zone's data; data without one is a stream too.
+pub(super) type Stream = Option<StreamId>;
+
+/// All zones of a device, by their number.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    zones: Vec<Zone>,
+    free: VecDeque<u32>,
+    /// The zones that are open, the one that was written last at the end.
+    open: Vec<u32>,
+    /// The open zones that streams share which have none.
+    shared: BTreeMap<Stream, u32>,
+    /// Blocks that were promised to data in memory.
+    promised: u64,
+    /// Blocks that objects use, of all zones.
+    valid: u64,
+    /// Blocks of the zones that can be written, at least after a reset.
+    room: u64,
+    /// Blocks of the largest zone.
+    largest: u64,
+    /// The zones that can't.
+    failed: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Zone {
+    state: Use,
+    /// Blocks that can be written.
+    capacity: u32,
+    write_pointer: u32,
+    /// A write failed, and the device has not told how far it came.
+    unsure: bool,
+    /// Blocks that objects use.
+    valid: u32,
+    stream: Stream,
+    /// All whose data is there.
+    streams: BTreeSet<Stream>,
+    /// What lies where.
+    residents: BTreeMap<u32, Resident>,
+}
+
+/// What is done with a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Use {
+    /// It is not for data.
+    #[default]
+    None,
+    Free,
+    /// Its stream's data goes there.
+    Open,
+    /// Nothing more goes there until it is emptied.
+    Full,
+    /// It is being emptied.
+    Emptied,
+    /// It can't be written any more.
+    ReadOnly,
+    /// Its data is lost.
+    Offline,
+}
+
+/// Blocks of an object in a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Resident {
+    pub(super) object: ObjectId,
+    pub(super) first: u64,
+    pub(super) blocks: u32,
+}
+
+/// A zone that is to be emptied, with what lies there.
+pub(super) struct ToEmpty {
+    pub(super) zone: u32,
+    pub(super) stream: Stream,
+    pub(super) residents: Vec<Resident>,
+}
+
+/// Why blocks are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    /// They are new, and were promised.
+    Promised,
+    /// They were elsewhere before.
+    Moved,
+}
+
+/// Blocks in all zones for data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Space {
+    /// Blocks that objects use, or are promised.
+    pub(super) used: u64,
+    /// Blocks for data besides the reserve.
+    pub(super) usable: u64,
+}
+
+/// Counts of zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneCounts {
+    /// For data.
+    pub zones: u32,
+    /// Without data.
+    pub free: u32,
+    /// Open for a stream.
+    pub open: u32,
+    /// With data of more than one stream.
+    pub mixed: u32,
+    /// That failed.
+    pub failed: u32,
+}
+
+impl Table {
+    /// Adds the next zone.
+    pub(super) fn add(&mut self, state: Use, capacity: u32, write_pointer: u32) {
+        let number = self.zones.len() as u32;
+        // One without room is of no use for data.
+        let state = if capacity == 0 { Use::None } else { state };
+        match state {
+            Use::None => {}
+            Use::ReadOnly | Use::Offline => self.failed.push(number),
+            _ => self.room += u64::from(capacity),
+        }
+        if state != Use::None {
+            self.largest = self.largest.max(capacity.into());
+        }
+        if state == Use::Free {
+            self.free.push_back(number);
+        }
+        self.zones.push(Zone { state, capacity, write_pointer, ..Zone::default() });
+    }
+
+    /// The block behind the last one of a zone that was written. Of one whose data is
+    /// lost, the last block: reading it tells.
+    pub(super) fn write_pointer(&self, zone: u32) -> Option<u32> {
+        let zone = self.zones.get(zone as usize).filter(|zone| zone.state != Use::None)?;
+        Some(if zone.state == Use::Offline { zone.capacity } else { zone.write_pointer })
+    }
+
+    /// Promises so many blocks to data that is to be written later. Answers whether
+    /// there are as many.
+    pub(super) fn promise(&mut self, blocks: u64) -> bool {
+        let space = self.space();
+        let fits = blocks == 0 || space.used + blocks <= space.usable;
+        if fits {
+            self.promised += blocks;
+        }
+        fits
+    }
+
+    /// So many blocks that were promised are not needed.
+    pub(super) fn keep_promise(&mut self, blocks: u64) {
+        self.promised = self.promised.saturating_sub(blocks);
+    }
+
+    /// The open zone that a stream's data goes to, if it has one.
+    pub(super) fn open_for(&mut self, stream: Stream) -> Option<u32> {
+        let own = |zone: &u32| self.zones[*zone as usize].stream == stream;
+        let shared = self.shared.get(&stream);
+        let at = self.open.iter().position(own);
+        let at = at.or_else(|| self.open.iter().position(|zone| shared == Some(zone)));
+        at.map(|at| self.used_last(at))
+    }
+
+    /// The open zone at this position was used last.
+    fn used_last(&mut self, at: usize) -> u32 {
+        let zone = self.open.remove(at);
+        self.open.push(zone);
+        zone
+    }
+
+    pub(super) fn open_zones(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Zones that are free for data that is not moved.
+    pub(super) fn free_zones(&self) -> u32 {
+        (self.free.len() as u32).saturating_sub(RESERVE)
+    }
+
+    /// Opens a free zone for a stream; `None` if none is free, but for so many that are
+    /// kept back.
+    pub(super) fn open(&mut self, stream: Stream, kept_back: u32) -> Option<u32> {
+        if self.free.len() <= kept_back as usize {
+            return None;
+        }
+        let zone = self.free.pop_front()?;
+        self.open.push(zone);
+        let opened = &mut self.zones[zone as usize];
+        (opened.state, opened.stream) = (Use::Open, stream);
+        opened.streams.insert(stream);
+        Some(zone)
+    }
+
+    /// A stream shares the open zone that was written longest ago; `None` if none is
+    /// open.
+    pub(super) fn share(&mut self, stream: Stream) -> Option<u32> {
+        (!self.open.is_empty()).then(|| {
+            let zone = self.used_last(0);
+            self.shared.insert(stream, zone);
+            zone
+        })
+    }
+
+    /// Nothing more goes to a zone.
+    pub(super) fn close(&mut self, zone: u32) {
+        self.open.retain(|open| *open != zone);
+        self.shared.retain(|_, shared| *shared != zone);
+        self.zones[zone as usize].state = Use::Full;
+    }
+
+    /// The next block of an open zone, and how many follow; `None` if it is not
+    /// open any more.
+    pub(super) fn room_in(&self, zone: u32) -> Option<(u32, u32)> {
+        let zone = &self.zones[zone as usize];
+        let room = zone.capacity - zone.write_pointer;
+        (zone.state == Use::Open && room > 0).then_some((zone.write_pointer, room))
+    }
+
+    /// Whether it is not known how far a write to a zone came.
+    pub(super) fn is_unsure(&self, zone: u32) -> bool {
+        self.zones[zone as usize].unsure
+    }
+
+    pub(super) fn set_unsure(&mut self, zone: u32) {
+        self.zones[zone as usize].unsure = true;
+    }
+
+    /// A zone was written up to this block, as the device says.
+    pub(super) fn is_written_to(&mut self, zone: u32, write_pointer: u32) {
+        let written = &mut self.zones[zone as usize];
+        (written.write_pointer, written.unsure) = (write_pointer.min(written.capacity), false);
+        if written.state == Use::Open && written.write_pointer == written.capacity {
+            self.close(zone);
+        }
+    }
+
+    /// Blocks were written to an open zone.
+    pub(super) fn wrote(&mut self, stream: Stream, why: Written, place: Place, resident: Resident) {
+        let zone = &mut self.zones[place.zone as usize];
+        zone.write_pointer += place.blocks;
+        zone.valid += place.blocks;
+        zone.residents.insert(place.at, resident);
+        zone.streams.insert(stream);
+        let is_full = zone.write_pointer == zone.capacity;
+        if why == Written::Promised {
+            self.valid += u64::from(place.blocks);
+            self.keep_promise(place.blocks.into());
+        }
+        if is_full {
+            self.close(place.zone);
+        }
+    }
+
+    /// An object does not use these blocks any more: it has others for them, which
+    /// were written as [moved](Written::Moved), or else none.
+    pub(super) fn free(&mut self, why: Written, place: Place) {
+        let Some(zone) = self.zones.get_mut(place.zone as usize) else { return };
+        let freed = zone.valid.min(place.blocks);
+        zone.valid -= freed;
+        if why == Written::Promised {
+            self.valid -= u64::from(freed);
+        }
+        let end = place.at + place.blocks;
+        while let Some((at, resident)) =
+            zone.residents.range(..end).next_back().map(|(at, found)| (*at, *found))
+            && at + resident.blocks > place.at
+        {
+            zone.residents.remove(&at);
+            let until = at + resident.blocks;
+            if until > end {
+                let first = resident.first + u64::from(end - at);
+                zone.residents.insert(end, Resident { first, blocks: until - end, ..resident });
+            }
+            if at < place.at {
+                zone.residents.insert(at, Resident { blocks: place.at - at, ..resident });
+            }
+        }
+    }
+
+    /// At recovery: an object has these blocks in this place.
+    pub(super) fn found(&mut self, place: Place, resident: Resident) {
+        if let Some(zone) = self.zones.get_mut(place.zone as usize) {
+            zone.valid += place.blocks;
+            zone.residents.insert(place.at, resident);
+            self.valid += u64::from(place.blocks);
+        }
+    }
+
+    /// At recovery: a zone is for data of a stream.
+    pub(super) fn is_for(&mut self, zone: u32, stream: Stream) {
+        if let Some(zone) = self.zones.get_mut(zone as usize) {
+            zone.stream = stream;
+            zone.streams.insert(stream);
+        }
+    }
+
+    /// At recovery: zones that were begun go on, up to so many. Answers the others,
+    /// which hold resources of the device.
+    pub(super) fn resume(&mut self, open_max: usize) -> Vec<u32> {
+        let mut unfinished = Vec::new();
+        for (number, zone) in self.zones.iter_mut().enumerate() {
+            if zone.state != Use::Full || !(1..zone.capacity).contains(&zone.write_pointer) {
+                continue;
+            }
+            // One for each stream.
+            let taken = self.shared.contains_key(&zone.stream);
+            if zone.valid > 0 && !taken && self.open.len() < open_max {
+                zone.state = Use::Open;
+                self.open.push(number as u32);
+                self.shared.insert(zone.stream, number as u32);
+            } else {
+                unfinished.push(number as u32);
+            }
+        }
+        self.shared.clear();
+        unfinished
+    }
+
+    /// The zone that is emptied with least effort, if that gains anything. Nothing else
+    /// is to be written to it.
+    pub(super) fn next_to_empty(&mut self) -> Option<ToEmpty> {
+        // Where more is of use than what lies there, an index was damaged.
+        let settled =
+            |zone: &Zone| zone.residents.values().map(|resident| resident.blocks).sum::<u32>() == zone.valid;
+        let is_full = |(_, zone): &(usize, &Zone)| zone.state == Use::Full && zone.valid < zone.capacity;
+        let mut full: Vec<(u32, u32)> = (self.zones.iter().enumerate().filter(is_full))
+            .map(|(number, zone)| (zone.valid, number as u32))
+            .collect();
+        full.sort_unstable();
+        let (_, number) = full.into_iter().find(|(_, zone)| settled(&self.zones[*zone as usize]))?;
+        let zone = &mut self.zones[number as usize];
+        zone.state = Use::Emptied;
+        let residents = zone.residents.values().copied().collect();
+        Some(ToEmpty { zone: number, stream: zone.stream, residents })
+    }
+
+    /// The open zone with most that is of no use; `None` if all is.
+    pub(super) fn most_dead(&self) -> Option<u32> {
+        let dead = |zone: &u32| {
+            let zone = &self.zones[*zone as usize];
+            zone.write_pointer - zone.valid
+        };
+        self.open.iter().copied().max_by_key(dead).filter(|zone| dead(zone) > 0)
+    }
+
+    /// Whether nothing of use is in a zone.
+    pub(super) fn is_empty(&self, zone: u32) -> bool {
+        self.zones[zone as usize].valid == 0
+    }
+
+    /// A zone is not emptied after all.
+    pub(super) fn stays(&mut self, zone: u32) {
+        self.zones[zone as usize].state = Use::Full;
+    }
+
+    /// A zone was reset.
+    pub(super) fn is_reset(&mut self, zone: u32) {
+        let reset = &mut self.zones[zone as usize];
+        self.valid -= u64::from(reset.valid);
+        *reset = Zone { state: Use::Free, capacity: reset.capacity, ..Zone::default() };
+        self.free.push_back(zone);
+    }
+
+    /// A zone can't be written any more, whatever is done.
+    pub(super) fn fails(&mut self, zone: u32, state: Use) {
+        self.close(zone);
+        if !self.failed.contains(&zone) {
+            self.room -= u64::from(self.zones[zone as usize].capacity);
+            self.failed.push(zone);
+        }
+        self.zones[zone as usize].state = state;
+    }
+
+    /// The zones that hold anything and can be reset.
+    pub(super) fn used(&self) -> Vec<u32> {
+        let is_used = |(_, zone): &(usize, &Zone)| matches!(zone.state, Use::Open | Use::Full);
+        self.zones.iter().enumerate().filter(is_used).map(|(number, _)| number as u32).collect()
+    }
+
+    /// The streams of the zones that are not free.
+    pub(super) fn streams(&self) -> Vec<(u32, Stream)> {
+        let used = self.zones.iter().enumerate().filter(|(_, zone)| !zone.streams.is_empty());
+        used.map(|(number, zone)| (number as u32, zone.stream)).collect()
+    }
+
+    pub(super) fn space(&self) -> Space {
+        // What failed holds no more than it does.
+        let held: u64 = self.failed.iter().map(|zone| u64::from(self.zones[*zone as usize].valid)).sum();
+        let usable = (self.room + held).saturating_sub(u64::from(RESERVE) * self.largest);
+        Space { used: self.valid + self.promised, usable }
+    }
+
+    pub(super) fn counts(&self) -> ZoneCounts {
+        let count = |wanted: fn(&Zone) -> bool| self.zones.iter().filter(|zone| wanted(zone)).count() as u32;
+        ZoneCounts {
+            zones: count(|zone| zone.state != Use::None),
+            free: count(|zone| zone.state == Use::Free),
+            open: count(|zone| zone.state == Use::Open),
+            mixed: count(|zone| zone.streams.len() > 1),
+            failed: count(|zone| matches!(zone.state, Use::ReadOnly | Use::Offline)),
+        }
+    }
+}
