@@ -1,5 +1,6 @@
 //! The command line.
 
+mod hints;
 mod jobs;
 mod tiers;
 mod trace;
@@ -14,6 +15,7 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
+pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsListArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
 use crate::failure::Failure;
@@ -77,6 +79,9 @@ pub(crate) enum Command {
     /// Try placement policies
     #[command(subcommand)]
     Placement(PlacementCommand),
+    /// See which streams of data are known
+    #[command(subcommand)]
+    Hints(HintsCommand),
     /// Try zoned devices without having one
     #[command(subcommand)]
     Zoned(ZonedCommand),

@@ -115,6 +115,12 @@ fn placed_by(explanation: &Explanation) -> String {
         }
         text.push('\n');
     }
+    if let Some(stream) = &explanation.stream {
+        let by =
+            stream.profile.as_ref().map_or(String::new(), |profile| format!(", by the profile {profile}"));
+        let life = stream.life.as_ref().map_or(String::new(), |life| format!("; expected life: {life}"));
+        text.push_str(&format!("stream: {}{by}{life}\n", stream.name));
+    }
     if let Some(policy) = &explanation.policy {
         let of_rule = explanation.rule.as_ref().filter(|rule| rule.policy.is_some());
         let whose = of_rule.map_or("the volume's".into(), |rule| format!("that of rule {}", rule.number));

@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod fsck;
 mod health;
+mod hints;
 mod import;
 mod interrupt;
 mod job;
@@ -40,8 +41,8 @@ mod umount;
 mod zoned;
 
 use args::{
-    BenchCommand, Command, CommandLine, PlacementCommand, StackCommand, TierCommand, TraceCommand,
-    ZonedCommand,
+    BenchCommand, Command, CommandLine, HintsCommand, PlacementCommand, StackCommand, TierCommand,
+    TraceCommand, ZonedCommand,
 };
 use clap::Parser;
 use std::process::ExitCode;
@@ -78,6 +79,8 @@ fn main() -> ExitCode {
         Command::Job(command) => job::run(&command),
         Command::Trace(TraceCommand::Record(args)) => trace::record(&args),
         Command::Placement(PlacementCommand::Simulate(args)) => simulate::run(&args),
+        Command::Hints(HintsCommand::List(args)) => hints::list(&args),
+        Command::Hints(HintsCommand::Explain(args)) => hints::explain(&args),
         Command::Zoned(ZonedCommand::Emulate(args)) => zoned::emulate(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),

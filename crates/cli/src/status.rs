@@ -117,7 +117,7 @@ fn render(status: &Status, colour: bool) -> String {
         status.pid,
         status.version,
         table.render(),
-        remaps(status) + &speeds(status) + &moves(status) + &remarks(status),
+        remaps(status) + &speeds(status) + &zones(status) + &moves(status) + &remarks(status),
     )
 }
 
@@ -144,6 +144,34 @@ fn speeds(status: &Status) -> String {
             rates.join(", "),
             basis.describe()
         );
+    }
+    text
+}
+
+/// The zones of zoned tiers, and what they have of each stream.
+fn zones(status: &Status) -> String {
+    let mut text = String::new();
+    for tier in &status.tiers {
+        let Some(zones) = &tier.zones else { continue };
+        let name = &tier.name;
+        // Writing to a string does not fail.
+        _ = writeln!(
+            text,
+            "{name}: {}: {} free, {} open, {} with several streams, {} failed; {} moved to empty zones{}",
+            counted(zones.zones.into(), "zone"),
+            zones.free,
+            zones.open,
+            zones.mixed,
+            zones.failed,
+            show_size(zones.moved_bytes),
+            zones.write_amplification().map_or_else(String::new, |written| {
+                format!("; the device wrote {written:.2} times the data since the mount")
+            })
+        );
+        for stream in &zones.streams {
+            let (named, bytes) = (&stream.name, show_size(stream.bytes));
+            _ = writeln!(text, "{name}: {named}: {bytes} in {}", counted(stream.zones.into(), "zone"));
+        }
     }
     text
 }

@@ -160,20 +160,21 @@ fn values(text: &str, name: &str) -> Vec<f64> {
 
 #[test]
 fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
-    let Some(mut bench) = Bench::bare(&["c", "m"]) else { return };
+    let Some(mut bench) = Bench::bare(&["c", "z", "m"]) else { return };
     bench.make_tmpfs("a", c"size=16m");
     bench.make_tmpfs("b", c"size=64m");
     let socket = bench.path("metrics.sock");
     bench.write_stack(&format!(
         "stack: {{ volume: {{ home: fast, range: 64KiB, profile: p.yaml, policy: {{ home-first: {{ watermark: 60% }} }},\n  \
          rules: [ {{ when: 'path == \"x\"', policy: dynamic }} ],\n  \
-         tiers: {{ fast: {{ dir: a, weight: 9 }}, slow: {{ dir: b, weight: 3 }}, disk: {{ dir: c, weight: 1 }} }} }} }}\n\
+         tiers: {{ fast: {{ dir: a, weight: 9 }}, slow: {{ dir: b, weight: 3 }}, disk: {{ dir: c, weight: 1 }}, zns: {{ dir: z, weight: 1 }} }} }} }}\n\
          mount: {{ metrics: \"unix:{}\" }}\n",
         socket.display()
     ));
+    bench.ok(&["zoned", "emulate", "z", "--zones", "16", "--zone-size", "1MiB"]);
     let figures = "{ bandwidth: 3000000, latency_ns: 1000, threads: 2 }";
     let tier = |name: &str| format!("  {name}: {{ read: {figures}, write: {figures} }}\n");
-    let tiers: String = ["fast", "slow", "disk"].map(tier).concat();
+    let tiers: String = ["fast", "slow", "disk", "zns"].map(tier).concat();
     fs::write(bench.path("p.yaml"), format!("version: 1\ntiers:\n{tiers}")).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
     // More than home takes: movers relieve it.
@@ -181,6 +182,7 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
         write_ranges(&bench.path(&format!("m/f{at}")), &pattern(at, 1 << 20));
     }
     bench.ok(&["move", "m/f1", "--to", "disk"]);
+    bench.ok(&["move", "m/f2", "--to", "zns"]);
     let device = bench.tier("disk")["device"].is_object();
     let sample_of = |(name, metric): (String, Metric)| match &*metric.kind {
         "histogram" => name + "_bucket",

@@ -114,7 +114,7 @@ stack:
     policy: { weighted: { } }
     range: 64KiB
     rules:
-      - { when: 'path.matches(\"*.wal\")', stream: 1 }
+      - { when: 'path.matches(\"*.wal\")', stream: wal }
     tiers:
       fast: { dir: a, weight: 1 }
       slow: { dir: b, weight: 1 }
@@ -127,9 +127,54 @@ stack:
     let on = |tier| bench.on("m/file", tier);
     assert!(on("zns") >= 4 && on("fast") > 0 && on("slow") > 0, "{:?}", bench.runs("m/file"));
     assert!(read(&bench, "file") == data && read(&bench, "x.wal") == wal);
+    File::open(bench.path("m/x.wal")).unwrap().sync_all().unwrap();
+    let zones = bench.tier("zns")["zones"].clone();
+    let of = |stream: &str| {
+        let all = zones["streams"].as_array().unwrap();
+        all.iter().find(|told| told["name"] == stream).map_or(0, |told| told["bytes"].as_u64().unwrap())
+    };
+    assert!(of("wal") > 0 && of("no stream") > 0 && zones["mixed"] == 0, "{zones}");
+    let text = bench.ok(&["status", "m"]);
+    assert!(text.contains("zns: 23 zones:") && text.contains("zns: wal: "), "{text}");
     bench.ok(&["tier", "remove", "zns", "m"]);
     assert!(read(&bench, "file") == data && read(&bench, "x.wal") == wal);
     bench.unmount_clean();
+}
+
+#[test]
+fn how_zones_are_kept_is_a_setting() {
+    let Some(bench) = bench() else { return };
+    bench.unmount_clean();
+    let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    let with = |zoned: &str| {
+        bench.write_stack(&stack.replace("zns: { dir: z }", &format!("zns: {{ dir: z, zoned: {zoned} }}")));
+    };
+    with("{ extent: 64KiB, memory: 128KiB, write-through: true }");
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let data = write(&bench, "file", 1);
+    assert!(read(&bench, "file") == data);
+    let memory = bench.tier("zns")["zones"]["memory_bytes"].as_u64().unwrap();
+    assert!((1..=128 << 10).contains(&memory), "{memory}");
+    with("{ extent: 32KiB }");
+    let said = bench.refused(&["reload", "m"]);
+    assert!(said.contains("can't change while it is mounted"), "{said}");
+    bench.unmount_clean();
+    for (zoned, reason) in [
+        ("{ extent: 5000 }", "write a power of two from 4KiB to 512MiB"),
+        ("{ extent: 1GiB }", "write a power of two from 4KiB to 512MiB"),
+        ("{ extent: 64KiB, memory: 32KiB }", "32.0 KiB of memory is less than an extent"),
+        ("{ size: 1MiB }", "size"),
+        ("{ write-through: perhaps }", "write-through"),
+    ] {
+        with(zoned);
+        let said = bench.refused(&["mount", "s.yaml", "m"]);
+        assert!(said.contains("s.yaml:") && said.contains(reason), "{zoned}: {said}");
+    }
+    bench.write_stack(&stack.replace("fast: { dir: a }", "fast: { dir: a, zoned: { } }"));
+    assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("the home tier can't be kept in zones"));
+    bench.make_dir("plain");
+    bench.write_stack(&stack.replace("zns: { dir: z }", "zns: { dir: plain, zoned: { } }"));
+    assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("it has no zones"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub use file_system::{
     DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, FrontCache, IoMode,
     OpenFlags, OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,
 };
-pub use hint::{Hint, LifetimeGroup, StreamId};
+pub use hint::{Hint, LifetimeGroup, StreamId, WriteLife};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
 pub use layer::Layer;
@@ -54,8 +54,9 @@ pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
 pub use random::SplitMix;
 pub use request::{Operation, Reply, Request, Served, Service, dispatch};
 pub use status::{
-    AffectedRun, Device, HoldingRule, Latency, LatencyBucket, LatencyHistogram, MoveCount, NamedTier, Pinned,
-    PlacedRun, SpeedBasis, ThreadStatus, TierState, TierStatus, Trouble,
+    AffectedRun, Device, HoldingRule, HoldingStream, Latency, LatencyBucket, LatencyHistogram, MoveCount,
+    NamedTier, Pinned, PlacedRun, SpeedBasis, ThreadStatus, TierState, TierStatus, Trouble, ZoneStatus,
+    ZoneStream,
 };
 pub use store::{ObjectStat, ReadPiece, Store, StoreCapabilities, StoreIo};
 pub use store_layer::{StoreLayer, StoreOperation};

@@ -5,7 +5,9 @@
 //! a simulated file system, which forgets unsynced data, can replace the
 //! kernel's, and the code above it can be tested for losses in a crash.
 
-use crate::{Attr, Errno, FallocateMode, RenameMode, Result, SeekTarget, SetTime, Usage, XattrMode};
+use crate::{
+    Attr, Errno, FallocateMode, RenameMode, Result, SeekTarget, SetTime, Usage, WriteLife, XattrMode,
+};
 use std::any::Any;
 use std::ffi::OsStr;
 use std::fmt;
@@ -313,6 +315,10 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// From now on, reads through this descriptor leave the access time alone,
     /// if the file system lets the process say so (`O_NOATIME`).
     fn keep_access_time(&self) {}
+
+    /// Tells the kernel and the device how long what is written is expected to live,
+    /// if they want to know (`F_SET_RW_HINT`).
+    fn expect_life(&self, _life: WriteLife) {}
 
     /// Space and limits of the file system.
     fn usage(&self) -> Result<NativeUsage>;

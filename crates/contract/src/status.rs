@@ -210,6 +210,9 @@ pub struct TierStatus {
     /// means nothing elsewhere.
     #[serde(skip)]
     pub device_number: u64,
+    /// The zones of a zoned tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZoneStatus>,
     /// The block device below, if there is one. Filled in by the daemon.
     #[serde(default)]
     pub device: Option<Device>,
@@ -342,6 +345,66 @@ pub struct HoldingRule {
     pub tiers: Vec<String>,
     /// The policy that it names, and its settings.
     pub policy: Option<String>,
+}
+
+/// The zones of a zoned tier, and what was written to them since the mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneStatus {
+    /// Zones for data.
+    pub zones: u32,
+    /// Those without data.
+    pub free: u32,
+    /// Those that are open for a stream.
+    pub open: u32,
+    /// Those with data of more than one stream.
+    pub mixed: u32,
+    /// Those that failed.
+    pub failed: u32,
+    /// Bytes of new data that were written to zones.
+    pub data_bytes: u64,
+    /// Bytes that were moved to empty zones.
+    pub moved_bytes: u64,
+    /// Bytes that the index of objects took.
+    pub index_bytes: u64,
+    /// Bytes of memory for data that is not written yet.
+    pub memory_bytes: u64,
+    /// What there is of each stream.
+    pub streams: Vec<ZoneStream>,
+}
+
+impl ZoneStatus {
+    /// Bytes that the device wrote for each byte of data; `None` before the first.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let all = self.data_bytes + self.moved_bytes + self.index_bytes;
+        (self.data_bytes > 0).then(|| all as f64 / self.data_bytes as f64)
+    }
+}
+
+/// A stream on a zoned tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneStream {
+    /// Its number; `None` for data without a stream.
+    pub id: Option<u32>,
+    /// Its name. Filled in by the volume.
+    #[serde(default)]
+    pub name: String,
+    /// Zones for it.
+    pub zones: u32,
+    /// Bytes of use in them.
+    pub bytes: u64,
+}
+
+/// The stream that a file's data belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldingStream {
+    /// Its name.
+    pub name: String,
+    /// The profile that knows the file; `None` where a rule, or the writer, named it.
+    pub profile: Option<String>,
+    /// How long the data is expected to live: what the devices of tiers that are
+    /// directories are told.
+    pub life: Option<String>,
 }
 
 /// A stretch of ranges on one tier.

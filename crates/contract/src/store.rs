@@ -1,6 +1,6 @@
 //! A tier's store: bytes in named objects.
 
-use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp, Usage};
+use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp, Usage, ZoneStatus};
 use std::io::{IoSlice, IoSliceMut};
 
 /// What a store can do beyond the basics. A method that needs a capability
@@ -88,6 +88,12 @@ impl<'a> ReadPiece<'a> {
 pub trait Store: Send + Sync {
     /// The capabilities of this store.
     fn capabilities(&self) -> StoreCapabilities;
+
+    /// What a store on a zoned device has, and did; `None` of any other one. Never
+    /// waits for the device.
+    fn zones(&self) -> Option<ZoneStatus> {
+        None
+    }
 
     /// Creates an empty object. Idempotent: an existing object is left as it
     /// is. Durable only after [`sync`](Self::sync) of the object.

@@ -3,7 +3,7 @@
 
 use crate::{
     Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store, StoreCapabilities, StoreIo, Timestamp,
-    Usage,
+    Usage, ZoneStatus,
 };
 use std::io::{IoSlice, IoSliceMut};
 
@@ -67,6 +67,10 @@ macro_rules! layer {
         impl<L: StoreLayer> Store for L {
             fn capabilities(&self) -> StoreCapabilities {
                 StoreLayer::capabilities(self)
+            }
+
+            fn zones(&self) -> Option<ZoneStatus> {
+                self.inner().zones()
             }
 
             fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {

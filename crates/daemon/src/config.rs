@@ -6,10 +6,11 @@ use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::source::Source;
-use braid_contract::StreamId;
 use braid_fuse::CacheMode;
+use braid_hint::HintConfig;
 use braid_modules::Configured;
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
+use braid_stores::zoned::ZonedSettings;
 use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -104,6 +105,8 @@ pub struct VolumeSettings {
     pub policy: PolicySettings,
     /// Rules that send files elsewhere; the first that matches counts.
     pub rules: Vec<Rule>,
+    /// What is known of streams besides.
+    pub hints: HintConfig,
     /// Length of an epoch, in nanoseconds.
     pub epoch: Option<Located<u64>>,
     /// The calibrated profile of the tiers, and its file.
@@ -175,6 +178,8 @@ pub struct TierSettings {
     pub readonly: Option<Located<bool>>,
     /// A requirement on its directory.
     pub require: Option<Located<Require>>,
+    /// How a tier on a zoned device is kept.
+    pub zoned: Option<Located<ZonedSettings>>,
     /// Faults that are armed on it for a drill.
     pub faults: Vec<Located<FaultRule>>,
     /// Where it is set that the mount goes without it.
@@ -238,7 +243,7 @@ pub struct Rule {
     /// Range size of matching files, in place of the volume's.
     pub range: Option<Located<RangeSize>>,
     /// The stream that matching files belong to, for conditions of later rules.
-    pub stream: Option<Located<StreamId>>,
+    pub stream: Option<Located<String>>,
 }
 
 impl Rule {
@@ -246,7 +251,7 @@ impl Rule {
     pub(crate) fn config(&self) -> RuleConfig {
         RuleConfig {
             when: self.when.value.clone(),
-            stream: self.stream.as_ref().map(|stream| stream.value),
+            stream: self.stream.as_ref().map(|stream| stream.value.clone()),
             tiers: self.tiers.iter().map(|tier| tier.value.clone()).collect(),
             policy: self.policy.as_ref().map(|policy| policy.value.clone()),
             pin: self.pin,

@@ -34,6 +34,10 @@ pub(crate) fn check(volume: &VolumeSettings) -> Result<(), Refusal> {
         rule.policy.iter().try_for_each(|set| policy(volume, set))?;
     }
     let home = volume.tier(&volume.home.value);
+    if let Some(zoned) = home.and_then(|home| home.zoned.as_ref()) {
+        let advice = "name another tier as home: a zoned device has no names";
+        return Err(zoned.place.refuse("the home tier can't be kept in zones", advice));
+    }
     if let Some(readonly) = home.and_then(|home| home.readonly.as_ref()).filter(|readonly| readonly.value) {
         let advice = "take this out; without home there are no files to be made";
         return Err(readonly.place.refuse("the home tier can't be read only", advice));

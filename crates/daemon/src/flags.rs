@@ -7,7 +7,7 @@ use crate::section::{Field, Section};
 use crate::source::Source;
 use crate::stack_text::entry;
 use crate::yaml::{Node, Value};
-use crate::{movers, policy, values, volume_settings};
+use crate::{hints, movers, policy, values, volume_settings};
 use std::path::Path;
 
 /// The flags of a stack, as written.
@@ -58,6 +58,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         home,
         policy,
         rules: Vec::new(),
+        hints: hints::usual()?,
         epoch: None,
         profile: None,
         range: range.transpose()?,

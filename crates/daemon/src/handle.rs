@@ -87,6 +87,7 @@ impl VolumeHandle {
             durable: volatile_tiers.is_empty(),
             volatile_tiers,
             rule: explanation.rule,
+            stream: explanation.stream,
             policy: Some(explanation.policy),
             pin: explanation.pin.map(|tier| Pin { tier }),
             next: explanation.next,

@@ -9,6 +9,7 @@ pub(crate) fn placement(settings: &VolumeSettings) -> PlacementConfig {
     PlacementConfig {
         policy: settings.policy.value.clone(),
         rules: settings.rules.iter().map(Rule::config).collect(),
+        hints: settings.hints.clone(),
         movers: movers::config(settings),
     }
 }

@@ -128,6 +128,12 @@ fn plan_tier(
             advice,
         ));
     }
+    let zoned = |tier: &TierSettings| tier.zoned.as_ref().map(|zoned| zoned.value).unwrap_or_default();
+    if zoned(old) != zoned(new) {
+        let place = new.zoned.as_ref().map_or(&new.place, |zoned| &zoned.place);
+        let found = format!("how the zones of tier '{name}' are kept can't change while it is mounted");
+        return Err(place.refuse(found, "put it back, or unmount and mount again"));
+    }
     let (before, after) = (change_of(old), change_of(new));
     // A tier that was removed from the volume, and is still in the file.
     if !status.tiers.iter().any(|tier| tier.name == *name) {
@@ -159,7 +165,8 @@ fn plan_new(
     plan: &mut Plan,
 ) -> Result<(), ErrorReply> {
     let change = change_of(tier);
-    let read = Read { change, ..Read::default() };
+    let zoned = tier.zoned.as_ref().map(|zoned| zoned.value);
+    let read = Read { change, zoned, ..Read::default() };
     let others: Vec<(&str, &Path)> =
         plan.add.iter().map(|new| (new.config.name.as_str(), new.joining.dir.as_path())).collect();
     let looked_at =
@@ -369,6 +376,13 @@ fn placement_changes(
     }
     if before.rules != after.rules {
         changes.push(format!("rules: {}, were {}", after.rules.len(), before.rules.len()));
+    }
+    if before.hints != after.hints {
+        changes.push(match (before.hints.on, after.hints.on) {
+            (false, true) => "hints: on".to_owned(),
+            (true, false) => "hints: off".to_owned(),
+            _ => "hints: other profiles".to_owned(),
+        });
     }
     let movers = mover_changes(&before.movers, &after.movers);
     if !movers.is_empty() {

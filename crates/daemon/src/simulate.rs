@@ -127,6 +127,7 @@ pub fn run(
             range_size,
             policy: policy.value.clone(),
             rules: volume.rules.iter().map(Rule::config).collect(),
+            hints: volume.hints.clone(),
             epoch_ns: volume.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value),
             throttle_ns: options.throttled.then_some(THROTTLE_NS),
         };

@@ -11,19 +11,23 @@ use std::sync::Arc;
 
 pub use braid_stores::zoned::EmulatedZones;
 
-/// Opens the store in a directory.
+/// Opens the store in a directory. `zoned` says how zones are kept.
 ///
 /// # Errors
-/// `EBUSY` if it is in use; those of the store.
-pub(crate) fn open(dir: &Path) -> Result<Arc<dyn Store>> {
+/// `EBUSY` if it is in use, `EINVAL` if `zoned` is given and there are no zones; those
+/// of the store.
+pub(crate) fn open(dir: &Path, zoned: Option<ZonedSettings>) -> Result<Arc<dyn Store>> {
     match shape_of(dir) {
         Ok(Some(_)) => {}
         Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
+        _ if zoned.is_some() => {
+            return Err(Error::new(Errno::EINVAL, "it has no zones, and is set to be kept in zones"));
+        }
         // Whatever is wrong with a directory, its store deals with it.
         Ok(None) | Err(_) => return Ok(Arc::new(DirStore::open(dir)?)),
     }
     let device = Arc::new(ZoneEmulator::open(open_tier_dir(dir)?)?);
-    Ok(Arc::new(ZonedStore::open(device, ZonedSettings::default(), Arc::new(Machine))?))
+    Ok(Arc::new(ZonedStore::open(device, zoned.unwrap_or_default(), Arc::new(Machine))?))
 }
 
 /// Whether a directory holds an emulated zoned device.

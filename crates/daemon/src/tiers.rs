@@ -15,6 +15,7 @@ use crate::{drill, require, speed, tier_store, told, validate};
 use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
 use braid_stores::fault::FaultControl;
+use braid_stores::zoned::ZonedSettings;
 use braid_volume::{RemovedTier, TierChange, TierConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ const KEYS: &[&str] = &["weight", "reserve", "readonly", "require"];
 pub(crate) struct Read {
     pub(crate) change: TierChange,
     pub(crate) require: Option<Located<Require>>,
+    /// How it is kept in zones; only a stack file says that.
+    pub(crate) zoned: Option<ZonedSettings>,
     /// As in the stack file; `None` for unset ones.
     pub(crate) keys: Vec<(&'static str, Option<String>)>,
 }
@@ -108,7 +111,7 @@ pub(crate) fn looked_at(
     if let Some(required) = &read.require {
         require::check_now(required, &dir).map_err(invalid)?;
     }
-    let store = tier_store::open(&dir).map_err(|error| cant_open(&dir, &error))?;
+    let store = tier_store::open(&dir, read.zoned).map_err(|error| cant_open(&dir, &error))?;
     let (store, control) = drill::put_before(store, &[]);
     let config = TierConfig {
         name: name.to_owned(),

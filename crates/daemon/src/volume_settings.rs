@@ -4,6 +4,7 @@
 use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings};
 use crate::cross_check;
 use crate::drill::{self, FaultRule};
+use crate::hints;
 use crate::memory;
 use crate::movers;
 use crate::paths::join;
@@ -15,21 +16,22 @@ use crate::rules;
 use crate::section::{Field, Section};
 use crate::source::Reading;
 use crate::values::{check_name, range, reserve, weight};
-use braid_contract::units;
+use braid_contract::units::{self, show_size};
+use braid_stores::zoned::ZonedSettings;
 use std::path::Path;
 
 /// The keys of a tier that a flag takes too.
 pub(crate) const TIER_KEYS: &[&str] = &["dir", "weight", "reserve", "readonly", "require"];
 /// The keys of a tier in a stack file.
 const TIER_KEYS_IN_FILE: &[&str] =
-    &["dir", memory::KEY, "weight", "reserve", "readonly", "require", "faults"];
+    &["dir", memory::KEY, "weight", "reserve", "readonly", "require", "zoned", "faults"];
 
 /// `volume: { … }`
 pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSettings, Refusal> {
     let base = reading.base;
     let known = [
         "home", "policy", "rules", "epoch", "profile", "range", "jobs", "tiers", "heat", "monitor", "movers",
-        "measure",
+        "measure", "hints",
     ];
     let mut section = Section::of(field, &known)?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
@@ -53,11 +55,13 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
         Some(field) => policy::from_node(&field)?,
         None => policy::from_flag(policy::DEFAULT, section.place())?,
     };
+    let hints = section.take("hints").map_or_else(hints::usual, |field| hints::from_file(&field, base))?;
     let settings = VolumeSettings {
         place: section.place().clone(),
         home: home.text("the name of a tier")?,
         policy,
         rules: section.take("rules").map(|field| rules::from_file(&field)).transpose()?.unwrap_or_default(),
+        hints,
         epoch: section.take("epoch").map(|field| epoch(&field)).transpose()?,
         profile: section
             .take("profile")
@@ -73,6 +77,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
         measure: section.take("measure").map(|field| field.truth()).transpose()?,
         movers: section.take("movers").map(|field| movers::from_file(&field)).transpose()?,
     };
+    hints::check_names(&settings.rules, &settings.hints)?;
     cross_check::check(&settings)?;
     Ok(settings)
 }
@@ -89,9 +94,38 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
         reserve: section.take("reserve").map(|field| reserve(&field)).transpose()?,
         readonly: section.take("readonly").map(|field| field.truth()).transpose()?,
         require: section.take("require").map(|field| require::read(&field)).transpose()?,
+        zoned: section.take("zoned").map(|field| zoned(&field)).transpose()?,
         faults: section.take("faults").map(|field| faults(&field)).transpose()?.unwrap_or_default(),
         absent: None,
     })
+}
+
+/// How a zoned device is kept.
+fn zoned(field: &Field) -> Result<Located<ZonedSettings>, Refusal> {
+    let mut section = Section::of(field, &["extent", "memory", "write-through"])?;
+    let mut settings = ZonedSettings::default();
+    let [least, most] = ZonedSettings::EXTENTS;
+    if let Some(extent) = section.take("extent").map(|field| field.size()).transpose()? {
+        if !extent.value.is_power_of_two() || !(least..=most).contains(&extent.value) {
+            let found = format!("an extent of {}", show_size(extent.value));
+            let advice = "write a power of two from 4KiB to 512MiB: what is gathered before it is written";
+            return Err(extent.place.refuse(found, advice));
+        }
+        settings.extent = extent.value;
+    }
+    match section.take("memory").map(|field| field.size()).transpose()? {
+        Some(memory) if memory.value < settings.extent => {
+            let found = format!("{} of memory is less than an extent", show_size(memory.value));
+            let advice = format!("write {} at least, or a shorter extent", show_size(settings.extent));
+            return Err(memory.place.refuse(found, advice));
+        }
+        Some(memory) => settings.memory = memory.value,
+        None => settings.memory = settings.memory.max(settings.extent),
+    }
+    if let Some(at_once) = section.take("write-through").map(|field| field.truth()).transpose()? {
+        settings.write_through = at_once.value;
+    }
+    Ok(Located::new(settings, field.place.clone()))
 }
 
 /// Faults for a drill.

@@ -141,7 +141,7 @@ pub(crate) fn volume_config(
         return Err(settings.home.place.refuse(found, "name one of the tiers"));
     };
     let range_size = settings.range.as_ref().map(|range| range.value.get());
-    let PlacementConfig { policy, rules, movers } = memory::first_placement(settings);
+    let PlacementConfig { policy, rules, hints, movers } = memory::first_placement(settings);
     let epoch_ns = settings.epoch.as_ref().map_or(EPOCH_NS_DEFAULT, |epoch| epoch.value);
     Ok(VolumeConfig {
         home,
@@ -149,6 +149,7 @@ pub(crate) fn volume_config(
         range_size,
         policy,
         rules,
+        hints,
         epoch_ns,
         heat_budget: movers::budget(settings),
         monitor: settings.monitor.as_ref().is_none_or(|monitor| monitor.value),
@@ -159,8 +160,8 @@ pub(crate) fn volume_config(
 }
 
 fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Result<Arc<dyn Store>, Refusal> {
-    let store =
-        tier_store::open(dir).map_err(|error| validate::or_without(cant_open(tier, &error), &tier.name))?;
+    let store = tier_store::open(dir, tier.zoned.as_ref().map(|zoned| zoned.value))
+        .map_err(|error| validate::or_without(cant_open(tier, &error), &tier.name))?;
     let Some(drills) = drills else { return Ok(store) };
     let (store, control) = drill::put_before(store, &tier.faults);
     drills.enter(&tier.name, control);

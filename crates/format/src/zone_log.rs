@@ -9,6 +9,8 @@ const FRAME_MAGIC: &[u8; 8] = b"BRAIDZLG";
 /// The version of frames and records.
 const VERSION: u16 = 1;
 const CRC_AT: usize = 12;
+/// In place of a stream.
+const NO_STREAM: u32 = u32::MAX;
 
 /// Bytes of a frame before its records.
 pub const FRAME_HEAD: usize = 64;
@@ -109,7 +111,7 @@ pub enum ZoneRecord {
         /// The zone.
         zone: u32,
         /// The stream.
-        stream: Option<u16>,
+        stream: Option<u32>,
     },
 }
 
@@ -242,7 +244,7 @@ impl ZoneRecord {
             Self::Zone { zone, stream } => {
                 add(&[8]);
                 add(&zone.to_le_bytes());
-                add(&stream.map_or(u32::MAX, u32::from).to_le_bytes());
+                add(&stream.unwrap_or(NO_STREAM).to_le_bytes());
             }
         }
     }
@@ -301,7 +303,7 @@ impl ZoneRecord {
             7 => Self::Removed { object: number(bytes)? },
             8 => {
                 let (zone, stream) = (small(bytes)?, small(bytes)?);
-                Self::Zone { zone, stream: u16::try_from(stream).ok() }
+                Self::Zone { zone, stream: Some(stream).filter(|stream| *stream != NO_STREAM) }
             }
             _ => return Err(FormatError::Damaged("a record is of no known kind")),
         })
@@ -356,7 +358,7 @@ mod tests {
             ZoneRecord::Times { object: 1, mtime: times[0], atime: None },
             ZoneRecord::Times { object: 1, mtime: times[1], atime: Some(times[0]) },
             ZoneRecord::Removed { object: 1 },
-            ZoneRecord::Zone { zone: 8, stream: Some(u16::MAX) },
+            ZoneRecord::Zone { zone: 8, stream: Some(u32::MAX - 1) },
             ZoneRecord::Zone { zone: 9, stream: None },
         ]
     }

@@ -11,9 +11,9 @@ mod tiers;
 mod trace;
 
 pub use braid_contract::{
-    AffectedRun, Amount, Device, HoldingRule, JobId, JobKind, JobState, Latency, LatencyBucket,
-    LatencyHistogram, MoveCount, Mover, NamedTier, Pinned, PlacedRun, ThreadStatus, TierState, TierStatus,
-    Trouble,
+    AffectedRun, Amount, Device, HoldingRule, HoldingStream, JobId, JobKind, JobState, Latency,
+    LatencyBucket, LatencyHistogram, MoveCount, Mover, NamedTier, Pinned, PlacedRun, ThreadStatus, TierState,
+    TierStatus, Trouble,
 };
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, StartJob};
@@ -406,6 +406,9 @@ pub struct Explanation {
     /// its ranges. `None` if none does.
     #[serde(default)]
     pub rule: Option<HoldingRule>,
+    /// The stream that its data belongs to; `None` if none is known.
+    #[serde(default)]
+    pub stream: Option<HoldingStream>,
     /// The policy that holds for the file now, and its settings: the one that
     /// `rule` names, or else the volume's. `None` from a daemon of an earlier
     /// version.

@@ -38,6 +38,7 @@ impl Handler for Fake {
             durable: true,
             volatile_tiers: vec![],
             rule: None,
+            stream: None,
             policy: None,
             next: None,
             pin: None,

@@ -1,6 +1,6 @@
 //! A pattern of paths as a setting.
 
-use braid_placement::Glob;
+use braid_hint::Glob;
 use serde::Deserialize;
 use std::path::Path;
 

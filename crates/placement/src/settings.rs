@@ -3,7 +3,6 @@
 
 use crate::policy_config::PolicyConfig;
 use crate::rules::Condition;
-use braid_contract::StreamId;
 use braid_format::RangeSize;
 
 /// Default length of an epoch (PolyStore §4.5.1), in nanoseconds.
@@ -49,7 +48,7 @@ pub struct RuleConfig {
     /// For which files, and when.
     pub when: Condition,
     /// The stream that their data belongs to, which rules below and policies see.
-    pub stream: Option<StreamId>,
+    pub stream: Option<String>,
     /// The first of these tiers that has room gets the ranges; with none of
     /// them, or if none has, the policy is asked.
     pub tiers: Vec<String>,

@@ -57,6 +57,7 @@ impl Case {
             range_size: trace.range_size,
             policy: PolicyConfig::named(policy).unwrap(),
             rules: Vec::new(),
+            hints: Default::default(),
             epoch_ns: EPOCH_NS_DEFAULT,
             throttle_ns: self.throttled.then_some(SLICE_NS),
         };

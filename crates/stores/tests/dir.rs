@@ -6,7 +6,8 @@ use braid_stores::dir::DirStore;
 use std::io::IoSlice;
 
 const ID: ObjectId = ObjectId([7; 16]);
-const IO: StoreIo = StoreIo { direct: false, hint: braid_contract::Hint { stream: None, group: None } };
+const IO: StoreIo =
+    StoreIo { direct: false, hint: braid_contract::Hint { stream: None, group: None, life: None } };
 
 #[test]
 fn opening_creates_nothing_and_excludes_others() {

@@ -2,11 +2,13 @@
 //! cache or bypassing it.
 
 use crate::aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
+use crate::write_life::set_write_life;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 thread_local! {
@@ -24,6 +26,8 @@ pub struct DataFile {
     cached: Arc<OwnedFd>,
     /// Empty until first needed; `None` if the file system refuses it.
     direct: OnceLock<Option<OwnedFd>>,
+    /// The write-life hint that the kernel was given; 0 if none was.
+    life: AtomicU8,
 }
 
 impl AsFd for DataFile {
@@ -42,13 +46,23 @@ impl DataFile {
     /// Uses an open file that others use too.
     #[must_use]
     pub fn shared(fd: Arc<OwnedFd>) -> Self {
-        Self { cached: fd, direct: OnceLock::new() }
+        Self { cached: fd, direct: OnceLock::new(), life: AtomicU8::new(0) }
     }
 
     /// The descriptor, shared.
     #[must_use]
     pub fn fd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.cached)
+    }
+
+    /// Tells the kernel how long what is written is expected to live, by its
+    /// `RWH_WRITE_LIFE_…`, unless it knows from here. A file system that does not want
+    /// to know is asked once.
+    pub fn expect_life(&self, level: u8) {
+        if self.life.load(Ordering::Relaxed) != level {
+            let _ = set_write_life(&self.cached, level.into());
+            self.life.store(level, Ordering::Relaxed);
+        }
     }
 
     /// Fills `bufs` from `offset` on, short only at the end of the file.

@@ -20,6 +20,7 @@ mod shared_words;
 mod tier_dir;
 mod word_map;
 mod write_back;
+mod write_life;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
@@ -30,7 +31,7 @@ pub use handle::{handle_of, numbered_handle, open_handle};
 pub use identity::{Acting, act_as, groups_of, is_privileged};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
-pub use process::{is_running, process_start};
+pub use process::{is_running, process_start, task_names};
 pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;
 pub use word_map::WordMap;

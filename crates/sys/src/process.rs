@@ -14,6 +14,23 @@ pub fn process_start(pid: u32) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The names of a thread's process and of the thread, at most 15 bytes each; `None`
+/// if there is no such thread.
+#[must_use]
+pub fn task_names(tid: u32) -> Option<(String, String)> {
+    let name = |id: u32| {
+        let name = std::fs::read(format!("/proc/{id}/comm")).ok()?;
+        Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
+    };
+    let thread = name(tid)?;
+    let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
+    // The name comes first, and has no line breaks as they are.
+    let process = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    let process: u32 = std::str::from_utf8(process).ok()?.trim().parse().ok()?;
+    let program = if process == tid { thread.clone() } else { name(process)? };
+    Some((program, thread))
+}
+
 /// Whether the process with this start time still has a thread. An ended
 /// process that its parent has not waited for has none. If unknown, it counts
 /// as running.
@@ -43,6 +60,16 @@ fn has_ended(process: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_thread_has_a_name_and_that_of_its_process() {
+        let own = std::thread::Builder::new().name("named".to_owned());
+        let tid = || rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let names = own.spawn(move || task_names(tid())).unwrap().join().unwrap();
+        let program = task_names(std::process::id()).unwrap().0;
+        assert_eq!(names, Some((program, "named".to_owned())));
+        assert_eq!(task_names(u32::MAX), None);
+    }
 
     #[test]
     fn a_process_runs_until_it_has_ended() {

@@ -3,7 +3,7 @@
 
 use braid_contract::{
     Environment, Errno, Error, Fd, NativeFd, ObjectId, ObjectStat, ReadPiece, Result, Store,
-    StoreCapabilities, StoreIo, Timestamp, Usage,
+    StoreCapabilities, StoreIo, Timestamp, Usage, ZoneStatus,
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io::{IoSlice, IoSliceMut};
@@ -214,6 +214,10 @@ impl Drop for UnderWay<'_> {
 impl Store for InFlightLimiter {
     fn capabilities(&self) -> StoreCapabilities {
         self.capabilities
+    }
+
+    fn zones(&self) -> Option<ZoneStatus> {
+        self.store().ok().and_then(|store| store.zones())
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::room::{AGE_MAX_NS, Figures, Room};
 use crate::settings::{Admission, Settings};
 use braid_contract::{
     Environment, Errno, Error, Fd, Result, SpeedBasis, Store, StoreCapabilities, TierId, TierState, Usage,
+    ZoneStatus,
 };
 use braid_placement::{Direction, KnownRates, Load, Reserve, TierProfile, WEIGHT_UNIT};
 use parking_lot::RwLock;
@@ -158,6 +159,14 @@ impl Tier {
     /// systems can.
     pub fn capabilities(&self) -> StoreCapabilities {
         self.abilities.now()
+    }
+
+    /// The zones of a zoned tier, and what was written to them.
+    pub fn zones(&self) -> Option<ZoneStatus> {
+        match &self.backend {
+            Backend::Store(store) => store.zones(),
+            Backend::Home(_) => None,
+        }
     }
 
     /// Whether its store is absent.

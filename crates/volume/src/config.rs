@@ -2,6 +2,7 @@
 //! this in from a stack file or from command-line flags.
 
 use braid_contract::Environment;
+use braid_hint::HintConfig;
 use braid_placement::{PolicyConfig, RuleConfig};
 use braid_tiers::{HomeConfig, MoversConfig, TierConfig};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct VolumeConfig {
     /// Rules that send files elsewhere, or use another policy for them; the
     /// first that matches counts.
     pub rules: Vec<RuleConfig>,
+    /// What is known of streams besides.
+    pub hints: HintConfig,
     /// Length of an epoch in nanoseconds, after which loads are computed and
     /// policies may change their mind; usually
     /// [`EPOCH_NS_DEFAULT`](braid_placement::EPOCH_NS_DEFAULT).

@@ -77,6 +77,7 @@ fn volume(dir: &Path, environment: Arc<dyn Environment>) -> Arc<Volume> {
         range_size: None,
         policy: PolicyConfig::named("weighted").unwrap(),
         rules: Vec::new(),
+        hints: Default::default(),
         epoch_ns: EPOCH_NS_DEFAULT,
         heat_budget: crate::HEAT_BUDGET_DEFAULT,
         monitor: true,

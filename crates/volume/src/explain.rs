@@ -3,9 +3,11 @@
 
 use crate::heat::{Decay, key_of};
 use crate::volume::Volume;
-use braid_contract::{HoldingRule, InodeId, Mover, NamedTier, ObjectId, PlacedRun, Result, TierId};
+use braid_contract::{
+    HoldingRule, HoldingStream, InodeId, Mover, NamedTier, ObjectId, PlacedRun, Result, TierId,
+};
 use braid_core::file;
-use braid_core::file::{choose, effective_placement, file_of, is_pinned, range_size_in};
+use braid_core::file::{choose, effective_placement, file_of, is_pinned, range_size_in, stream_now};
 use braid_core::live::{File, Spread};
 use braid_format::{DEGREE_MAX, FileKey, RangeSize, Reason, RuleNumber};
 use braid_placement::{Credits, Origin};
@@ -48,6 +50,8 @@ pub struct Explanation {
     /// The policy that holds for the file now, and its settings: the one that
     /// `rule` names, or else the volume's.
     pub policy: String,
+    /// The stream that its data belongs to, if one is known and told to tiers.
+    pub stream: Option<HoldingStream>,
     /// The user who owns the file.
     pub owner: u32,
     /// The tier that rules and policy would give a new range of the file now.
@@ -111,8 +115,25 @@ impl Volume {
             tiers: rule.tiers.clone(),
             policy: rule.policy.as_ref().map(|policy| policy.describe()),
         });
+        let stream = stream_now(&self.core, &file, told.size).map(|(name, known)| HoldingStream {
+            name,
+            profile: known.as_ref().and_then(|known| known.profile.clone()),
+            life: known.map(|known| known.life.name().to_owned()),
+        });
         let owner = self.core.home.identify(&**file.data())?.attr.uid;
-        Ok(Explanation { owner, layout, size, range_size, volume_range_size, rule, policy, next, pin, runs })
+        Ok(Explanation {
+            owner,
+            stream,
+            layout,
+            size,
+            range_size,
+            volume_range_size,
+            rule,
+            policy,
+            next,
+            pin,
+            runs,
+        })
     }
 
     /// The tier that rules and policy would give a new range at the end of the file.

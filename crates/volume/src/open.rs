@@ -485,7 +485,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let tiers = Tiers::new(tiers, plan.table.lost.clone())?;
     let (environment, movers) = (config.environment, config.movers);
     let number = |name: &str| tiers.number(name);
-    let placement = Placement::new(config.policy, config.rules, movers.watermark_low, number);
+    let placement = Placement::new(config.policy, (config.rules, config.hints), movers.watermark_low, number);
     let placement = Arc::new(placement.ok_or(OpenError::UnknownTier)?);
     let heat = Arc::new(Heat::new(config.heat_budget, movers.heat_threshold, &environment));
     let changes = Arc::new(Changes::new());

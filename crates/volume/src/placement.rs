@@ -3,6 +3,7 @@
 use braid_contract::TierId;
 use braid_core::Placer;
 use braid_format::RangeSizes;
+use braid_hint::HintConfig;
 use braid_placement::{Epoch, Policy, PolicyConfig, RuleConfig, Rules, make_policy};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ struct CurrentPlacement {
     rules: Arc<Rules>,
     policy_config: PolicyConfig,
     rules_config: Vec<RuleConfig>,
+    hints_config: HintConfig,
     /// Movers relieve home until it is filled to this share, 0 to 1.
     watermark_low: f64,
 }
@@ -25,25 +27,26 @@ impl Placement {
     /// that the policy or a rule names.
     pub(crate) fn new(
         policy_config: PolicyConfig,
-        rules_config: Vec<RuleConfig>,
+        (rules_config, hints_config): (Vec<RuleConfig>, HintConfig),
         watermark_low: f64,
         tier: impl Fn(&str) -> Option<TierId>,
     ) -> Option<Self> {
         let policy = make_policy(&policy_config, &tier)?;
-        let rules = Arc::new(Rules::make(&rules_config, &tier)?);
+        let rules = Arc::new(Rules::make(&rules_config, &hints_config, &tier)?);
         Some(Self(RwLock::new(CurrentPlacement {
             policy,
             rules,
             policy_config,
             rules_config,
+            hints_config,
             watermark_low,
         })))
     }
 
-    /// The policy's settings and the rules.
-    pub(crate) fn config(&self) -> (PolicyConfig, Vec<RuleConfig>) {
+    /// The policy's settings, the rules and what is known of streams besides.
+    pub(crate) fn config(&self) -> (PolicyConfig, Vec<RuleConfig>, HintConfig) {
         let now = self.0.read();
-        (now.policy_config.clone(), now.rules_config.clone())
+        (now.policy_config.clone(), now.rules_config.clone(), now.hints_config.clone())
     }
 
     /// Switches to `new`, built by [`new`](Self::new), where its settings
@@ -54,8 +57,8 @@ impl Placement {
         if now.policy_config != new.policy_config {
             (now.policy, now.policy_config) = (new.policy, new.policy_config);
         }
-        if now.rules_config != new.rules_config {
-            (now.rules, now.rules_config) = (new.rules, new.rules_config);
+        if (&now.rules_config, &now.hints_config) != (&new.rules_config, &new.hints_config) {
+            (now.rules, now.rules_config, now.hints_config) = (new.rules, new.rules_config, new.hints_config);
         }
         now.watermark_low = new.watermark_low;
     }
@@ -66,7 +69,7 @@ impl Placement {
         if let Some(policy) = make_policy(&now.policy_config, &tier) {
             now.policy = policy;
         }
-        if let Some(rules) = Rules::make(&now.rules_config, &tier) {
+        if let Some(rules) = Rules::make(&now.rules_config, &now.hints_config, &tier) {
             now.rules = Arc::new(rules);
         }
     }
@@ -78,7 +81,7 @@ impl Placement {
         if make_policy(&now.policy_config, &others).is_none() {
             return Some("the policy");
         }
-        Rules::make(&now.rules_config, &others).is_none().then_some("a rule of the policy")
+        Rules::make(&now.rules_config, &now.hints_config, &others).is_none().then_some("a rule of the policy")
     }
 
     /// The policy, and the number of rules before it.

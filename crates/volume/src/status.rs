@@ -3,7 +3,9 @@
 use crate::affected::{self, AffectedFile};
 use crate::heat::Decay;
 use crate::volume::Volume;
-use braid_contract::{Fd, InodeId, MoveCount, NamedTier, Result, TierId, TierStatus, Trouble, VolumeId};
+use braid_contract::{
+    Fd, InodeId, MoveCount, NamedTier, Result, StreamId, TierId, TierStatus, Trouble, VolumeId, ZoneStatus,
+};
 use braid_format::FileKey;
 use std::collections::BTreeSet;
 
@@ -71,7 +73,8 @@ impl Volume {
                 .chain(others)
                 .map(|tier| {
                     let mover_limit = self.throttles.mover_limit(tier.id).filter(|limit| limit.is_finite());
-                    TierStatus { mover_limit, ..tier_status(&tier) }
+                    let zones = tier.zones().map(|zones| self.with_names(zones));
+                    TierStatus { mover_limit, zones, ..tier_status(&tier) }
                 })
                 .collect(),
             open_files: self.core.handles.file_count(),
@@ -82,6 +85,16 @@ impl Volume {
             moves: self.movers.move_counts(),
             left_out_tiers: self.membership.left_out(),
         }
+    }
+
+    /// The same, with the names of streams.
+    fn with_names(&self, mut zones: ZoneStatus) -> ZoneStatus {
+        let rules = self.core.placer.rules();
+        for stream in &mut zones.streams {
+            stream.name =
+                stream.id.map_or_else(|| "no stream".to_owned(), |id| rules.hints().name(StreamId(id)));
+        }
+        zones
     }
 
     /// Hands `visit` every file of the namespace with ranges on a tier that is
@@ -181,6 +194,7 @@ fn tier_status(tier: &braid_tiers::Tier) -> TierStatus {
         mover_rate: finite(now.mover_rate.iter().sum()),
         mover_limit: None,
         device_number: usage.device,
+        zones: None,
         device: None,
     }
 }

@@ -261,6 +261,7 @@ impl Sim {
             range_size: None,
             policy: PolicyConfig::named("adaptive").unwrap(),
             rules: Vec::new(),
+            hints: Default::default(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,

@@ -7,7 +7,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("format", &["contract"]),
     ("hint", &["contract"]),
-    ("modules", &["contract", "placement"]),
+    ("modules", &["contract", "hint", "placement"]),
     ("stack", &["contract"]),
     ("testkit", &["contract"]),
     ("coord", &["contract", "sys"]),
@@ -19,7 +19,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("home", &["contract", "format", "sys"]),
     ("index", &["contract", "format", "home"]),
     ("tiers", &["contract", "placement"]),
-    ("core", &["contract", "coord", "format", "home", "index", "placement", "sys", "tiers"]),
+    ("core", &["contract", "coord", "format", "hint", "home", "index", "placement", "sys", "tiers"]),
     ("check", &["contract", "core", "format", "home", "sys", "tiers"]),
     (
         "volume",

@@ -3,9 +3,10 @@
 
 use crate::core::Core;
 use crate::live::File;
-use braid_contract::{Errno, Hint, Result, TierId};
+use braid_contract::{Errno, Hint, Result, StreamId, TierId};
 use braid_format::{RangeSize, Reason};
-use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, Subject, TierView, WriteSpan};
+use braid_hint::{Hints, KnownStream, Task};
+use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, TierView, WriteSpan};
 use braid_tiers::{Tier, bit};
 use std::path::Path;
 use std::sync::Arc;
@@ -135,21 +136,35 @@ pub(super) fn charge_home(core: &Core, file: &File, bytes: u64, ranges: RangeSiz
 /// Whether a rule sends the file to other tiers than home from its first
 /// byte on, however small it is.
 pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> bool {
-    let subject = Subject { facts: &FileFacts { core, file }, origin, span };
     let number = |name: &str| core.tiers.number(name);
-    core.placer.rules().sends_away(&subject, core.tiers.home().id, &number)
+    let facts = FileFacts { core, file };
+    core.placer.rules().sends_away((&facts, origin, span), core.tiers.home().id, &number)
 }
 
 /// What a tier is told of data that is written to the file, which has this size: the
-/// stream that its writer or a rule names. The caller may hold the layout.
+/// stream that its writer, a rule or a profile names. The caller may hold the layout.
 pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hint {
-    if origin.hint.stream.is_some() {
-        return origin.hint;
+    let rules = core.placer.rules();
+    if !rules.hints().is_on() {
+        return Hint::default();
     }
     let span = WriteSpan::at_rest(size);
-    // Each write asks: the rules are looked at once.
-    let ask = || core.placer.rules().stream_of(&Subject { facts: &FileFacts { core, file }, origin, span });
-    Hint { stream: file.stream.get_or(ask), ..origin.hint }
+    let ask = || rules.stream_of(&FileFacts { core, file }, origin, span);
+    // Each write asks: the rules are looked at once. Without a writer, less is known.
+    let stream = origin.hint.stream.or_else(|| match file.stream.get() {
+        None if origin.thread == 0 => ask(),
+        _ => file.stream.get_or(ask),
+    });
+    let life = stream.and_then(|stream| rules.hints().stream(stream)).map(|known| known.life);
+    Hint { stream, life, ..origin.hint }
+}
+
+/// The stream that tiers are told for the file, by its name, and what is known of
+/// it. The caller may hold the layout.
+pub fn stream_now(core: &Core, file: &File, size: u64) -> Option<(String, Option<KnownStream>)> {
+    let rules = core.placer.rules();
+    let hint = hint_of(core, file, size, Origin::default());
+    hint.stream.map(|stream| (rules.hints().name(stream), rules.hints().stream(stream).cloned()))
 }
 
 /// Whether movers leave the file where it is.
@@ -179,7 +194,7 @@ pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan
     if rules.is_empty() {
         return None;
     }
-    rules.find(&Subject { facts: &FileFacts { core, file }, origin, span })
+    rules.find(&FileFacts { core, file }, origin, span)
 }
 
 impl TierChoice {
@@ -244,5 +259,19 @@ impl Facts for FileFacts<'_> {
         let born = stat.attr.btime.unwrap_or(stat.attr.ctime);
         let born_ns = born.secs.saturating_mul(1_000_000_000).saturating_add(born.nanos.into());
         self.core.environment.wall_ns().saturating_sub(born_ns).max(0)
+    }
+
+    fn task(&self, thread: u32) -> Task {
+        let (program, thread) = braid_sys::task_names(thread).unwrap_or_default();
+        Task { program, thread }
+    }
+
+    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
+        let find = || hints.classify(self.path(), &|| self.task(thread));
+        let find = || find().map(|stream| StreamId::named(&stream.name));
+        match self.file.profiled.get() {
+            None if thread == 0 => find(),
+            _ => self.file.profiled.get_or(find),
+        }
     }
 }

@@ -68,7 +68,7 @@ mod write_through;
 pub use allocate::{allocate_file, copy_between};
 pub use choose::{
     EffectivePlacement, PlacementRequest, TierChoice, choose, effective_placement, find_room, is_pinned,
-    placed,
+    placed, stream_now,
 };
 pub use extents::allocated_on;
 pub(crate) use extents::named_on;

@@ -84,7 +84,11 @@ pub(crate) fn write_piece(
     let write = || match &tier.backend {
         Backend::Home(_) => {
             let _shared = file.home_len.read();
-            file.writable()?.write_at(offset, &[IoSlice::new(data)], io.direct)
+            let home = file.writable()?;
+            if let Some(life) = io.hint.life {
+                home.expect_life(life);
+            }
+            home.write_at(offset, &[IoSlice::new(data)], io.direct)
         }
         Backend::Store(store) => store.write_at(spread.id(), offset, &[IoSlice::new(data)], io),
     };

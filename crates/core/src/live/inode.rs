@@ -155,8 +155,10 @@ pub struct File {
     pub(crate) path: OnceLock<String>,
     /// A rule that pins placed some of its ranges.
     pub(crate) pinned: AtomicBool,
-    /// The stream of its data, by the rules.
+    /// The stream of its data.
     pub(crate) stream: StreamCell,
+    /// The stream that a profile knows it by.
+    pub(crate) profiled: StreamCell,
     /// Where it is pinned to, once that was asked for.
     pin: Mutex<Option<Option<PinAttr>>>,
     pub(crate) cached_time: CachedTime,
@@ -262,6 +264,7 @@ impl File {
             path: OnceLock::new(),
             pinned: AtomicBool::new(false),
             stream: StreamCell::default(),
+            profiled: StreamCell::default(),
             pin: Mutex::new(None),
             cached_time: CachedTime::default(),
         }

@@ -115,7 +115,13 @@ fn encode_histogram(sample: &mut MetricEncoder<'_>, histogram: &LatencyHistogram
 }
 
 fn metrics() -> impl Iterator<Item = Metric> {
-    of_volume().into_iter().chain(of_tiers()).chain(of_traffic()).chain(of_devices()).chain(of_process())
+    of_volume()
+        .into_iter()
+        .chain(of_tiers())
+        .chain(of_traffic())
+        .chain(of_zones())
+        .chain(of_devices())
+        .chain(of_process())
 }
 
 fn counter(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
@@ -260,6 +266,53 @@ fn of_traffic() -> Vec<Metric> {
             "Bytes a second that movers and jobs may come to; told while there is a cap",
             |told| each(told, |tier| tier.mover_limit),
         ),
+    ]
+}
+
+fn of_zones() -> Vec<Metric> {
+    vec![
+        gauge("braid_zones", "Zones of a zoned tier, by what they are", |told| {
+            let mut samples = Samples::new();
+            for tier in &told.volume.tiers {
+                let Some(zones) = &tier.zones else { continue };
+                let counts = [
+                    ("free", zones.free),
+                    ("open", zones.open),
+                    ("mixed", zones.mixed),
+                    ("failed", zones.failed),
+                    ("all", zones.zones),
+                ];
+                for (state, count) in counts {
+                    let mut labels = of_tier(told, tier);
+                    labels.push(("state", state.to_owned()));
+                    samples.push((labels, count.into()));
+                }
+            }
+            samples
+        }),
+        counter("braid_zone_data_bytes", "Bytes of new data that were written to zones", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.data_bytes as f64))
+        }),
+        counter("braid_zone_moved_bytes", "Bytes that were moved to empty zones", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.moved_bytes as f64))
+        }),
+        counter("braid_zone_index_bytes", "Bytes that the index of a zoned tier took", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.index_bytes as f64))
+        }),
+        gauge("braid_zone_memory_bytes", "Memory for data that is not in zones yet", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.memory_bytes as f64))
+        }),
+        gauge("braid_zone_stream_bytes", "Bytes of use in the zones of a stream", |told| {
+            let mut samples = Samples::new();
+            for tier in &told.volume.tiers {
+                for stream in tier.zones.iter().flat_map(|zones| &zones.streams) {
+                    let mut labels = of_tier(told, tier);
+                    labels.push(("stream", stream.name.clone()));
+                    samples.push((labels, stream.bytes as f64));
+                }
+            }
+            samples
+        }),
     ]
 }
 

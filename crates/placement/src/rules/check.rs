@@ -6,7 +6,7 @@ use super::error::ConditionError;
 use super::facts::{VARIABLES, variable_names};
 use super::types::Type;
 use super::units;
-use crate::glob::Glob;
+use braid_hint::Glob;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, ListExpr, LiteralValue};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Choosing the tier of new ranges: by the rules, or else by the policy. The
 //! volume and the simulator use this.
 
-use super::facts::{Facts, Subject};
+use super::facts::Facts;
 use super::list::{Rule, Rules};
-use crate::context::{Context, Origin};
+use crate::context::{Context, Origin, WriteSpan};
 use crate::policy::Policy;
 use braid_contract::{Hint, StreamId, TierId};
 use braid_format::{Reason, RuleNumber};
@@ -19,7 +19,7 @@ pub struct Chosen {
     pub policy: Arc<dyn Policy>,
     /// The rule that holds, if any.
     pub rule: Option<Arc<Rule>>,
-    /// The stream of the data, if its writer or a rule named one.
+    /// The stream of the data, if its writer, a rule or a profile named one.
     pub stream: Option<StreamId>,
 }
 
@@ -34,8 +34,7 @@ impl Rules {
         facts: &dyn Facts,
         tier_of: &dyn Fn(&str) -> Option<TierId>,
     ) -> Option<Chosen> {
-        let subject = Subject { facts, origin: context.origin, span: context.span };
-        let (rule, stream) = self.find_with_stream(&subject);
+        let (rule, stream) = self.find_with_stream(facts, context.origin, context.span);
         let hint = Hint { stream, ..context.origin.hint };
         let context = &Context { origin: Origin { hint, ..context.origin }, ..*context };
         let number = RuleNumber::of(rule.as_deref().map_or(0, |rule| rule.number));
@@ -58,11 +57,11 @@ impl Rules {
     /// byte on, however small it is.
     pub fn sends_away(
         &self,
-        subject: &Subject<'_>,
+        (facts, origin, span): (&dyn Facts, Origin, WriteSpan),
         home: TierId,
         number: &dyn Fn(&str) -> Option<TierId>,
     ) -> bool {
-        let named = self.find(subject).map(|rule| rule.named(number)).unwrap_or_default();
+        let named = self.find(facts, origin, span).map(|rule| rule.named(number)).unwrap_or_default();
         named.first().is_some_and(|tier| *tier != home)
     }
 }
@@ -87,28 +86,14 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::super::condition::Condition;
+    use super::super::sample::Sample;
     use super::*;
     use crate::context::WriteSpan;
     use crate::credits::Credits;
     use crate::settings::RuleConfig;
     use crate::sync::Mutex;
     use braid_contract::Mover;
-
-    struct File;
-
-    impl Facts for File {
-        fn path(&self) -> &str {
-            "a.wal"
-        }
-
-        fn owner(&self) -> i64 {
-            0
-        }
-
-        fn age_ns(&self) -> i64 {
-            0
-        }
-    }
+    use braid_hint::HintConfig;
 
     /// A policy that records the stream of the request.
     #[derive(Default)]
@@ -132,10 +117,10 @@ mod tests {
     #[test]
     fn the_policy_sees_the_stream_that_a_rule_names() {
         let when = Condition::parse("path.matches('*.wal')").unwrap();
-        let stream = Some(StreamId(5));
+        let (stream, id) = (Some("wal".to_owned()), Some(StreamId::named("wal")));
         let config =
             RuleConfig { when, stream, tiers: Vec::new(), policy: None, pin: false, range_size: None };
-        let rules = Rules::make(&[config], |_| None).unwrap();
+        let rules = Rules::make(&[config], &HintConfig::default(), |_| None).unwrap();
         let asked = Arc::new(Asked::default());
         let policy: Arc<dyn Policy> = asked.clone();
         let context = Context {
@@ -145,8 +130,8 @@ mod tests {
             credits: &Credits::new(1, 1 << 21),
             tiers: &[],
         };
-        let chosen = rules.choose(&policy, &context, &File, &|_| None).unwrap();
-        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy && chosen.stream == stream);
-        assert_eq!(*asked.0.lock(), Some(StreamId(5)));
+        let chosen = rules.choose(&policy, &context, &Sample("a.wal"), &|_| None).unwrap();
+        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy && chosen.stream == id);
+        assert_eq!(*asked.0.lock(), id);
     }
 }

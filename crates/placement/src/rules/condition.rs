@@ -131,33 +131,19 @@ fn environment() -> Result<Env, ConditionError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::Facts;
+    use super::super::sample::Sample;
     use super::*;
     use crate::context::{Origin, WriteSpan};
-
-    struct File;
-
-    impl Facts for File {
-        fn path(&self) -> &str {
-            "db/data/000123.wal"
-        }
-
-        fn owner(&self) -> i64 {
-            1000
-        }
-
-        fn age_ns(&self) -> i64 {
-            5 * 60_000_000_000
-        }
-    }
+    use braid_hint::{HintConfig, Hints};
 
     fn holds(text: &str) -> bool {
         let origin = Origin { uid: 7, gid: 8, thread: 9, sync: true, direct: false, ..Origin::default() };
         let span = WriteSpan { offset: 4096, len: 512, size: 4096, size_after: 4608, new_bytes: 0 };
         Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).holds(&Subject {
-            facts: &File,
+            facts: &Sample("db/data/000123.wal"),
             origin,
             span,
+            hints: &Hints::new(["wal"], &HintConfig::default()),
         })
     }
 
@@ -171,7 +157,7 @@ mod tests {
             "size == 4608 && length == 512 && offset == 4KiB && append",
             "sync && !direct && uid == 7 && gid in [1, 8] && thread == 9 && owner == 1000",
             "age > 4m && age <= 300s && age < 1h",
-            "stream == -1",
+            "stream == '' && program == 'postgres' && thread_name == 'worker 9'",
             "size > 1KB * 4 ? sync : direct",
         ] {
             assert!(holds(text), "{text}");

@@ -2,6 +2,8 @@
 
 use super::types::Type;
 use crate::context::{Origin, WriteSpan};
+use braid_contract::StreamId;
+use braid_hint::{Hints, Task};
 use cel::common::types::{CelBool, CelInt, CelString};
 use cel::common::value::CowVal;
 use cel::context::VariableResolver;
@@ -16,6 +18,12 @@ pub trait Facts: Send + Sync {
 
     /// Its age since creation, in nanoseconds.
     fn age_ns(&self) -> i64;
+
+    /// The names of a thread and of its process; empty where they are not known.
+    fn task(&self, thread: u32) -> Task;
+
+    /// The stream that a profile knows the file by, if this thread writes it.
+    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId>;
 }
 
 /// A file, and the operation about to happen.
@@ -27,6 +35,16 @@ pub struct Subject<'a> {
     pub origin: Origin,
     /// The part of the file.
     pub span: WriteSpan,
+    /// What is known of streams.
+    pub hints: &'a Hints,
+}
+
+impl Subject<'_> {
+    /// The stream of the data: by its writer or by a rule above, or else by a profile.
+    pub(super) fn stream(&self) -> Option<StreamId> {
+        let named = self.origin.hint.stream;
+        named.or_else(|| self.facts.profiled(self.hints, self.origin.thread))
+    }
 }
 
 /// The variables of a condition and their types.
@@ -38,7 +56,9 @@ pub(super) const VARIABLES: &[(&str, Type)] = &[
     ("uid", Type::Number),
     ("gid", Type::Number),
     ("thread", Type::Number),
-    ("stream", Type::Number),
+    ("program", Type::Text),
+    ("thread_name", Type::Text),
+    ("stream", Type::Text),
     ("offset", Type::Number),
     ("length", Type::Number),
     ("sync", Type::Truth),
@@ -56,6 +76,7 @@ impl VariableResolver for Subject<'_> {
         let number = |number: i64| Some(CowVal::owned(CelInt::from(number)));
         let bytes = |bytes: u64| number(bytes.try_into().unwrap_or(i64::MAX));
         let truth = |truth: bool| Some(CowVal::owned(CelBool::from(truth)));
+        let text = |text: String| Some(CowVal::owned(CelString::from(text)));
         match variable {
             "path" => Some(CowVal::owned(CelString::from(self.facts.path()))),
             "size" => bytes(self.span.size_after),
@@ -64,7 +85,9 @@ impl VariableResolver for Subject<'_> {
             "uid" => number(self.origin.uid.into()),
             "gid" => number(self.origin.gid.into()),
             "thread" => number(self.origin.thread.into()),
-            "stream" => number(self.origin.hint.stream.map_or(-1, |stream| stream.0.into())),
+            "program" => text(self.facts.task(self.origin.thread).program),
+            "thread_name" => text(self.facts.task(self.origin.thread).thread),
+            "stream" => text(self.stream().map_or_else(String::new, |stream| self.hints.name(stream))),
             "offset" => bytes(self.span.offset),
             "length" => bytes(self.span.len),
             "sync" => truth(self.origin.sync),

@@ -1,18 +1,21 @@
 //! The rules of a volume, and finding the one that holds.
 
 use super::condition::Condition;
-use super::facts::Subject;
+use super::facts::{Facts, Subject};
+use crate::context::{Origin, WriteSpan};
 use crate::policy::Policy;
 use crate::policy_config::make_policy;
 use crate::settings::RuleConfig;
 use braid_contract::{StreamId, TierId};
 use braid_format::RangeSize;
+use braid_hint::{HintConfig, Hints};
 use std::sync::Arc;
 
 /// The rules of a volume, in their order.
 #[derive(Default)]
 pub struct Rules {
     list: Vec<Arc<Rule>>,
+    hints: Hints,
 }
 
 /// One rule.
@@ -34,8 +37,13 @@ pub struct Rule {
 }
 
 impl Rules {
-    /// `None` if a rule names a tier that `tier` does not know.
-    pub fn make(config: &[RuleConfig], tier: impl Fn(&str) -> Option<TierId>) -> Option<Self> {
+    /// The rules, and what is known of streams besides. `None` if a rule names a tier
+    /// that `tier` does not know.
+    pub fn make(
+        config: &[RuleConfig],
+        hints: &HintConfig,
+        tier: impl Fn(&str) -> Option<TierId>,
+    ) -> Option<Self> {
         let rule = |(at, rule): (usize, &RuleConfig)| {
             let known = rule.tiers.iter().all(|name| tier(name).is_some());
             let policy = match &rule.policy {
@@ -47,7 +55,7 @@ impl Rules {
                 Arc::new(Rule {
                     number: at + 1,
                     when,
-                    stream: rule.stream,
+                    stream: rule.stream.as_deref().map(StreamId::named),
                     tiers,
                     policy,
                     pin: rule.pin,
@@ -55,7 +63,8 @@ impl Rules {
                 })
             })
         };
-        Some(Self { list: config.iter().enumerate().map(rule).collect::<Option<_>>()? })
+        let hints = Hints::new(config.iter().filter_map(|rule| rule.stream.as_deref()), hints);
+        Some(Self { list: config.iter().enumerate().map(rule).collect::<Option<_>>()?, hints })
     }
 
     /// Whether there is no rule.
@@ -63,16 +72,26 @@ impl Rules {
         self.list.is_empty()
     }
 
+    /// What is known of streams.
+    pub fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
     /// The rule that holds; `None` if none does.
-    pub fn find(&self, subject: &Subject<'_>) -> Option<Arc<Rule>> {
-        self.find_with_stream(subject).0
+    pub fn find(&self, facts: &dyn Facts, origin: Origin, span: WriteSpan) -> Option<Arc<Rule>> {
+        self.find_with_stream(facts, origin, span).0
     }
 
     /// The same, and the stream of the data: from its writer, or else from the
-    /// first matching rule with a stream. Later rules see that; those after the
-    /// rule that holds are not evaluated.
-    pub(super) fn find_with_stream(&self, subject: &Subject<'_>) -> (Option<Arc<Rule>>, Option<StreamId>) {
-        let mut subject = *subject;
+    /// first matching rule with a stream, or else from a profile. Later rules see that;
+    /// those after the rule that holds are not evaluated.
+    pub(super) fn find_with_stream(
+        &self,
+        facts: &dyn Facts,
+        origin: Origin,
+        span: WriteSpan,
+    ) -> (Option<Arc<Rule>>, Option<StreamId>) {
+        let mut subject = Subject { facts, origin, span, hints: &self.hints };
         for rule in &self.list {
             if !rule.when.holds(&subject) {
                 continue;
@@ -80,15 +99,15 @@ impl Rules {
             let stream = &mut subject.origin.hint.stream;
             *stream = stream.or(rule.stream);
             if rule.decides() {
-                return (Some(Arc::clone(rule)), *stream);
+                return (Some(Arc::clone(rule)), subject.stream());
             }
         }
-        (None, subject.origin.hint.stream)
+        (None, subject.stream())
     }
 
-    /// The stream of a file's data: from its writer, or else from a rule.
-    pub fn stream_of(&self, subject: &Subject<'_>) -> Option<StreamId> {
-        self.find_with_stream(subject).1
+    /// The stream of a file's data: from its writer, or else from a rule or a profile.
+    pub fn stream_of(&self, facts: &dyn Facts, origin: Origin, span: WriteSpan) -> Option<StreamId> {
+        self.find_with_stream(facts, origin, span).1
     }
 
     /// The smallest range size of the rules; `None` if none sets one.
@@ -116,32 +135,17 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::Facts;
+    use super::super::sample::Sample;
     use super::*;
     use crate::context::{Origin, WriteSpan};
-    use braid_contract::Hint;
-
-    struct File(&'static str);
-
-    impl Facts for File {
-        fn path(&self) -> &str {
-            self.0
-        }
-
-        fn owner(&self) -> i64 {
-            0
-        }
-
-        fn age_ns(&self) -> i64 {
-            0
-        }
-    }
+    use braid_contract::{Hint, WriteLife};
+    use braid_hint::{Glob, Profile, ProfileStream};
 
     /// A rule by its condition, stream and tier.
-    fn rule(when: &str, stream: Option<u16>, tier: Option<&str>) -> RuleConfig {
+    fn rule(when: &str, stream: Option<&str>, tier: Option<&str>) -> RuleConfig {
         RuleConfig {
             when: Condition::parse(when).unwrap(),
-            stream: stream.map(StreamId),
+            stream: stream.map(str::to_owned),
             tiers: tier.map(str::to_owned).into_iter().collect(),
             policy: None,
             pin: false,
@@ -151,31 +155,63 @@ mod tests {
 
     /// The number of the rule that holds for a write, and the resulting stream.
     /// The writer may name a stream.
-    fn found(rules: &Rules, path: &'static str, writer: Option<u16>) -> (Option<usize>, Option<u16>) {
-        let hint = Hint { stream: writer.map(StreamId), group: None };
+    fn found(rules: &Rules, path: &'static str, writer: Option<&str>) -> (Option<usize>, Option<String>) {
+        let hint = Hint { stream: writer.map(StreamId::named), ..Hint::default() };
         let origin = Origin { hint, sync: true, ..Origin::default() };
-        let subject = Subject { facts: &File(path), origin, span: WriteSpan::default() };
-        let (rule, stream) = rules.find_with_stream(&subject);
-        assert_eq!(rules.find(&subject).map(|rule| rule.number), rule.as_ref().map(|rule| rule.number));
-        (rule.map(|rule| rule.number), stream.map(|stream| stream.0))
+        let (facts, span) = (Sample(path), WriteSpan::default());
+        let (rule, stream) = rules.find_with_stream(&facts, origin, span);
+        let alone = rules.find(&facts, origin, span);
+        assert_eq!(alone.map(|rule| rule.number), rule.as_ref().map(|rule| rule.number));
+        (rule.map(|rule| rule.number), stream.map(|stream| rules.hints().name(stream)))
+    }
+
+    fn is(number: Option<usize>, stream: &str) -> (Option<usize>, Option<String>) {
+        (number, Some(stream.to_owned()))
     }
 
     #[test]
     fn the_first_rule_that_names_a_stream_names_it_for_those_below() {
         let config = [
-            rule("stream == 1", None, Some("never")),
-            rule("path.matches('*.wal')", Some(1), None),
-            rule("sync && stream != 1 || stream == 1 && path.matches('x.*')", Some(2), None),
-            rule("stream == 2", None, Some("slow")),
-            rule("stream == 1 && path.matches('x.*')", Some(3), Some("fast")),
-            rule("stream == 1", None, Some("fast")),
+            rule("stream == 'a'", None, Some("never")),
+            rule("path.matches('*.wal')", Some("a"), None),
+            rule("sync && stream != 'a' || stream == 'a' && path.matches('x.*')", Some("b"), None),
+            rule("stream == 'b'", None, Some("slow")),
+            rule("stream == 'a' && path.matches('x.*')", Some("c"), Some("fast")),
+            rule("stream == 'a'", None, Some("fast")),
         ];
-        let rules = Rules::make(&config, |_| Some(TierId(0))).unwrap();
-        assert_eq!(found(&rules, "a.wal", None), (Some(6), Some(1)));
-        assert_eq!(found(&rules, "x.wal", None), (Some(5), Some(1)), "the first that names one counts");
-        assert_eq!(found(&rules, "a.log", None), (Some(4), Some(2)));
-        assert_eq!(found(&rules, "a.log", Some(7)), (None, Some(7)), "the writer knows best");
-        assert_eq!(found(&rules, "a.wal", Some(1)), (Some(1), Some(1)));
-        assert_ne!(config[1], rule("path.matches('*.wal')", Some(4), None));
+        let rules = Rules::make(&config, &HintConfig::default(), |_| Some(TierId(0))).unwrap();
+        assert_eq!(found(&rules, "a.wal", None), is(Some(6), "a"));
+        assert_eq!(found(&rules, "x.wal", None), is(Some(5), "a"), "the first that names one counts");
+        assert_eq!(found(&rules, "a.log", None), is(Some(4), "b"));
+        assert_eq!(found(&rules, "a.log", Some("c")), is(None, "c"), "the writer knows best");
+        assert_eq!(found(&rules, "a.wal", Some("a")), is(Some(1), "a"));
+        assert_ne!(config[1], rule("path.matches('*.wal')", Some("d"), None));
+    }
+
+    #[test]
+    fn a_rule_comes_before_a_profile_and_sees_what_that_says() {
+        let stream = |name: &str, pattern: &str| ProfileStream {
+            name: format!("db/{name}"),
+            files: vec![Glob::new(pattern).unwrap()],
+            programs: Vec::new(),
+            threads: Vec::new(),
+            life: WriteLife::Short,
+        };
+        let streams = vec![stream("wal", "*.wal"), stream("tables", "*.sst")];
+        let profile = Profile { name: "db".to_owned(), about: String::new(), programs: Vec::new(), streams };
+        let hints = HintConfig { on: true, profiles: vec![profile] };
+        let config = [
+            rule("path.startsWith('own/')", Some("own"), None),
+            rule("stream == 'db/wal'", None, Some("fast")),
+        ];
+        let rules = Rules::make(&config, &hints, |_| Some(TierId(0))).unwrap();
+        assert_eq!(found(&rules, "x/1.wal", None), is(Some(2), "db/wal"));
+        assert_eq!(found(&rules, "x/1.sst", None), is(None, "db/tables"));
+        assert_eq!(found(&rules, "own/1.wal", None), is(None, "own"));
+        assert_eq!(found(&rules, "x/1.txt", None), (None, None));
+        let off = HintConfig { on: false, ..hints };
+        let rules = Rules::make(&config, &off, |_| Some(TierId(0))).unwrap();
+        assert_eq!(found(&rules, "x/1.wal", None), (None, None));
+        assert_eq!(found(&rules, "own/1.wal", None), is(None, "own"));
     }
 }

@@ -14,11 +14,13 @@ mod condition;
 mod error;
 mod facts;
 mod list;
+#[cfg(test)]
+mod sample;
 mod types;
 mod units;
 
 pub use choose::Chosen;
 pub use condition::Condition;
 pub use error::ConditionError;
-pub use facts::{Facts, Subject};
+pub use facts::Facts;
 pub use list::{Rule, Rules};

@@ -3,6 +3,7 @@
 use crate::policy_config::PolicyConfig;
 use crate::settings::{Reserve, RuleConfig, TierProfile};
 use braid_format::RangeSize;
+use braid_hint::HintConfig;
 
 /// The configuration of a simulation.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub struct SimulatorConfig {
     pub policy: PolicyConfig,
     /// Rules that take precedence.
     pub rules: Vec<RuleConfig>,
+    /// What is known of streams besides.
+    pub hints: HintConfig,
     /// Length of an epoch, in nanoseconds.
     pub epoch_ns: u64,
     /// Bandwidth is granted for so many nanoseconds at a time, separately for

@@ -10,10 +10,11 @@ use crate::credits::Credits;
 use crate::epoch::Epoch;
 use crate::policy::{Policy, TURNS_MAX};
 use crate::policy_config::make_policy;
-use crate::rules::{Chosen, Facts, Rules, Subject};
+use crate::rules::{Chosen, Facts, Rules};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use braid_contract::{Environment, Hint, StreamId, TierId};
 use braid_format::{RangeSize, Reason};
+use braid_hint::{Hints, Task};
 use std::sync::Arc;
 
 /// The facts of a file, for rules.
@@ -34,6 +35,16 @@ impl Facts for About<'_> {
     fn age_ns(&self) -> i64 {
         let since_ns = self.now_ns.saturating_sub(self.file.at_ns);
         i64::try_from(self.file.age_ns.saturating_add(since_ns)).unwrap_or(i64::MAX)
+    }
+
+    fn task(&self, _thread: u32) -> Task {
+        // Traces have no names of threads.
+        Task::default()
+    }
+
+    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
+        let found = hints.classify(&self.file.path, &|| self.task(thread));
+        found.map(|stream| StreamId::named(&stream.name))
     }
 }
 
@@ -57,7 +68,7 @@ impl Placing {
         Some(Self {
             range_size: config.range_size,
             policy: make_policy(&config.policy, number)?,
-            rules: Rules::make(&config.rules, number)?,
+            rules: Rules::make(&config.rules, &config.hints, number)?,
             tiers,
             clock: Arc::clone(clock),
             refused_bytes: 0,
@@ -120,7 +131,7 @@ impl Placing {
             _ => return,
         };
         let facts = About { file: about, now_ns: self.now() };
-        let rule = self.rules.find(&Subject { facts: &facts, origin, span });
+        let rule = self.rules.find(&facts, origin, span);
         file.settle(rule.and_then(|rule| rule.range_size).unwrap_or(self.range_size));
     }
 
@@ -298,8 +309,7 @@ impl Placing {
 
     fn sends_away(&self, (about, origin, span): (&TraceFile, Origin, WriteSpan)) -> bool {
         let facts = About { file: about, now_ns: self.now() };
-        let subject = Subject { facts: &facts, origin, span };
-        self.rules.sends_away(&subject, HOME, &|name| self.tiers.number(name))
+        self.rules.sends_away((&facts, origin, span), HOME, &|name| self.tiers.number(name))
     }
 
     fn put(&mut self, file: &mut File, range: u64, tier: TierId, by: PlacedBy) {
@@ -321,7 +331,7 @@ fn origin(op: &TraceOp) -> Origin {
         direct: op.direct,
         written_back: false,
         reserves: op.kind == TraceOpKind::Allocate,
-        hint: Hint { stream: op.stream.map(StreamId), group: None },
+        hint: Hint { stream: op.stream.map(StreamId), ..Hint::default() },
     }
 }
 

@@ -71,6 +71,7 @@ fn config(policy: &PolicyConfig, devices: &[Device], range_size: u64) -> Simulat
         range_size: RangeSize::new(range_size as u32).unwrap(),
         policy: policy.clone(),
         rules: Vec::new(),
+        hints: Default::default(),
         epoch_ns: EPOCH_NS_DEFAULT,
         throttle_ns: None,
     }

@@ -82,7 +82,7 @@ pub struct TraceOp {
     /// Group of the caller.
     pub gid: u32,
     /// The stream of the data, if known.
-    pub stream: Option<u16>,
+    pub stream: Option<u32>,
 }
 
 /// Why a trace can't be read.

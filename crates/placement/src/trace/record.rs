@@ -127,7 +127,7 @@ pub struct Record {
     pub gid: u32,
     /// The stream of the data, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream: Option<u16>,
+    pub stream: Option<u32>,
     /// Operations that are missing, here or in all.
     #[serde(skip_serializing_if = "is_zero")]
     pub dropped: u64,

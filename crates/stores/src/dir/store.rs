@@ -100,7 +100,12 @@ impl Store for DirStore {
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
-        self.change(id, |file| file.write_at(offset, bufs, io.direct))
+        self.change(id, |file| {
+            if let Some(life) = io.hint.life {
+                file.expect_life(life);
+            }
+            file.write_at(offset, bufs, io.direct)
+        })
     }
 
     fn read_pieces(&self, id: ObjectId, pieces: &mut [ReadPiece<'_>], io: StoreIo) -> Result<()> {

@@ -7,7 +7,7 @@ use super::own_mount::OwnMount;
 use super::words::KernelWords;
 use braid_contract::{
     Access, AccessTimes, Errno, FallocateMode, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat,
-    NativeUsage, NativeWords, RenameMode, Result, SeekTarget, SetTime, XattrMode, open_by_steps,
+    NativeUsage, NativeWords, RenameMode, Result, SeekTarget, SetTime, WriteLife, XattrMode, open_by_steps,
 };
 use braid_sys::{DataFile, WordMap, handle_of, numbered_handle, open_handle};
 use rustix::fs::{
@@ -361,6 +361,16 @@ impl NativeFd for KernelFd {
         if let Ok(flags) = rustix::fs::fcntl_getfl(self) {
             let _ = rustix::fs::fcntl_setfl(self, flags | OFlags::NOATIME);
         }
+    }
+
+    fn expect_life(&self, life: WriteLife) {
+        // `RWH_WRITE_LIFE_SHORT` and on.
+        self.file.expect_life(match life {
+            WriteLife::Short => 2,
+            WriteLife::Medium => 3,
+            WriteLife::Long => 4,
+            WriteLife::Extreme => 5,
+        });
     }
 
     fn usage(&self) -> Result<NativeUsage> {

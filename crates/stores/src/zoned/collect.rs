@@ -11,7 +11,6 @@ use braid_contract::{Errno, Error, Result};
 use braid_sys::AlignedBuf;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that are moved at a time.
 const MOVE_MAX: u64 = 1 << 20;
@@ -35,19 +34,12 @@ impl From<Error> for Stuck {
 pub(super) struct Collector {
     /// Held while a zone is emptied.
     collecting: Mutex<()>,
-    /// Bytes that were moved.
-    moved: AtomicU64,
 }
 
 impl Collector {
     /// Keeps zones from being emptied.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.collecting.lock()
-    }
-
-    /// Bytes that were moved so far.
-    pub(super) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
     }
 
     /// Makes a zone free, unless there is one; answers whether there is one then.
@@ -161,7 +153,6 @@ impl Collector {
                     done += (u64::from(place.blocks) * index.shared.block) as usize;
                 }
             }
-            self.moved.fetch_add(done as u64, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -33,6 +33,8 @@ pub(super) struct IndexLog {
     writer: Mutex<Writer>,
     /// Records that are durable, as a count since the store was opened.
     durable: AtomicU64,
+    /// Bytes that were written since then.
+    written: AtomicU64,
     environment: Arc<dyn Environment>,
 }
 
@@ -126,8 +128,9 @@ impl IndexLog {
         writer: Writer,
     ) -> Self {
         let block = device.geometry().block as usize;
-        let (pending, writer, durable) = (Mutex::default(), Mutex::new(writer), AtomicU64::new(0));
-        Self { device, block, store, regions, pending, writer, durable, environment }
+        let (pending, writer) = (Mutex::default(), Mutex::new(writer));
+        let (durable, written) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { device, block, store, regions, pending, writer, durable, written, environment }
     }
 
     /// The log that is on the device, whose records are handed to `replay`, with
@@ -224,6 +227,11 @@ impl IndexLog {
                 Err(error.context("writing the object index"))
             }
         }
+    }
+
+    /// Bytes that were written to the device since the store was opened.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Whether a checkpoint has to come before anything else.
@@ -330,6 +338,7 @@ impl IndexLog {
         bytes.copy_from_slice(&frame);
         let Region { zone, from, .. } = self.regions[region];
         self.device.write(zone, from + at, &[IoSlice::new(bytes)])?;
+        self.written.fetch_add(frame.len() as u64, Ordering::Relaxed);
         (writer.sequence, writer.at) = (sequence + 1, at + frame.len() as u64);
         Ok(())
     }

@@ -22,5 +22,4 @@ mod zone_files;
 mod zones;
 
 pub use emulator::{EmulatedZones, ZoneEmulator};
-pub use store::{ZonedSettings, ZonedStatus, ZonedStore};
-pub use table::ZoneCounts;
+pub use store::{ZonedSettings, ZonedStore};

@@ -221,7 +221,13 @@ impl Object {
     }
 
     /// Blocks of the object, from `first` on, are in a place now.
-    pub(super) fn is_at(&self, shared: &Shared, state: &mut State, (first, place): (u64, Place), why: Written) {
+    pub(super) fn is_at(
+        &self,
+        shared: &Shared,
+        state: &mut State,
+        (first, place): (u64, Place),
+        why: Written,
+    ) {
         let freed = state.extents.put(first, place);
         self.describe_place(shared, &state.placed, (first, place), &mut |record| shared.log.add(record));
         // Only then: a zone without anything of use is reset with the next commit.

@@ -6,11 +6,11 @@ use super::index::Index;
 use super::log::{IndexLog, regions_of};
 use super::object::{Object, Shared};
 use super::replay::Replay;
-use super::table::{Stream, ZoneCounts};
+use super::table::Stream;
 use super::zones::{Claim, Zones};
 use braid_contract::{
     Context, Environment, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo,
-    Timestamp, Usage, ZonedDevice,
+    Timestamp, Usage, ZoneStatus, ZonedDevice,
 };
 use braid_format::{ZONED_LABEL_MAX, ZoneRecord};
 use braid_sys::AlignedBuf;
@@ -53,17 +53,6 @@ pub struct ZonedStore {
     highest: AtomicU64,
     write_through: bool,
     environment: Arc<dyn Environment>,
-}
-
-/// What a zoned store has done and has, for `status`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ZonedStatus {
-    /// Its zones.
-    pub zones: ZoneCounts,
-    /// Bytes that were moved to empty zones, since it was opened.
-    pub moved: u64,
-    /// Bytes of memory for data that is not written yet.
-    pub memory: u64,
 }
 
 impl ZonedStore {
@@ -115,15 +104,6 @@ impl ZonedStore {
             write_through: settings.write_through,
             environment,
         })
-    }
-
-    /// What it has and does.
-    pub fn status(&self) -> ZonedStatus {
-        ZonedStatus {
-            zones: self.index.shared.zones.counts(),
-            moved: self.collector.moved(),
-            memory: self.index.shared.buffers.memory(),
-        }
     }
 
     fn now(&self) -> Timestamp {
@@ -239,6 +219,15 @@ impl Store for ZonedStore {
             preallocates: false,
             queue_depth: QUEUE_DEPTH,
         }
+    }
+
+    fn zones(&self) -> Option<ZoneStatus> {
+        let shared = &self.index.shared;
+        Some(ZoneStatus {
+            index_bytes: shared.log.written(),
+            memory_bytes: shared.buffers.memory(),
+            ..shared.zones.status()
+        })
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {

@@ -2,7 +2,7 @@
 //! and how many blocks of each are of use. Only [zones](super::zones) changes it.
 
 use super::extents::Place;
-use braid_contract::{ObjectId, StreamId};
+use braid_contract::{ObjectId, StreamId, ZoneStatus, ZoneStream};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Zones that only data that is moved may take, so that there is always a way to
@@ -31,6 +31,8 @@ pub(super) struct Table {
     largest: u64,
     /// The zones that can't.
     failed: Vec<u32>,
+    /// Blocks that were written, new and [moved](Written::Moved).
+    written: [u64; 2],
 }
 
 #[derive(Debug, Default)]
@@ -100,21 +102,6 @@ pub(super) struct Space {
     pub(super) used: u64,
     /// Blocks for data besides the reserve.
     pub(super) usable: u64,
-}
-
-/// Counts of zones.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ZoneCounts {
-    /// For data.
-    pub zones: u32,
-    /// Without data.
-    pub free: u32,
-    /// Open for a stream.
-    pub open: u32,
-    /// With data of more than one stream.
-    pub mixed: u32,
-    /// That failed.
-    pub failed: u32,
 }
 
 impl Table {
@@ -250,6 +237,7 @@ impl Table {
         zone.residents.insert(place.at, resident);
         zone.streams.insert(stream);
         let is_full = zone.write_pointer == zone.capacity;
+        self.written[usize::from(why == Written::Moved)] += u64::from(place.blocks);
         if why == Written::Promised {
             self.valid += u64::from(place.blocks);
             self.keep_promise(place.blocks.into());
@@ -398,14 +386,25 @@ impl Table {
         Space { used: self.valid + self.promised, usable }
     }
 
-    pub(super) fn counts(&self) -> ZoneCounts {
+    /// The zones, and what there is of each stream.
+    pub(super) fn status(&self, block: u64) -> ZoneStatus {
         let count = |wanted: fn(&Zone) -> bool| self.zones.iter().filter(|zone| wanted(zone)).count() as u32;
-        ZoneCounts {
+        let mut streams: BTreeMap<Stream, ZoneStream> = BTreeMap::new();
+        for zone in self.zones.iter().filter(|zone| !zone.streams.is_empty()) {
+            let id = zone.stream.map(|stream| stream.0);
+            let told = streams.entry(zone.stream).or_insert(ZoneStream { id, ..ZoneStream::default() });
+            (told.zones, told.bytes) = (told.zones + 1, told.bytes + u64::from(zone.valid) * block);
+        }
+        ZoneStatus {
             zones: count(|zone| zone.state != Use::None),
             free: count(|zone| zone.state == Use::Free),
             open: count(|zone| zone.state == Use::Open),
             mixed: count(|zone| zone.streams.len() > 1),
             failed: count(|zone| matches!(zone.state, Use::ReadOnly | Use::Offline)),
+            data_bytes: self.written[0] * block,
+            moved_bytes: self.written[1] * block,
+            streams: streams.into_values().collect(),
+            ..ZoneStatus::default()
         }
     }
 }

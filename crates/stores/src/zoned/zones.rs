@@ -6,8 +6,8 @@
 //! written longest ago, until that is full. Some zones are kept back for moving data.
 
 use super::extents::Place;
-use super::table::{RESERVE, Resident, Space, Stream, Table, ToEmpty, Use, Written, ZoneCounts};
-use braid_contract::{Context, Errno, Error, ObjectId, Result, ZoneKind, ZoneState, ZonedDevice};
+use super::table::{RESERVE, Resident, Space, Stream, Table, ToEmpty, Use, Written};
+use braid_contract::{Context, Errno, Error, ObjectId, Result, ZoneKind, ZoneState, ZoneStatus, ZonedDevice};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -325,13 +325,13 @@ impl Zones {
         self.table.lock().space()
     }
 
-    pub(super) fn counts(&self) -> ZoneCounts {
-        self.table.lock().counts()
+    pub(super) fn status(&self) -> ZoneStatus {
+        self.table.lock().status(self.block)
     }
 
     /// Whether a zone that can be written is not free.
     pub(super) fn are_used(&self) -> bool {
-        let counts = self.counts();
+        let counts = self.status();
         counts.free + counts.failed < counts.zones
     }
 

@@ -132,6 +132,7 @@ mod tests {
             range_size: None,
             policy: PolicyConfig::named("weighted").expect("it is in the table"),
             rules: Vec::new(),
+            hints: Default::default(),
             epoch_ns: EPOCH_NS_DEFAULT,
             heat_budget: crate::HEAT_BUDGET_DEFAULT,
             monitor: false,

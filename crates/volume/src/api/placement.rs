@@ -6,6 +6,7 @@ use crate::placement::Placement;
 use crate::placement::sizes_of;
 use crate::volume::Volume;
 use braid_contract::{Errno, Error, Mover, RefusalKind, Result};
+use braid_hint::HintConfig;
 use braid_placement::{PolicyConfig, RuleConfig};
 use braid_tiers::MoversConfig;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub struct PlacementConfig {
     pub policy: PolicyConfig,
     /// Which files go elsewhere, or by another policy.
     pub rules: Vec<RuleConfig>,
+    /// What is known of streams besides.
+    pub hints: HintConfig,
     /// What moves ranges in the background.
     pub movers: MoversConfig,
 }
@@ -25,8 +28,8 @@ impl Volume {
     /// The current placement.
     #[must_use]
     pub fn placement(&self) -> PlacementConfig {
-        let (policy, rules) = self.placement.config();
-        PlacementConfig { policy, rules, movers: self.movers.rounds.config() }
+        let (policy, rules, hints) = self.placement.config();
+        PlacementConfig { policy, rules, hints, movers: self.movers.rounds.config() }
     }
 
     /// Switches placement and movers to new settings, all or none of them. A
@@ -45,7 +48,8 @@ impl Volume {
             Error::refused(Errno::EINVAL, RefusalKind::Request, what)
         };
         let low = new.movers.watermark_low;
-        let placement = Placement::new(new.policy, new.rules.clone(), low, known).ok_or_else(unknown)?;
+        let placement =
+            Placement::new(new.policy, (new.rules.clone(), new.hints), low, known).ok_or_else(unknown)?;
         // The table must have a range size before a file can.
         let mut next = table.clone();
         next.range_sizes = next.range_sizes | sizes_of(&new.rules);

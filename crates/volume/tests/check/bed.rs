@@ -84,6 +84,7 @@ impl Bed {
             range_size: None,
             policy: PolicyConfig::named("weighted").unwrap(),
             rules: Vec::new(),
+            hints: Default::default(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,

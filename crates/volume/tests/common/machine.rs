@@ -78,6 +78,7 @@ impl<const N: usize> Machine<N> {
             range_size: Some(RANGE as u32),
             policy: PolicyConfig::named("weighted").unwrap(),
             rules: Vec::new(),
+            hints: Default::default(),
             epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
             heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
             monitor: true,

@@ -81,6 +81,7 @@ pub(crate) fn config(home: &Path, slow: &Path) -> VolumeConfig {
         range_size: Some(RANGE as u32),
         policy: PolicyConfig::named("weighted").unwrap(),
         rules: Vec::new(),
+        hints: Default::default(),
         epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,

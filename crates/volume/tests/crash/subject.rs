@@ -205,6 +205,7 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         range_size: Some(RANGE as u32),
         policy: policy(&setup.policy)?,
         rules: rules(&setup.policy)?,
+        hints: Default::default(),
         epoch_ns: braid_placement::EPOCH_NS_DEFAULT,
         heat_budget: braid_volume::HEAT_BUDGET_DEFAULT,
         monitor: true,

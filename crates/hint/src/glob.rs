@@ -16,6 +16,7 @@ use std::fmt;
 /// A pattern of paths, compiled.
 #[derive(Clone, Debug)]
 pub struct Glob {
+    pattern: String,
     regex: Regex,
     /// It is matched against the name alone.
     name_only: bool,
@@ -58,7 +59,13 @@ impl Glob {
         }
         let expression = expression(pattern.strip_prefix('/').unwrap_or(pattern))?;
         let regex = Regex::new(&expression).map_err(|_| GlobError::TooLong)?;
-        Ok(Self { regex, name_only: !pattern.contains('/') })
+        Ok(Self { pattern: pattern.to_owned(), regex, name_only: !pattern.contains('/') })
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        &self.pattern
     }
 
     /// Whether the path, from the volume's root on and without a leading `/`,
@@ -67,6 +74,12 @@ impl Glob {
     pub fn matches(&self, path: &str) -> bool {
         let path = if self.name_only { path.rsplit('/').next().unwrap_or(path) } else { path };
         self.regex.is_match(path)
+    }
+}
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
     }
 }
 
