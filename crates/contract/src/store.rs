@@ -19,9 +19,9 @@ pub struct StoreCapabilities {
     pub seek_data: bool,
     /// Data may be overwritten in place. Without this, each byte of an object
     /// is written once: [`Store::write_at`] answers `EOPNOTSUPP`, and writes
-    /// nothing, where any of the bytes was written before. A byte that was
-    /// truncated away since may count as written too; one that was punched does
-    /// not.
+    /// nothing, where any of the bytes was written before, unless with the same
+    /// contents. A byte that was truncated away since may count as written too; one
+    /// that was punched does not.
     pub overwrite: bool,
     /// An object keeps an access time: [`Store::set_access_time`] sets it, and
     /// nothing else does; no read changes it.

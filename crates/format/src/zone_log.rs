@@ -53,8 +53,10 @@ pub struct FrameHead {
 /// A change of the object index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ZoneRecord {
-    /// The tier's label; none if it is empty.
+    /// The tier's label.
     Label(Vec<u8>),
+    /// The tier has no label after all.
+    Unlabelled,
     /// An object is made, and has this number in records below.
     Made {
         /// The number.
@@ -206,6 +208,7 @@ impl ZoneRecord {
                 add(&(label.len() as u16).to_le_bytes());
                 add(label);
             }
+            Self::Unlabelled => add(&[9]),
             Self::Made { object, id } => {
                 add(&[2]);
                 add(&object.to_le_bytes());
@@ -305,6 +308,7 @@ impl ZoneRecord {
                 let (zone, stream) = (small(bytes)?, small(bytes)?);
                 Self::Zone { zone, stream: Some(stream).filter(|stream| *stream != NO_STREAM) }
             }
+            9 => Self::Unlabelled,
             _ => return Err(FormatError::Damaged("a record is of no known kind")),
         })
     }
@@ -359,6 +363,7 @@ mod tests {
             ZoneRecord::Times { object: 1, mtime: times[1], atime: Some(times[0]) },
             ZoneRecord::Removed { object: 1 },
             ZoneRecord::Zone { zone: 8, stream: Some(u32::MAX - 1) },
+            ZoneRecord::Unlabelled,
             ZoneRecord::Zone { zone: 9, stream: None },
         ]
     }
@@ -414,7 +419,7 @@ mod tests {
         assert!(ZoneRecord::decode_all(&payload[..payload.len() - 1]).is_err());
         for wrong in [
             &[0][..],
-            &[9],
+            &[10],
             &[1, 255, 255],
             // A span that ends where it begins.
             &[&[5][..], &1u64.to_le_bytes(), &7u64.to_le_bytes(), &7u64.to_le_bytes()].concat(),

@@ -124,6 +124,20 @@ impl Object {
         Ok(())
     }
 
+    /// Refuses data that is not what the object has, where it has any. The kernel's
+    /// cache writes the end of a file in whole pages, again when they fill up.
+    pub(super) fn refuse_other(shared: &Shared, state: &State, offset: u64, data: &[u8]) -> Result<()> {
+        let mut there = Vec::new();
+        for part in state.present.within(offset..offset + data.len() as u64) {
+            there.resize((part.end - part.start) as usize, 0);
+            Self::read(shared, state, part.start, &mut there)?;
+            if there[..] != data[(part.start - offset) as usize..(part.end - offset) as usize] {
+                return Err(Error::new(Errno::EOPNOTSUPP, "a zoned tier writes each byte once"));
+            }
+        }
+        Ok(())
+    }
+
     /// Writes bytes of one extent, for which there is a buffer, or `spare` is one.
     /// The blocks of new data were promised.
     pub(super) fn write(

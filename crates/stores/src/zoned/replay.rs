@@ -48,8 +48,8 @@ impl Replay {
         written: &dyn Fn(u32) -> Option<u32>,
     ) {
         match record {
-            // None, once more, where it was not wanted after all.
-            ZoneRecord::Label(label) => self.label = Some(label).filter(|label| !label.is_empty()),
+            ZoneRecord::Label(label) => self.label = Some(label),
+            ZoneRecord::Unlabelled => self.label = None,
             ZoneRecord::Made { object, id } => {
                 let (mtime, present, extents) = (Timestamp::default(), Spans::default(), Extents::default());
                 self.highest = self.highest.max(object);

@@ -4,7 +4,7 @@ use super::buffers::{Buffers, Taken};
 use super::collect::Collector;
 use super::index::Index;
 use super::log::{IndexLog, regions_of};
-use super::object::{Object, Shared};
+use super::object::{Object, Shared, State};
 use super::replay::Replay;
 use super::table::Stream;
 use super::zones::{Claim, Zones};
@@ -132,30 +132,26 @@ impl ZonedStore {
         }
     }
 
-    /// Writes bytes of one extent of an object.
+    /// Writes bytes of one extent of an object. Those that it has already stay.
     fn write_extent(&self, object: &Arc<Object>, part: (u64, &[u8], Stream)) -> Result<()> {
-        let (shared, (offset, data, _)) = (&self.index.shared, part);
+        let (shared, (offset, data, stream)) = (&self.index.shared, part);
         let span = offset..offset + data.len() as u64;
         let extent = offset / shared.extent;
-        let blocks = shared.blocks_of(&span);
-        let promised = blocks.end - blocks.start;
         let mut spare = None;
         let result = loop {
             let mut state = object.state.write();
             if state.removed {
                 break Err(Errno::ENOENT.into());
             }
-            if state.present.touches(&span) {
-                break Err(Error::new(Errno::EOPNOTSUPP, "a zoned tier writes each byte once"));
+            if let Err(error) = Object::refuse_other(shared, &state, offset, data) {
+                break Err(error);
             }
-            if spare.is_some() || state.has_buffer(extent) {
-                break shared.zones.promise(promised).and_then(|()| {
-                    let written = object.write(shared, &mut state, part, &mut spare);
-                    if written.is_err() {
-                        shared.zones.keep_promise(promised);
-                    }
-                    state.mtime = self.now();
-                    written
+            let gaps = state.present.gaps_within(span.clone());
+            if gaps.is_empty() || spare.is_some() || state.has_buffer(extent) {
+                state.mtime = self.now();
+                break gaps.into_iter().try_for_each(|gap| {
+                    let new = &data[(gap.start - offset) as usize..(gap.end - offset) as usize];
+                    self.write_new(object, &mut state, (gap.start, new, stream), &mut spare)
                 });
             }
             drop(state);
@@ -168,6 +164,21 @@ impl ZonedStore {
             shared.buffers.put(spare);
         }
         result
+    }
+
+    /// Writes bytes of one extent that an object does not have.
+    fn write_new(
+        &self,
+        object: &Arc<Object>,
+        state: &mut State,
+        part: (u64, &[u8], Stream),
+        spare: &mut Option<AlignedBuf>,
+    ) -> Result<()> {
+        let shared = &self.index.shared;
+        let blocks = shared.blocks_of(&(part.0..part.0 + part.1.len() as u64));
+        let promised = blocks.end - blocks.start;
+        shared.zones.promise(promised)?;
+        object.write(shared, state, part, spare).inspect_err(|_| shared.zones.keep_promise(promised))
     }
 
     /// A free buffer: if all are in use, what is in one is written. The caller holds
@@ -259,8 +270,15 @@ impl Store for ZonedStore {
         let object = self.index.object(id)?;
         let len = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
-        if object.state.read().present.touches(&(offset..end)) {
-            return Err(Error::new(Errno::EOPNOTSUPP, "a zoned tier writes each byte once"));
+        // All of it is refused, or none.
+        {
+            let (state, mut at) = (object.state.read(), offset);
+            if state.present.touches(&(offset..end)) {
+                for buf in bufs {
+                    Object::refuse_other(&self.index.shared, &state, at, buf)?;
+                    at += buf.len() as u64;
+                }
+            }
         }
         let (mut at, extent) = (offset, self.index.shared.extent);
         for buf in bufs {
@@ -378,7 +396,7 @@ impl Store for ZonedStore {
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
-        if label.is_empty() || label.len() > ZONED_LABEL_MAX {
+        if label.len() > ZONED_LABEL_MAX {
             return Err(Errno::EINVAL.into());
         }
         let before = self.index.label.lock().clone();
@@ -390,7 +408,7 @@ impl Store for ZonedStore {
         self.index.shared.log.add(&ZoneRecord::Label(label.to_vec()));
         self.index.commit().inspect_err(|_| {
             // Whatever is in the log by then.
-            self.index.shared.log.add(&ZoneRecord::Label(before.clone().unwrap_or_default()));
+            self.index.shared.log.add(&before.clone().map_or(ZoneRecord::Unlabelled, ZoneRecord::Label));
             *self.index.label.lock() = before;
         })
     }

@@ -498,3 +498,38 @@ fn threads_write_sync_and_remove_side_by_side() {
         check_space(&store);
     }
 }
+
+#[test]
+fn the_end_of_a_file_may_come_in_whole_pages_again() {
+    // As the kernel's cache writes back what is appended.
+    for write_through in [false, true] {
+        let device = Arc::new(SimZoned::new(SHAPE));
+        let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+        let settings = ZonedSettings { write_through, ..SETTINGS };
+        let store = ZonedStore::open(Arc::clone(&device) as _, settings, environment).unwrap();
+        store.set_label(LABEL).unwrap();
+        store.create(id(1)).unwrap();
+        let data: Vec<u8> = (0..50_000).map(|at| 1 + (at % 251) as u8).collect();
+        let mut end = 0;
+        for size in [1000, 5000, 17_000, 17_001, 40_000, 50_000] {
+            let from = end / 4096 * 4096;
+            assert_eq!(write(&store, 1, from, &data[from..size], io(1)), Ok(size - from));
+            end = size;
+            if size % 2 == 0 {
+                store.sync(&[id(1)], true).unwrap();
+            }
+        }
+        let mut other = data[8192..12_288].to_vec();
+        other[4095] ^= 1;
+        assert_eq!(write(&store, 1, 8192, &other, io(1)), Err(Errno::EOPNOTSUPP));
+        let mut there = vec![0; end];
+        store.read_at(id(1), 0, &mut [std::io::IoSliceMut::new(&mut there)], io(0)).unwrap();
+        assert!(there == data);
+        store.sync_all().unwrap();
+        check_space(&store);
+        drop(store);
+        let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        store.read_at(id(1), 0, &mut [std::io::IoSliceMut::new(&mut there)], io(0)).unwrap();
+        assert!(there == data);
+    }
+}
