@@ -94,6 +94,15 @@ pub enum ZoneRecord {
         /// One past the last byte.
         end: u64,
     },
+    /// There is to be room for these bytes.
+    Reserved {
+        /// The object.
+        object: u64,
+        /// The first byte.
+        start: u64,
+        /// One past the last byte.
+        end: u64,
+    },
     /// Its times.
     Times {
         /// The object.
@@ -227,8 +236,8 @@ impl ZoneRecord {
                 add(&object.to_le_bytes());
                 add(&size.to_le_bytes());
             }
-            Self::Punched { object, start, end } => {
-                add(&[5]);
+            Self::Punched { object, start, end } | Self::Reserved { object, start, end } => {
+                add(&[if matches!(self, Self::Punched { .. }) { 5 } else { 10 }]);
                 for figure in [object, start, end] {
                     add(&figure.to_le_bytes());
                 }
@@ -292,10 +301,13 @@ impl ZoneRecord {
                 }
                 Self::Size { object, size }
             }
-            5 => {
+            5 | 10 => {
                 let [object, start, end] = [number(bytes)?, number(bytes)?, number(bytes)?];
                 checked_span(start, end)?;
-                Self::Punched { object, start, end }
+                match kind {
+                    5 => Self::Punched { object, start, end },
+                    _ => Self::Reserved { object, start, end },
+                }
             }
             6 => {
                 let (object, mtime) = (number(bytes)?, take_time(bytes)?);
@@ -364,6 +376,7 @@ mod tests {
             ZoneRecord::Removed { object: 1 },
             ZoneRecord::Zone { zone: 8, stream: Some(u32::MAX - 1) },
             ZoneRecord::Unlabelled,
+            ZoneRecord::Reserved { object: 1, start: 4096, end: 1 << 50 },
             ZoneRecord::Zone { zone: 9, stream: None },
         ]
     }
@@ -419,7 +432,7 @@ mod tests {
         assert!(ZoneRecord::decode_all(&payload[..payload.len() - 1]).is_err());
         for wrong in [
             &[0][..],
-            &[10],
+            &[11],
             &[1, 255, 255],
             // A span that ends where it begins.
             &[&[5][..], &1u64.to_le_bytes(), &7u64.to_le_bytes(), &7u64.to_le_bytes()].concat(),

@@ -58,12 +58,14 @@ impl Index {
             for (first, place) in known.extents.iter() {
                 self.shared.zones.found(place, Resident { object: known.id, first, blocks: place.blocks });
             }
+            self.shared.zones.has_promised(known.reserved.count());
             let object = Object::new(known.id, number, known.mtime);
             {
                 let mut state = object.state.write();
                 (state.size, state.atime) = (known.size, known.atime);
                 state.placed = known.present.clone();
                 (state.present, state.extents) = (known.present, known.extents);
+                state.reserved = known.reserved;
                 state.times_logged();
             }
             objects.insert(known.id, object);

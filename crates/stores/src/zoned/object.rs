@@ -37,6 +37,8 @@ pub(super) struct State {
     /// Those of them that are in zones, as they are there.
     pub(super) placed: Spans,
     pub(super) extents: Extents,
+    /// Blocks for which there is to be room.
+    pub(super) reserved: Spans,
     buffers: BTreeMap<u64, Buffer>,
     pub(super) removed: bool,
     /// The times that the log has.
@@ -138,8 +140,8 @@ impl Object {
         Ok(())
     }
 
-    /// Writes bytes of one extent, for which there is a buffer, or `spare` is one.
-    /// The blocks of new data were promised.
+    /// Writes bytes of one extent that the object does not have. There is a buffer for
+    /// the extent, or `spare` is one.
     pub(super) fn write(
         self: &Arc<Self>,
         shared: &Shared,
@@ -148,28 +150,45 @@ impl Object {
         spare: &mut Option<AlignedBuf>,
     ) -> Result<()> {
         let extent = offset / shared.extent;
+        let span = offset..offset + data.len() as u64;
+        let blocks = shared.blocks_of(&span);
         if let Entry::Vacant(entry) = state.buffers.entry(extent) {
             let bytes = spare.take().ok_or(Errno::EAGAIN)?;
             entry.insert(Buffer { bytes, loaded: Spans::default(), dirty: Spans::default(), stream });
             shared.buffers.note_held(self, extent);
         }
-        let span = offset..offset + data.len() as u64;
-        let blocks = shared.blocks_of(&span);
         // What else is in the first and the last block.
         for block in [blocks.start, blocks.end - 1] {
             state.load(shared, extent, block)?;
         }
+        let promised = state.promised_within(shared, blocks.clone()).count();
+        shared.zones.promise(blocks.end - blocks.start - promised)?;
         let Some(buffer) = state.buffers.get_mut(&extent) else { return Err(Errno::EIO.into()) };
         let base = extent * shared.extent;
         let from = (offset - base) as usize;
         buffer.bytes.bytes(shared.extent as usize)[from..from + data.len()].copy_from_slice(data);
-        let again = buffer.dirty.within(blocks.clone()).map(|part| part.end - part.start).sum();
         buffer.loaded.insert(blocks.clone());
         buffer.dirty.insert(blocks);
         buffer.stream = stream;
-        shared.zones.keep_promise(again);
         state.present.insert(span.clone());
         state.size = state.size.max(span.end);
+        Ok(())
+    }
+
+    /// Keeps room for bytes that are to be written.
+    pub(super) fn reserve(&self, shared: &Shared, state: &mut State, span: &Range<u64>) -> Result<()> {
+        let blocks = shared.blocks_of(span);
+        let mut new = state.promised_within(shared, blocks.clone());
+        for (first, place) in state.extents.within(blocks.clone()) {
+            new.insert(first..first + u64::from(place.blocks));
+        }
+        let gaps = new.gaps_within(blocks);
+        shared.zones.promise(gaps.iter().map(|gap| gap.end - gap.start).sum())?;
+        for gap in gaps {
+            let Range { start, end } = shared.bytes_of(&gap);
+            shared.log.add(&ZoneRecord::Reserved { object: self.number, start, end });
+            state.reserved.insert(gap);
+        }
         Ok(())
     }
 
@@ -228,7 +247,9 @@ impl Object {
 
     /// Blocks of the object were written from memory, and are in a place now.
     fn is_written(&self, shared: &Shared, state: &mut State, first: u64, place: Place) {
-        let bytes = shared.bytes_of(&(first..first + u64::from(place.blocks)));
+        let blocks = first..first + u64::from(place.blocks);
+        let bytes = shared.bytes_of(&blocks);
+        state.reserved.remove(blocks);
         state.placed.remove(bytes.clone());
         state.present.within(bytes).for_each(|part| state.placed.insert(part));
         self.is_at(shared, state, (first, place), Written::Promised);
@@ -288,6 +309,8 @@ impl Object {
         for freed in state.extents.remove(gone.clone()) {
             shared.zones.free(Written::Promised, freed);
         }
+        shared.zones.keep_promise(state.promised_within(shared, gone.clone()).count());
+        state.reserved.remove(gone.clone());
         let first = gone.start * shared.block / shared.extent;
         let held: Vec<u64> = state.buffers.range(first..).map(|(extent, _)| *extent).collect();
         for extent in held {
@@ -302,10 +325,8 @@ impl Object {
     /// Drops blocks from a buffer, and the buffer if nothing is left in it.
     fn forget_blocks(&self, shared: &Shared, state: &mut State, extent: u64, gone: &Range<u64>) {
         let Some(buffer) = state.buffers.get_mut(&extent) else { return };
-        let kept: u64 = buffer.dirty.within(gone.clone()).map(|part| part.end - part.start).sum();
         buffer.dirty.remove(gone.clone());
         buffer.loaded.remove(gone.clone());
-        shared.zones.keep_promise(kept);
         if buffer.loaded.next(0).is_none() {
             self.release(shared, state, extent);
         }
@@ -320,6 +341,10 @@ impl Object {
         emit(&ZoneRecord::Made { object, id: self.id });
         for (first, place) in state.extents.iter() {
             self.describe_place(shared, &state.placed, (first, place), emit);
+        }
+        for blocks in state.reserved.within(0..u64::MAX / shared.block) {
+            let Range { start, end } = shared.bytes_of(&blocks);
+            emit(&ZoneRecord::Reserved { object, start, end });
         }
         emit(&ZoneRecord::Size { object, size: state.size });
         emit(&ZoneRecord::Times { object, mtime: state.mtime, atime: state.atime });
@@ -369,12 +394,23 @@ impl State {
 
     /// Bytes of blocks that are in zones, or are to be.
     pub(super) fn allocated(&self, shared: &Shared) -> u64 {
-        let in_memory = |buffer: &Buffer| -> u64 {
-            let new = |part: Range<u64>| part.filter(|block| !self.extents.has(*block)).count() as u64;
-            buffer.dirty.within(0..u64::MAX).map(new).sum()
-        };
-        let blocks = self.extents.blocks() + self.buffers.values().map(in_memory).sum::<u64>();
-        blocks * shared.block
+        let mut new = self.promised_within(shared, 0..u64::MAX / shared.block);
+        for (first, place) in self.extents.iter() {
+            new.remove(first..first + u64::from(place.blocks));
+        }
+        (self.extents.blocks() + new.count()) * shared.block
+    }
+
+    /// Those of some blocks that were promised room: they are in memory only, or
+    /// reserved.
+    fn promised_within(&self, shared: &Shared, blocks: Range<u64>) -> Spans {
+        let per_extent = shared.extent / shared.block;
+        let mut promised = Spans::default();
+        self.reserved.within(blocks.clone()).for_each(|part| promised.insert(part));
+        for (_, buffer) in self.buffers.range(blocks.start / per_extent..blocks.end.div_ceil(per_extent)) {
+            buffer.dirty.within(blocks.clone()).for_each(|part| promised.insert(part));
+        }
+        promised
     }
 
     pub(super) fn has_buffer(&self, extent: u64) -> bool {

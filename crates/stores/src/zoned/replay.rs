@@ -16,6 +16,8 @@ pub(super) struct Known {
     pub(super) atime: Option<Timestamp>,
     pub(super) present: Spans,
     pub(super) extents: Extents,
+    /// Blocks for which there is to be room.
+    pub(super) reserved: Spans,
 }
 
 /// The index as the log has it.
@@ -60,6 +62,7 @@ impl Replay {
                     atime: None,
                     present,
                     extents,
+                    reserved: Spans::default(),
                 });
             }
             ZoneRecord::Piece { object, start, end, zone, at } => {
@@ -77,6 +80,7 @@ impl Replay {
                     return;
                 }
                 let Some(known) = self.objects.get_mut(&object) else { return };
+                known.reserved.remove(blocks.clone());
                 known.extents.put(blocks.start, Place { zone, at, blocks: count });
                 known.present.insert(start..end);
                 known.size = known.size.max(end);
@@ -89,6 +93,15 @@ impl Replay {
             ZoneRecord::Punched { object, start, end } => {
                 let Some(known) = self.objects.get_mut(&object) else { return };
                 known.cut(start..end, self.block);
+            }
+            ZoneRecord::Reserved { object, start, end } => {
+                let Some(known) = self.objects.get_mut(&object) else { return };
+                let blocks = start / self.block..end.div_ceil(self.block);
+                known.reserved.insert(blocks.clone());
+                let placed: Vec<_> = known.extents.within(blocks).collect();
+                for (first, place) in placed {
+                    known.reserved.remove(first..first + u64::from(place.blocks));
+                }
             }
             ZoneRecord::Times { object, mtime, atime } => {
                 let Some(known) = self.objects.get_mut(&object) else { return };
@@ -126,6 +139,7 @@ impl Known {
         let end = touched.end - u64::from(touched.end > 0 && keeps(touched.end - 1));
         if first < end {
             self.extents.remove(first..end);
+            self.reserved.remove(first..end);
         }
     }
 }

@@ -76,6 +76,11 @@ impl Spans {
         Some(first.start..parts.last().map_or(first.end, |last| last.end))
     }
 
+    /// Number of bytes in the set.
+    pub(super) fn count(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+
     /// The first stretch at or after `from`.
     pub(super) fn next(&self, from: u64) -> Option<Range<u64>> {
         self.within(from..u64::MAX).next()
@@ -125,6 +130,7 @@ mod tests {
             assert_eq!(found, part.iter().filter(|byte| **byte).count() as u64, "{probe:?} {spans:?}");
             let first =
                 bytes[probe.start as usize..].iter().position(|byte| *byte).map(|at| at as u64 + probe.start);
+            assert_eq!(spans.count(), bytes.iter().filter(|byte| **byte).count() as u64);
             assert_eq!(spans.next(probe.start).map(|span| span.start), first);
         }
     }

@@ -4,7 +4,7 @@ use super::buffers::{Buffers, Taken};
 use super::collect::Collector;
 use super::index::Index;
 use super::log::{IndexLog, regions_of};
-use super::object::{Object, Shared, State};
+use super::object::{Object, Shared};
 use super::replay::Replay;
 use super::table::Stream;
 use super::zones::{Claim, Zones};
@@ -151,7 +151,7 @@ impl ZonedStore {
                 state.mtime = self.now();
                 break gaps.into_iter().try_for_each(|gap| {
                     let new = &data[(gap.start - offset) as usize..(gap.end - offset) as usize];
-                    self.write_new(object, &mut state, (gap.start, new, stream), &mut spare)
+                    object.write(shared, &mut state, (gap.start, new, stream), &mut spare)
                 });
             }
             drop(state);
@@ -164,21 +164,6 @@ impl ZonedStore {
             shared.buffers.put(spare);
         }
         result
-    }
-
-    /// Writes bytes of one extent that an object does not have.
-    fn write_new(
-        &self,
-        object: &Arc<Object>,
-        state: &mut State,
-        part: (u64, &[u8], Stream),
-        spare: &mut Option<AlignedBuf>,
-    ) -> Result<()> {
-        let shared = &self.index.shared;
-        let blocks = shared.blocks_of(&(part.0..part.0 + part.1.len() as u64));
-        let promised = blocks.end - blocks.start;
-        shared.zones.promise(promised)?;
-        object.write(shared, state, part, spare).inspect_err(|_| shared.zones.keep_promise(promised))
     }
 
     /// A free buffer: if all are in use, what is in one is written. The caller holds
@@ -222,7 +207,7 @@ impl Store for ZonedStore {
         StoreCapabilities {
             native_files: false,
             punch: true,
-            allocate: false,
+            allocate: true,
             seek_data: true,
             overwrite: false,
             access_times: true,
@@ -297,8 +282,19 @@ impl Store for ZonedStore {
         Ok(len as usize)
     }
 
-    fn allocate(&self, _id: ObjectId, _offset: u64, _len: u64, _keep_size: bool) -> Result<()> {
-        Err(Errno::EOPNOTSUPP.into())
+    fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        let object = self.index.object(id)?;
+        let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
+        let mut state = object.state.write();
+        if state.removed {
+            return Err(Errno::ENOENT.into());
+        }
+        object.reserve(&self.index.shared, &mut state, &(offset..end))?;
+        if !keep_size && end > state.size {
+            self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size: end });
+            (state.size, state.mtime) = (end, self.now());
+        }
+        Ok(())
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<()> {
@@ -321,9 +317,7 @@ impl Store for ZonedStore {
         }
         let mut state = object.state.write();
         self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size });
-        if size < state.size {
-            object.cut(&self.index.shared, &mut state, size..i64::MAX as u64);
-        }
+        object.cut(&self.index.shared, &mut state, size..i64::MAX as u64);
         (state.size, state.mtime) = (size, self.now());
         Ok(())
     }

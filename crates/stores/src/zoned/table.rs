@@ -142,6 +142,11 @@ impl Table {
         fits
     }
 
+    /// At recovery: so many blocks were promised before.
+    pub(super) fn has_promised(&mut self, blocks: u64) {
+        self.promised += blocks;
+    }
+
     /// So many blocks that were promised are not needed.
     pub(super) fn keep_promise(&mut self, blocks: u64) {
         self.promised = self.promised.saturating_sub(blocks);

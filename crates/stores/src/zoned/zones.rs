@@ -94,6 +94,11 @@ impl Zones {
         }
     }
 
+    /// At recovery: so many blocks were promised before.
+    pub(super) fn has_promised(&self, blocks: u64) {
+        self.table.lock().has_promised(blocks);
+    }
+
     /// So many blocks that were promised are not needed.
     pub(super) fn keep_promise(&self, blocks: u64) {
         self.table.lock().keep_promise(blocks);

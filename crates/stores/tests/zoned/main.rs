@@ -45,7 +45,12 @@ fn step(store: &ZonedStore, model: &mut Model, random: &mut SplitMix) -> bool {
         return store.create(id(number)).is_ok();
     }
     let size = model.size(number);
-    let done = match random.below(20) {
+    let done = match random.below(21) {
+        20 => {
+            let (offset, len) = (random.below(100_000), 1 + random.below(30_000));
+            let reserved = store.allocate(id(number), offset, len, true).map_err(|error| error.errno());
+            reserved.or_else(|errno| if errno == Errno::ENOSPC { Ok(()) } else { Err(errno) })
+        }
         0..12 => {
             let len = 1 + random.below(20_000) as usize;
             let offset = if random.below(3) > 0 { size } else { random.below(size as u64 + 5000) as usize };
@@ -532,4 +537,35 @@ fn the_end_of_a_file_may_come_in_whole_pages_again() {
         store.read_at(id(1), 0, &mut [std::io::IoSliceMut::new(&mut there)], io(0)).unwrap();
         assert!(there == data);
     }
+}
+
+#[test]
+fn what_was_reserved_can_be_written_when_the_zones_are_full() {
+    let (device, store) = new_store(SHAPE);
+    store.create(id(1)).unwrap();
+    store.allocate(id(1), 0, 200_000, true).unwrap();
+    assert_eq!((store.stat(id(1)).unwrap().size, store.stat(id(1)).unwrap().allocated), (0, 200_704));
+    let mut number = 10;
+    while fill(&store, number, 40_000, 1).is_ok() {
+        number += 1;
+    }
+    store.sync_all().unwrap();
+    assert_eq!(store.allocate(id(number), 0, 300_000, true).unwrap_err().errno(), Errno::ENOSPC);
+    check_space(&store);
+    // Also after a power loss.
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    check_space(&store);
+    assert_eq!(store.stat(id(1)).unwrap().allocated, 200_704);
+    assert_eq!(write(&store, 1, 0, &[7; 200_000], io(2)), Ok(200_000));
+    store.sync_all().unwrap();
+    assert_eq!(store.stat(id(1)).unwrap().allocated, 200_704);
+    // What is cut off is not kept.
+    store.remove(&[id(10)]).unwrap();
+    let before = store.usage().unwrap().available;
+    store.allocate(id(1), 200_704, 20_480, true).unwrap();
+    assert_eq!(store.usage().unwrap().available, before - 20_480);
+    store.truncate(id(1), 200_000).unwrap();
+    assert_eq!(store.usage().unwrap().available, before);
+    check_space(&store);
 }
