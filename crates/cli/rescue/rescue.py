@@ -36,6 +36,12 @@ SLOT_IN_USE, SLOT_LOST = 1, 2
 SIZE_WORD, SYNCED_SIZE_WORD, OWNERS_WORD, GROWTH_WORD, DURABLE_FLAGS = 256, 264, 272, 296, 512
 RANGE_SIZE_MIN, RANGE_SIZE_MAX = 1 << 16, 1 << 26
 CHUNK = 1 << 20
+# Of zoned tiers.
+ZONES_FILE, BLOCK, FRAME_HEAD, FRAME_PAYLOAD_MAX, FRAME_VERSION = ".braid-zones", 4096, 64, 1 << 20, 1
+CHECKPOINT_END, CHANGES, MOVED_ON = 2, 3, 4
+# Of each record, but for labels: its fields.
+RECORDS = {2: "<Q16s", 3: "<QQQII", 4: "<QQ", 5: "<QQQ", 6: "<QqIBqI", 7: "<Q", 8: "<II", 9: "<", 10: "<QQQ"}
+NOT_THERE = -1
 SECTOR = 4096
 
 
@@ -382,13 +388,51 @@ def entry_owners(fd, id_):
     return owners
 
 
+class FileSource:
+    """An open file that holds data."""
+
+    def __init__(self, path):
+        self.fd = open_quietly(path)
+        info = os.fstat(self.fd)
+        self.size, self.mtime_ns = info.st_size, info.st_mtime_ns
+
+    def read(self, length, offset):
+        """Up to length bytes; none at the end."""
+        return os.pread(self.fd, length, offset)
+
+    def pieces(self, start, end):
+        """The stretches between start and end that are not holes."""
+        return data_pieces(self.fd, start, end)
+
+    def close(self):
+        """Nothing more is read."""
+        os.close(self.fd)
+
+
 class Tier:
     """A tier's directory, as given on the command line."""
+
+    # Why what it says can't be relied on.
+    doubt = None
 
     def __init__(self, name, directory):
         self.name, self.directory = name, os.fsencode(directory)
         self.label = self.number = None
         self.found = {}
+
+    def read_label(self):
+        """The bytes of its label."""
+        return read_file(self.braid(b"label"), LABEL_SIZE)
+
+    def open(self, id_):
+        """The object of a file, for reading."""
+        return FileSource(self.found[id_])
+
+    def times(self, id_):
+        """Length and times of an object: last write, and last read, 0 if that was never set."""
+        info = os.stat(self.found[id_])
+        read = 0 if info.st_atime_ns == birth_time(self.found[id_]) else info.st_atime_ns
+        return info.st_size, info.st_mtime_ns, read
 
     def braid(self, *parts):
         """A path below the tier's .braid."""
@@ -402,6 +446,267 @@ class Tier:
                     id_ = bytes.fromhex(file.decode())
                     if id_ not in self.found or os.path.basename(root) == file[:2]:
                         self.found[id_] = os.path.join(root, file)
+
+
+# Tiers on zoned devices
+
+
+class Runs:
+    """Stretches with a value each that neither overlap nor touch with the same one."""
+
+    def __init__(self):
+        self.runs = []
+
+    def cut(self, start, end):
+        """Removes what is between two places."""
+        if start >= end:
+            return
+        first = max(0, bisect.bisect_right(self.runs, (start,)) - 1)
+        last = first
+        kept = []
+        while last < len(self.runs) and self.runs[last][0] < end:
+            low, high, value = self.runs[last]
+            if low < start:
+                kept.append((low, min(high, start), value))
+            if high > end:
+                kept.append((end, high, None if value is None else (value[0], value[1] + end - low)))
+            last += 1
+        self.runs[first:last] = kept
+
+    def put(self, start, end, value=None):
+        """Adds a stretch, in place of what is there. A value is a place: its first part goes on with it."""
+        self.cut(start, end)
+        bisect.insort(self.runs, (start, end, value))
+
+    def within(self, start, end):
+        """The parts between two places."""
+        at = max(0, bisect.bisect_right(self.runs, (start,)) - 1)
+        while at < len(self.runs) and self.runs[at][0] < end:
+            low, high, value = self.runs[at]
+            first, last = max(low, start), min(high, end)
+            if first < last:
+                yield first, last, None if value is None else (value[0], value[1] + first - low)
+            at += 1
+
+
+class ZonedObject:
+    """An object on a zoned tier: its bytes, and where their blocks are."""
+
+    def __init__(self, id_):
+        self.id, self.size, self.mtime_ns, self.atime_ns = id_, 0, 0, 0
+        self.present, self.blocks = Runs(), Runs()
+
+    def cut(self, start, end):
+        """Bytes are gone, and blocks of which no byte is left."""
+        self.present.cut(start, end)
+        first, last = start // BLOCK, -(-end // BLOCK)
+        keeps = lambda block: any(self.present.within(block * BLOCK, (block + 1) * BLOCK))  # noqa: E731
+        self.blocks.cut(first + keeps(first), last - keeps(last - 1))
+
+
+class ZonedSource:
+    """An object on a zoned tier, for reading."""
+
+    def __init__(self, tier, found):
+        self.tier, self.found, self.size, self.mtime_ns = tier, found, found.size, found.mtime_ns
+
+    def pieces(self, start, end):
+        """The stretches between start and end that were written."""
+        return [(low, high) for low, high, _ in self.found.present.within(start, min(end, self.size))]
+
+    def read(self, length, offset):
+        """Up to length bytes; none at the end."""
+        length = max(0, min(length, self.size - offset))
+        data = bytearray(length)
+        for low, high, _ in self.found.present.within(offset, offset + length):
+            for first, last, place in self.found.blocks.within(low // BLOCK, -(-high // BLOCK)):
+                if place[0] == NOT_THERE:
+                    raise OSError(errno.EIO, "the device has lost this data")
+                start, end = max(low, first * BLOCK), min(high, last * BLOCK)
+                part = self.tier.read_zone(place[0], place[1] * BLOCK + start - first * BLOCK, end - start)
+                data[start - offset : end - offset] = part
+        return bytes(data)
+
+    def close(self):
+        """Nothing more is read."""
+
+
+class ZonedTier(Tier):
+    """A tier on an emulated zoned device."""
+
+    def __init__(self, name, directory):
+        super().__init__(name, directory)
+        self.objects, self.label_bytes = {}, None
+
+    def read_label(self):
+        """The bytes of its label; reads the index."""
+        text = read_file(os.path.join(self.directory, os.fsencode(ZONES_FILE)), SECTOR).decode("ascii", "replace")
+        lines = text.splitlines()
+        try:
+            figures = {key: int(value) for key, value in (line.split(" ") for line in lines[1:])}
+            self.zones, self.conventional = figures["zones"], figures["conventional"]
+            self.capacity = figures["capacity"]
+        except (ValueError, KeyError, IndexError) as error:
+            raise Damaged("it is not the shape of emulated zones") from error
+        if not lines or lines[0] != "braid emulated zones 1" or not 0 < self.capacity <= 1 << 40:
+            raise Damaged("it is not the shape of emulated zones")
+        self.replay(self.choose_log())
+        if self.label_bytes is None:
+            raise Damaged("its index has no label")
+        return self.label_bytes
+
+    def list_ids(self, kind):
+        """Its objects, as the index has them."""
+        if kind == b"data":
+            for number in sorted(self.objects):
+                self.found[self.objects[number].id] = self.objects[number]
+
+    def open(self, id_):
+        """The object of a file, for reading."""
+        return ZonedSource(self, self.found[id_])
+
+    def times(self, id_):
+        """Length and times of an object."""
+        found = self.found[id_]
+        return found.size, found.mtime_ns, found.atime_ns
+
+    def zone_path(self, zone):
+        """The file of a zone."""
+        sequential = zone - self.conventional
+        name = "cnv/%d" % zone if sequential < 0 else "seq/%d" % sequential
+        return os.path.join(self.directory, os.fsencode(name))
+
+    def written(self, zone):
+        """Bytes of a zone that were written; None if it is none for data."""
+        try:
+            size = os.stat(self.zone_path(zone)).st_size
+        except OSError:
+            return 0
+        return min(size, self.capacity) if zone >= self.conventional else None
+
+    def read_zone(self, zone, offset, length):
+        """All bytes of a part of a zone."""
+        fd = open_quietly(self.zone_path(zone))
+        try:
+            data = read_all(fd, length, offset)
+        finally:
+            os.close(fd)
+        if len(data) < length:
+            raise OSError(errno.EIO, "zone %d ends before byte %d" % (zone, offset + length))
+        return data
+
+    def regions(self):
+        """Where the log may be: zone, first byte, length."""
+        if self.conventional == 1:
+            half = self.capacity // 2 // BLOCK * BLOCK
+            return [(0, 0, half), (0, half, half)]
+        return [(0, 0, self.capacity), (1, 0, self.capacity)]
+
+    def frames(self, zone, start, length):
+        """The frames of a region, in their order: (generation, kind, records); and whether whole ones follow one
+        that can't be read."""
+        written = self.capacity if zone < self.conventional else min(self.written(zone) or 0, length)
+        found, at, log = [], 0, None
+        while at + BLOCK <= min(written, length):
+            frame = self.frame(zone, start, at, min(written, length))
+            if frame is None or frame[0][2] != len(found) or log not in (None, frame[0][:2] + frame[0][3:]):
+                break
+            log = frame[0][:2] + frame[0][3:]
+            found.append((frame[0][1], frame[1], frame[2]))
+            at += frame[3]
+        end, probe = min(written, length, at + FRAME_PAYLOAD_MAX + 2 * BLOCK), at
+        while found and probe + BLOCK <= end:
+            frame = self.frame(zone, start, probe, min(written, length))
+            if frame is not None and log == frame[0][:2] + frame[0][3:] and frame[0][2] > len(found):
+                return found, True
+            probe += BLOCK
+        return found, False
+
+    def frame(self, zone, start, at, written):
+        """One frame: ((store, generation, sequence, chance), kind, records, length); None if there is none."""
+        head = self.read_zone(zone, start + at, FRAME_HEAD)
+        version, kind, crc, payload = struct.unpack_from("<HHII", head, 8)
+        generation, sequence, store, chance = struct.unpack_from("<QQ16sQ", head, 24)
+        length = -(-(FRAME_HEAD + payload) // BLOCK) * BLOCK
+        if head[:8] != b"BRAIDZLG" or version > FRAME_VERSION or payload > FRAME_PAYLOAD_MAX or at + length > written:
+            return None
+        whole = self.read_zone(zone, start + at, FRAME_HEAD + payload)
+        if crc32c(whole[:12] + bytes(4) + whole[16:]) != crc:
+            return None
+        return (store, generation, sequence, chance), kind, whole[FRAME_HEAD:], length
+
+    def choose_log(self):
+        """The newest log whose checkpoint is whole."""
+        logs = [self.frames(*region) for region in self.regions()]
+        whole = [(frames, broken) for frames, broken in logs if any(kind == CHECKPOINT_END for _, kind, _ in frames)]
+        if not whole:
+            raise Damaged("it has no index of objects")
+        frames, broken = max(whole, key=lambda log: log[0][0][0])
+        if broken:
+            self.doubt = "a part of its index can't be read, and what comes after it was left out"
+        elif frames[-1][1] == MOVED_ON:
+            self.doubt = "its newest index can't be read, and an older one was used"
+        return frames
+
+    def replay(self, frames):
+        """What the records say of each object."""
+        for number, (_, kind, records) in enumerate(frames):
+            # Data is durable before the next frame is begun.
+            durable = kind != CHANGES or number + 1 < len(frames)
+            for record, fields in self.records(records):
+                self.apply(record, fields, durable)
+
+    def records(self, data):
+        """The records of a frame, with their fields."""
+        at = 0
+        while at < len(data):
+            record = data[at]
+            at += 1
+            if record == 1:
+                (length,) = struct.unpack_from("<H", data, at)
+                yield 1, data[at + 2 : at + 2 + length]
+                at += 2 + length
+            elif record in RECORDS:
+                yield record, struct.unpack_from(RECORDS[record], data, at)
+                at += struct.calcsize(RECORDS[record])
+            else:
+                raise Damaged("its index has a record of no known kind")
+
+    def apply(self, record, fields, durable):
+        """One record."""
+        if record == 1:
+            self.label_bytes = fields
+        elif record == 9:
+            self.label_bytes = None
+        elif record == 2:
+            self.objects.setdefault(fields[0], ZonedObject(fields[1]))
+        elif record == 7:
+            self.objects.pop(fields[0], None)
+        found = self.objects.get(fields[0]) if record in (3, 4, 5, 6) else None
+        if found is None:
+            return
+        if record == 3:
+            self.apply_piece(found, fields, durable)
+        elif record == 4:
+            found.size = fields[1]
+            found.cut(fields[1], 1 << 63)
+        elif record == 5:
+            found.cut(fields[1], fields[2])
+        else:
+            seconds, nanos, is_set, read_seconds, read_nanos = fields[1:]
+            found.mtime_ns = seconds * 10**9 + nanos
+            found.atime_ns = read_seconds * 10**9 + read_nanos if is_set else 0
+
+    def apply_piece(self, found, fields, durable):
+        """Bytes of an object are in a zone; what is not there was never durable, or is lost."""
+        _, start, end, zone, at = fields
+        first, last = start // BLOCK, -(-end // BLOCK)
+        is_there = (at + last - first) * BLOCK <= (self.written(zone) or 0)
+        if not is_there and not durable:
+            return
+        found.blocks.put(first, last, (zone if is_there else NOT_THERE, at))
+        found.present.put(start, end)
+        found.size = max(found.size, end)
 
 
 # What is found and what is told
@@ -499,7 +804,7 @@ class Rescue:
         """Finds out which directory is which tier. False: nothing to go by."""
         for tier in self.given:
             try:
-                tier.label = Label(read_file(tier.braid(b"label"), LABEL_SIZE))
+                tier.label = Label(tier.read_label())
             except (OSError, Damaged) as error:
                 self.say("note: label of tier %s in %s: %s" % (tier.name, show(tier.directory), error))
         table, label = None, self.home.label
@@ -728,10 +1033,9 @@ class Rescue:
         file.never_durable = [] if attribute.durable else [attribute.tier]
         file.atime_owner = attribute.tier
         if self.marked(file.id) and tier not in (None, self.home) and file.id in tier.found:
-            stat_ = os.stat(tier.found[file.id])
-            file.size = stat_.st_size
+            file.size, written, _ = tier.times(file.id)
             # The home inode knows of a write if it was changed after it.
-            file.mtime_owner = attribute.tier if stat_.st_mtime_ns > info.st_ctime_ns else None
+            file.mtime_owner = attribute.tier if written > info.st_ctime_ns else None
         if file.size > 0:
             file.runs = [(0, file.size, attribute.tier)]
 
@@ -787,14 +1091,12 @@ class Rescue:
         if source is None:
             file.guessed.append("it may go on past byte %d, on a tier that can't be asked" % file.size)
             return
-        try:
-            file.size = max(file.size, min(end, os.fstat(source).st_size))
-        finally:
-            os.close(source)
+        file.size = max(file.size, min(end, source.size))
+        source.close()
 
     def longest(self, file):
         """The length of the longest thing that holds data of a file."""
-        return max([os.fstat(fd).st_size for _, fd in self.sources(file)], default=0)
+        return max([source.size for _, source in self.sources(file)], default=0)
 
     def find_range_size(self, file, fd, block):
         """How long the ranges of a file are whose header can't be used: as far as
@@ -806,7 +1108,7 @@ class Rescue:
         if file.range_size is not None:
             return
         owners = entry_owners(fd, file.id)
-        data = {tier: list(data_pieces(source, 0, file.size)) for tier, source in self.sources(file)}
+        data = {tier: list(source.pieces(0, file.size)) for tier, source in self.sources(file)}
         missing = set(self.names) - set(self.tiers)
         sizes = [self.range_size] + [1 << bits for bits in range(26, 15, -1)]
         agreeing = [size for size in sizes if not missing and all_owned(owners, data, size)][:1]
@@ -866,8 +1168,8 @@ class Rescue:
 
     def holders(self, file, start, end):
         """The tiers that have data of a file there, with the time of its last write."""
-        return [(os.fstat(fd).st_mtime_ns, tier) for tier, fd in self.sources(file)
-                if next(data_pieces(fd, start, end), None) is not None]
+        return [(source.mtime_ns, tier) for tier, source in self.sources(file)
+                if next(iter(source.pieces(start, end)), None) is not None]
 
     def guess_tier(self, file, start, end, why):
         """The tier that has data where the index does not say; the one written
@@ -882,26 +1184,25 @@ class Rescue:
         return max(holders)[1] if holders else None
 
     def sources(self, file):
-        """What there is with data of a file: (tier, descriptor) each."""
+        """What there is with data of a file: (tier, source) each."""
         for number in sorted(self.tiers):
-            fd, _ = self.open_source(file, number)
-            if fd is not None:
+            source, _ = self.open_source(file, number)
+            if source is not None:
                 try:
-                    yield number, fd
+                    yield number, source
                 finally:
-                    os.close(fd)
+                    source.close()
 
     def open_source(self, file, number):
-        """What holds a file's ranges on a tier: (descriptor, None), or (None, why not)."""
+        """What holds a file's ranges on a tier: (source, None), or (None, why not)."""
         tier = self.tiers.get(number)
         if tier is None:
             return None, "tier %s is not there" % self.tier_name(number)
-        path = file.home if tier is self.home else tier.found.get(file.id)
-        if path is None:
+        if (file.home if tier is self.home else tier.found.get(file.id)) is None:
             what = "its home file is not known" if tier is self.home else "its object is missing"
             return None, "tier %s: %s" % (self.tier_name(number), what)
         try:
-            return open_quietly(path), None
+            return FileSource(file.home) if tier is self.home else tier.open(file.id), None
         except OSError as error:
             return None, "tier %s: %s" % (self.tier_name(number), error)
 
@@ -910,7 +1211,7 @@ class Rescue:
     def copy_piece(self, source, sink, offset, length, file):
         """Copies up to length bytes; how many, 0 at the end of the source."""
         try:
-            data = os.pread(source, length, offset)
+            data = source.read(length, offset)
         except OSError as error:
             if length > SECTOR:
                 # Only the sectors that are bad are given up.
@@ -925,7 +1226,7 @@ class Rescue:
 
     def copy_run(self, file, source, sink, start, end):
         """Copies what is not a hole; what can't be read is zeros."""
-        for offset, hole in data_pieces(source, start, end):
+        for offset, hole in source.pieces(start, end):
             while offset < hole:
                 done = self.copy_piece(source, sink, offset, min(CHUNK, hole - offset), file)
                 if done == 0:
@@ -943,6 +1244,8 @@ class Rescue:
                     continue
                 if tier not in sources:
                     sources[tier] = self.open_source(file, tier)
+                    if sources[tier][0] is not None and self.tiers[tier].doubt is not None:
+                        file.guessed.append("tier %s: %s" % (self.tier_name(tier), self.tiers[tier].doubt))
                 source, why_not = sources[tier]
                 if source is None:
                     self.not_there(file, start, end, tier, why_not)
@@ -951,9 +1254,10 @@ class Rescue:
             if sink is not None:
                 os.ftruncate(sink, file.size)
         finally:
-            for fd in [sink] + [source for source, _ in sources.values()]:
-                if fd is not None:
-                    os.close(fd)
+            for source in [source for source, _ in sources.values() if source is not None]:
+                source.close()
+            if sink is not None:
+                os.close(sink)
 
     def not_there(self, file, start, end, number, why):
         """Data is missing, which is a loss if it was ever made durable."""
@@ -969,7 +1273,7 @@ class Rescue:
         tier = self.tiers.get(file.mtime_owner)
         if tier in (None, self.home) or file.id not in tier.found or not self.marked(file.id):
             return 0
-        return os.stat(tier.found[file.id]).st_mtime_ns
+        return tier.times(file.id)[1]
 
     def owner_atime(self, file):
         """The time of the last read by its tier, if that was ever set; 0 where
@@ -977,8 +1281,7 @@ class Rescue:
         tier = self.tiers.get(file.atime_owner)
         if tier in (None, self.home) or file.id not in tier.found:
             return 0
-        time = os.stat(tier.found[file.id]).st_atime_ns
-        return 0 if time == birth_time(tier.found[file.id]) else time
+        return tier.times(file.id)[2]
 
     # The tree
 
@@ -1108,7 +1411,8 @@ def parse(arguments):
             parser.error("--tier %s: %s is not a directory" % (name, directory))
         if name in [tier.name for tier in options.tiers]:
             parser.error("--tier %s is given twice" % name)
-        options.tiers.append(Tier(name, directory))
+        zoned = os.path.lexists(os.path.join(directory, ZONES_FILE))
+        options.tiers.append((ZonedTier if zoned else Tier)(name, directory))
     homes = [tier for tier in options.tiers if tier.name == options.home]
     if not homes:
         parser.error("--home %s: no --tier has that name" % options.home)

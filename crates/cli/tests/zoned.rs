@@ -7,6 +7,7 @@ mod common;
 use common::{Bench, RANGE, pattern, read_anew, write_ranges};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 const RANGES: usize = 12;
 
@@ -198,4 +199,57 @@ fn what_is_no_device_is_refused() {
         "stack: { volume: { home: a, policy: weighted, tiers: { a: { dir: a }, z: { dir: z } } } }\n",
     );
     assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("not the shape of emulated zones"));
+}
+
+/// Rebuilds the volume by the rescue script; what it says, and whether all is whole.
+fn rescue(bench: &Bench, out: &str) -> (bool, String) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rescue/rescue.py");
+    let tiers =
+        [("fast", "a"), ("zns", "z")].map(|(name, dir)| format!("{name}={}", bench.path(dir).display()));
+    let mut command = Command::new("python3");
+    command.args([script, "--tier", &tiers[0], "--tier", &tiers[1], "--home", "fast"]).arg(bench.path(out));
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn the_rescue_script_reads_zones() {
+    let Some(bench) = bench() else { return };
+    // Data that was moved between zones, punched, and is in the middle of a block too.
+    for round in 0..14 {
+        write(&bench, &format!("f{}", round % 7), round);
+    }
+    assert!(bench.on("m/f1", "zns") >= RANGES as u64 - 1, "{:?}", bench.runs("m/f1"));
+    let file = File::options().write(true).open(bench.path("m/f1")).unwrap();
+    punch(&file, 3 * RANGE as u64 + 100, 20_000);
+    let small = File::create(bench.path("m/small")).unwrap();
+    small.write_all_at(&pattern(77, 300_001), 0).unwrap();
+    small.set_len(299_999).unwrap();
+    let names: Vec<String> = (0..7).map(|number| format!("f{number}")).chain(["small".to_owned()]).collect();
+    for name in &names {
+        File::open(bench.path("m").join(name)).unwrap().sync_all().unwrap();
+    }
+    let wanted: Vec<Vec<u8>> = names.iter().map(|name| read(&bench, name)).collect();
+    bench.kill();
+    let (whole, said) = rescue(&bench, "out");
+    assert!(whole, "{said}");
+    for (name, wanted) in names.iter().zip(&wanted) {
+        assert!(fs::read(bench.path("out").join(name)).unwrap() == *wanted, "{name}: {said}");
+    }
+    // The end of a zone is lost, and told.
+    let zones = fs::read_dir(bench.path("z/seq")).unwrap().map(|entry| entry.unwrap().path());
+    let data = zones.filter(|path| !["0", "1"].contains(&path.file_name().unwrap().to_str().unwrap()));
+    for zone in data {
+        let file = File::options().write(true).open(zone).unwrap();
+        let len = file.metadata().unwrap().len();
+        file.set_len(len / 2 / 4096 * 4096).unwrap();
+    }
+    let (whole, said) = rescue(&bench, "half");
+    assert!(!whole && said.contains("the device has lost this data"), "{said}");
+}
+
+/// Punches a hole.
+fn punch(file: &File, offset: u64, len: u64) {
+    let mode = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(file, mode, offset, len).unwrap();
 }
