@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent
 
 from braidbench import (applications, bandwidth, capacity, change, evaluation, hot, joining, memory, metadata,  # noqa: E402
                         misplaced, model, monitor, native, ordinary, overhead, plots, recovery, render, seesaw, shared,
-                        stream, sync)
+                        stream, sync, zoned)
 from braidbench.devices import Limit  # noqa: E402
 from braidbench.host import BenchError, Host, describe, stale_runs, sweep  # noqa: E402
 from braidbench.report import Report  # noqa: E402
@@ -25,7 +25,7 @@ EVALUATION = {"bandwidth": bandwidth, "misplaced": misplaced, "seesaw": seesaw, 
               "shared": shared, "change": change, "hot": hot, "capacity": capacity, "native": native, "monitor": monitor, "metadata": metadata,
               "applications": applications}
 SCENARIOS = {"stream": stream, "overhead": overhead, "ordinary": ordinary, "memory": memory, "sync": sync,
-             "recovery": recovery, **EVALUATION}
+             "recovery": recovery, "zoned": zoned, **EVALUATION}
 # Where the devices' backing files go, unless the scenario says.
 WORK_DIR = Path("/var/tmp")
 NEEDED = ["fio", "losetup", "mount", "umount", "mkfs.ext4", "mkfs.xfs"]

@@ -125,7 +125,7 @@ fn what_is_refused_leaves_nothing_behind() {
     assert_eq!(
         said,
         "braid: bad.yaml:9: stack.noop.volume.tiers.slow.wieght: unknown key\n  \
-         help: did you mean 'weight'? The keys here are dir, memory, weight, reserve, readonly, require, faults\n"
+         help: did you mean 'weight'? The keys here are dir, memory, weight, reserve, readonly, require, zoned, faults\n"
     );
     let (status, said) = bench.fails(&["mount", "m"]);
     assert_eq!((status, said.starts_with("braid: give a stack file, or --tier")), (2, true));

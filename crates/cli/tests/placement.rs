@@ -492,7 +492,13 @@ type Expected = (&'static str, usize, &'static str);
 /// below a directory of its name.
 type Case = (&'static str, &'static str, &'static [Expected]);
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 15] = [
+    (
+        "program",
+        "path == \"program/yes\" ? program.startsWith(\"placement\") : program == \"other\"",
+        &[("yes", 0, "slow"), ("no", 0, "fast")],
+    ),
+    ("thread_name", "thread_name == \"writer\"", &[("yes", 0, "slow"), ("no", 0, "fast")]),
     ("path", "path == \"path/yes\"", &[("yes", 0, "slow"), ("no", 0, "fast")]),
     ("size", "size > 64KiB && size <= 128KiB", &[("two", 0, "fast"), ("two", 1, "slow"), ("two", 2, "fast")]),
     ("age", "path == \"age/yes\" ? age < 1h : age > 1h", &[("yes", 0, "slow"), ("no", 0, "fast")]),
@@ -502,7 +508,7 @@ const CASES: [Case; 13] = [
     ("thread", "thread == THREAD", &[("yes", 0, "slow"), ("no", 0, "fast")]),
     (
         "stream",
-        "path == \"stream/yes\" ? stream == -1 : stream >= 0",
+        "path == \"stream/yes\" ? stream == \"\" : stream != \"\"",
         &[("yes", 0, "slow"), ("no", 0, "fast")],
     ),
     (
@@ -528,7 +534,18 @@ impl Bench {
         {
             fs::write(path(name), "x").unwrap();
         }
-        for name in ["stream/no", "sync/no", "direct/no", "thread/yes"] {
+        let writer = std::thread::Builder::new().name("writer".to_owned());
+        let yes = path("thread_name/yes");
+        // The thread is there until its name was looked at.
+        let write = move || {
+            let file = fs::File::create(yes).unwrap();
+            file.write_all_at(b"x", 0).unwrap();
+            file.sync_all().unwrap();
+        };
+        writer.spawn(write).unwrap().join().unwrap();
+        for name in
+            ["stream/no", "sync/no", "direct/no", "thread/yes", "program/yes", "program/no", "thread_name/no"]
+        {
             fs::write(path(name), "x").unwrap();
         }
         fs::write(path("length/yes"), [7; 777]).unwrap();

@@ -98,12 +98,18 @@ fn what_changed_in_the_stack_file_comes_into_force() {
     bench.unmount_clean();
 }
 
+/// The tiers with their settings. What is free there changes by itself.
+fn listed(bench: &Bench) -> Vec<String> {
+    let text = bench.ok(&["tier", "list", "m"]);
+    text.lines().map(|line| line.split_whitespace().take(5).collect::<Vec<_>>().join(" ")).collect()
+}
+
 #[test]
 fn what_only_a_mount_can_change_is_refused_with_its_line() {
     let Some(bench) = Bench::new() else { return };
     bench.make_dir("c");
     bench.ok(&["mount", "s.yaml", "m"]);
-    let (text, before) = (stack(&bench), bench.ok(&["tier", "list", "m"]));
+    let (text, before) = (stack(&bench), listed(&bench));
     for (from, to, said) in [
         ("home: fast", "home: slow", "s.yaml:4: stack.noop.volume.home: home is 'fast'"),
         (
@@ -145,7 +151,7 @@ fn what_only_a_mount_can_change_is_refused_with_its_line() {
         bench.write_stack(&text.replace("weight: 3", "weight: 30").replacen(from, to, 1));
         let refused = bench.refused(&["reload", "m"]);
         assert!(refused.contains(said), "{to}: {refused}");
-        assert_eq!(bench.ok(&["tier", "list", "m"]), before, "{to}");
+        assert_eq!(listed(&bench), before, "{to}");
     }
     bench.write_stack(&text);
     assert_eq!(bench.ok(&["reload", "m"]), "nothing changed\n");

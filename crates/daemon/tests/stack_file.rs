@@ -48,12 +48,12 @@ fn unknown_keys() {
         "weight: 120",
         "wieght: 120",
         "s.yaml:8: stack.volume.tiers.slow.wieght: unknown key\n  \
-         help: did you mean 'weight'? The keys here are dir, memory, weight, reserve, readonly, require, faults",
+         help: did you mean 'weight'? The keys here are dir, memory, weight, reserve, readonly, require, zoned, faults",
     );
     refused(
         "    range:",
         "    stripe:",
-        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers, measure",
+        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers, measure, hints",
     );
     refused(
         "mount:",

@@ -185,9 +185,9 @@ fn a_stream_that_a_rule_names_is_seen_by_the_rules_below() {
     let settings = format!(
         r#"{HOME}
 rules:
-  - {{ when: 'path.matches("*.wal") || path.matches("*-journal")', stream: 7 }}
-  - {{ when: 'stream == 7 && path.matches("x*")', tier: slow }}
-  - {{ when: 'stream == 7', tier: disk }}"#
+  - {{ when: 'path.matches("*.wal") || path.matches("*-journal")', stream: logs }}
+  - {{ when: 'stream == "logs" && path.matches("x*")', tier: slow }}
+  - {{ when: 'stream == "logs"', tier: disk }}"#
     );
     bench.mounted(&settings, || {
         for (name, placed, rule) in [

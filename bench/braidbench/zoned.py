@@ -1,0 +1,120 @@
+"""Scenario `zoned`: RocksDB on an emulated zoned device in memory, alone and beside a program that writes and rotates logs,
+with and without streams (Reshim, figures 3 to 6). All data goes to the zones; home has only names."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from braidbench import programs
+from braidbench.host import BenchError, Host, run
+from braidbench.report import Report, number
+
+SUMMARY = "RocksDB on an emulated zoned device: throughput, latency, write amplification, with and without streams"
+WORK_DIR = Path("/dev/shm")
+CELLS = ["fill", "overwrite", "mixed"]
+SIDES = {"streams": "on", "no-streams": "off"}
+VALUE_LEN, KEY_LEN = 400, 20
+ZONES, ZONE_MIB, OPEN = 66, 64, 14
+MEASURED = [("operations", "/s"), ("p99", "µs"), ("p99.99", "µs"), ("written", "GB"), ("amplification", ""),
+            ("moved", "MB"), ("mixed zones", ""), ("memory", "MB"), ("on home", "MB")]
+PERCENTILES = re.compile(r"P99: ([0-9.]+) .*P99\.99: ([0-9.]+)")
+STACK = """\
+stack:
+  volume:
+    home: names
+    hints: {hints}
+    policy: {{ size: {{ small: 0, sync: 0, large: zones }} }}
+    movers: {{ promote: false, demote: false }}
+    tiers:
+      names: {{ dir: names }}
+      zones: {{ dir: zones }}
+"""
+# Writes eight logs in turn, 32 MiB each, and begins each anew, until it is killed.
+LOGS = """
+import os, sys
+line = b"2026-01-01T00:00:00Z INFO request served in 12 ms\\n" * 1311
+at = 0
+while True:
+    with open(os.path.join(sys.argv[1], "app.log.%d" % (at % 8)), "wb") as log:
+        for _ in range(512):
+            log.write(line)
+    at += 1
+"""
+
+
+def measure(host: Host, report: Report, args, _keep: Path) -> None:
+    """Runs the scenario."""
+    if shutil.which("db_bench") is None:
+        raise BenchError("db_bench is missing (Debian: rocksdb-tools)")
+    keys = 200_000 if args.quick else 5_000_000
+    report.settings.update(keys=keys, key=KEY_LEN, value=VALUE_LEN, zones=ZONES, zone_mib=ZONE_MIB, open=OPEN)
+    lineup = [side for side in SIDES if not args.sides or side in args.sides]
+    cells = [cell for cell in CELLS if not args.cells or cell in args.cells]
+    try:
+        for repetition in range(args.reps):
+            for side in lineup if repetition % 2 == 0 else reversed(lineup):
+                args.progress(f"repetition {repetition + 1}/{args.reps}, {side}")
+                _one(host, report, args.braid, side, cells, keys)
+    finally:
+        for cell in cells:
+            heads = [f"{what}, {unit}" if unit else what for what, unit in MEASURED]
+            rows = [[side, *[_text(report, side, f"{cell}: {what}") for what, _ in MEASURED]] for side in lineup]
+            report.table(f"RocksDB on zones, {cell}", ["side", *heads], rows)
+
+
+def _text(report: Report, side: str, what: str) -> str:
+    median = report.cell(side, what).median
+    return "" if median is None else f"{median:.2f}" if median < 10 else number(median)
+
+
+def _one(host: Host, report: Report, braid: Path, side: str, cells: list[str], keys: int) -> None:
+    """A new volume; the cells build on one another."""
+    place = host.directory(f"zoned-{side}")
+    for name in ("names", "zones", "mount"):
+        (place / name).mkdir()
+    run(braid, "zoned", "emulate", place / "zones", "--zones", str(ZONES), "--zone-size", f"{ZONE_MIB}MiB",
+        "--open", str(OPEN), "--active", str(OPEN))
+    (place / "s.yaml").write_text(STACK.format(hints=SIDES[side]))
+    mount = place / "mount"
+    run(braid, "mount", "--create", place / "s.yaml", mount)
+    try:
+        for cell in cells:
+            _cell(host, report, braid, side, cell, keys, mount)
+    finally:
+        run(braid, "umount", mount)
+        shutil.rmtree(place)
+
+
+def _cell(host: Host, report: Report, braid: Path, side: str, cell: str, keys: int, mount: Path) -> None:
+    before, logs = _zones(braid, mount)[0], None
+    if cell == "mixed":
+        (mount / "logs").mkdir(exist_ok=True)
+        logs = programs.start(host, [sys.executable, "-c", LOGS, str(mount / "logs")])
+    try:
+        said = programs.output(host, [
+            "db_bench", f"--db={mount / 'db'}", f"--benchmarks={'fillrandom' if cell == 'fill' else 'overwrite'}",
+            f"--num={keys}", f"--key_size={KEY_LEN}", f"--value_size={VALUE_LEN}", "--compression_type=none", "--seed=1",
+            "--max_background_jobs=4", "--histogram=1", f"--use_existing_db={int(cell != 'fill')}"])
+    finally:
+        if logs is not None:
+            programs.end(logs)
+    after, home = _zones(braid, mount)
+    found = PERCENTILES.search(said)
+    if found is None:
+        raise BenchError("db_bench gave no percentiles")
+    new = {key: after[key] - before[key] for key in ("data_bytes", "moved_bytes", "index_bytes")}
+    values = [programs.operations(said), float(found[1]), float(found[2]), new["data_bytes"] / 1e9,
+              sum(new.values()) / max(1, new["data_bytes"]), new["moved_bytes"] / 1e6, after["mixed"],
+              after["memory_bytes"] / 1e6, home / 1e6]
+    for (what, unit), value in zip(MEASURED, values):
+        report.cell(side, f"{cell}: {what}", unit).samples.append(value)
+
+
+def _zones(braid: Path, mount: Path) -> tuple[dict, int]:
+    """What the zoned tier has and did, and the bytes of ranges that are on home."""
+    tiers = {tier["name"]: tier for tier in json.loads(run(braid, "status", mount, "--json"))["tiers"]}
+    return tiers["zones"]["zones"], tiers["names"]["ranges"] * 2**21
