@@ -624,13 +624,21 @@ class ZonedTier(Tier):
 
     def frame(self, zone, start, at, written):
         """One frame: ((store, generation, sequence, chance), kind, records, length); None if there is none."""
-        head = self.read_zone(zone, start + at, FRAME_HEAD)
+        try:
+            head = self.read_zone(zone, start + at, FRAME_HEAD)
+        except OSError as error:
+            self.doubt = "a part of its index can't be read (%s)" % error
+            return None
         version, kind, crc, payload = struct.unpack_from("<HHII", head, 8)
         generation, sequence, store, chance = struct.unpack_from("<QQ16sQ", head, 24)
         length = -(-(FRAME_HEAD + payload) // BLOCK) * BLOCK
         if head[:8] != b"BRAIDZLG" or version > FRAME_VERSION or payload > FRAME_PAYLOAD_MAX or at + length > written:
             return None
-        whole = self.read_zone(zone, start + at, FRAME_HEAD + payload)
+        try:
+            whole = self.read_zone(zone, start + at, FRAME_HEAD + payload)
+        except OSError as error:
+            self.doubt = "a part of its index can't be read (%s)" % error
+            return None
         if crc32c(whole[:12] + bytes(4) + whole[16:]) != crc:
             return None
         return (store, generation, sequence, chance), kind, whole[FRAME_HEAD:], length
@@ -650,11 +658,14 @@ class ZonedTier(Tier):
 
     def replay(self, frames):
         """What the records say of each object."""
-        for number, (_, kind, records) in enumerate(frames):
-            # Data is durable before the next frame is begun.
-            durable = kind != CHANGES or number + 1 < len(frames)
-            for record, fields in self.records(records):
-                self.apply(record, fields, durable)
+        try:
+            for number, (_, kind, records) in enumerate(frames):
+                # Data is durable before the next frame is begun.
+                durable = kind != CHANGES or number + 1 < len(frames)
+                for record, fields in self.records(records):
+                    self.apply(record, fields, durable)
+        except (Damaged, struct.error) as error:
+            self.doubt = "its index could not be read to its end (%s)" % error
 
     def records(self, data):
         """The records of a frame, with their fields."""

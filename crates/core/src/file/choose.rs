@@ -86,7 +86,10 @@ pub fn choose(
     let number = |name: &str| core.tiers.number(name);
     let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
     let Chosen { tier, reason, policy, rule, stream } = chosen.ok_or(Errno::ENOSPC)?;
-    request.file.stream.set(stream);
+    // Without a writer, less is known.
+    if request.origin.thread != 0 {
+        request.file.stream.set(stream);
+    }
     Ok(TierChoice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
 }
 
