@@ -500,8 +500,11 @@ class ZonedObject:
         """Bytes are gone, and blocks of which no byte is left."""
         self.present.cut(start, end)
         first, last = start // BLOCK, -(-end // BLOCK)
-        keeps = lambda block: any(self.present.within(block * BLOCK, (block + 1) * BLOCK))  # noqa: E731
-        self.blocks.cut(first + keeps(first), last - keeps(last - 1))
+        self.blocks.cut(first + self.keeps(first), last - self.keeps(last - 1))
+
+    def keeps(self, block):
+        """Whether a byte of a block is left."""
+        return any(self.present.within(block * BLOCK, (block + 1) * BLOCK))
 
 
 class ZonedSource:

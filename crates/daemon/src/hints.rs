@@ -200,7 +200,7 @@ mod tests {
         let hints = Hints::new([], &usual().unwrap());
         let stream = |path: &str, program: &str, thread: &str| {
             let task = || Task { program: program.to_owned(), thread: thread.to_owned() };
-            hints.classify(path, &task).map(|stream| stream.name.clone())
+            hints.classify(path, &task).map(|stream| hints.name(stream))
         };
         for (path, program, thread, expected) in [
             ("db/000012.log", "", "", "rocksdb/wal"),

@@ -116,9 +116,4 @@ impl Facts for Question {
     fn task(&self, _thread: u32) -> Task {
         Task { program: self.program.clone(), thread: self.thread.clone() }
     }
-
-    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
-        let found = hints.classify(&self.path, &|| self.task(thread));
-        found.map(|stream| StreamId::named(&stream.name))
-    }
 }

@@ -104,9 +104,8 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
 fn zoned(field: &Field) -> Result<Located<ZonedSettings>, Refusal> {
     let mut section = Section::of(field, &["extent", "memory", "write-through"])?;
     let mut settings = ZonedSettings::default();
-    let [least, most] = ZonedSettings::EXTENTS;
     if let Some(extent) = section.take("extent").map(|field| field.size()).transpose()? {
-        if !extent.value.is_power_of_two() || !(least..=most).contains(&extent.value) {
+        if !ZonedSettings::is_extent(extent.value) {
             let found = format!("an extent of {}", show_size(extent.value));
             let advice = "write a power of two from 4KiB to 512MiB: what is gathered before it is written";
             return Err(extent.place.refuse(found, advice));

@@ -1,6 +1,6 @@
 //! All streams of a volume: those that rules name, and those of profiles.
 
-use crate::profile::{Profile, ProfileStream, Task};
+use crate::profile::{Profile, Task};
 use braid_contract::{StreamId, WriteLife};
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct KnownStream {
     pub name: String,
     /// How long its data is expected to live.
     pub life: WriteLife,
-    /// The profile that it is from, if not from a rule.
+    /// The profile that it is from; `None` if only a rule names it.
     pub profile: Option<String>,
 }
 
@@ -39,15 +39,6 @@ impl Hints {
     pub fn new<'a>(ruled: impl IntoIterator<Item = &'a str>, config: &HintConfig) -> Self {
         let profiles = if config.on { config.profiles.clone() } else { Vec::new() };
         let mut hints = Self { on: config.on, profiles: Vec::new(), known: BTreeMap::new() };
-        let mut levels = WriteLife::ALL.into_iter().cycle();
-        for name in ruled {
-            let id = StreamId::named(name);
-            if !hints.known.contains_key(&id)
-                && let Some(life) = levels.next()
-            {
-                hints.known.insert(id, KnownStream { name: name.to_owned(), life, profile: None });
-            }
-        }
         for profile in &profiles {
             for stream in &profile.streams {
                 let known = KnownStream {
@@ -59,6 +50,16 @@ impl Hints {
             }
         }
         hints.profiles = profiles;
+        let mut levels = WriteLife::ALL.into_iter().cycle();
+        for name in ruled {
+            let id = StreamId::named(name);
+            // That of a profile is what that says.
+            if !hints.known.contains_key(&id)
+                && let Some(life) = levels.next()
+            {
+                hints.known.insert(id, KnownStream { name: name.to_owned(), life, profile: None });
+            }
+        }
         hints
     }
 
@@ -70,10 +71,11 @@ impl Hints {
 
     /// The stream of a file by the profiles. `task` is asked only if it matters, and
     /// once at most.
-    pub fn classify(&self, path: &str, task: &dyn Fn() -> Task) -> Option<&ProfileStream> {
+    pub fn classify(&self, path: &str, task: &dyn Fn() -> Task) -> Option<StreamId> {
         let mut asked = None;
         let mut task = || asked.get_or_insert_with(task).clone();
-        self.profiles.iter().find_map(|profile| profile.find(path, &mut task))
+        let found = self.profiles.iter().find_map(|profile| profile.find(path, &mut task));
+        found.map(|stream| StreamId::named(&stream.name))
     }
 
     /// A stream with a name.
@@ -99,6 +101,7 @@ impl Hints {
 mod tests {
     use super::*;
     use crate::glob::Glob;
+    use crate::profile::ProfileStream;
     use std::cell::Cell;
 
     fn globs(patterns: &[&str]) -> Vec<Glob> {
@@ -120,7 +123,7 @@ mod tests {
         let own = stream("own/data", &["*.dat"], &[]);
         let profiles =
             vec![profile("db", &[], vec![tables, all]), profile("own", &["own", "own-*"], vec![own])];
-        Hints::new(["wal", "a", "b", "c", "d", "wal"], &HintConfig { on: true, profiles })
+        Hints::new(["wal", "own/data", "a", "b", "c", "d", "wal"], &HintConfig { on: true, profiles })
     }
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
                 asked.set(asked.get() + 1);
                 Task { program: program.to_owned(), thread: thread.to_owned() }
             };
-            hints.classify(path, &task).map(|stream| stream.name.clone())
+            hints.classify(path, &task).map(|stream| hints.name(stream))
         };
         assert_eq!(by("x/1.sst", "db", "db:high1").as_deref(), Some("db/flushed"));
         assert_eq!(by("x/1.sst", "db", "main").as_deref(), Some("db/compacted"));
@@ -151,6 +154,7 @@ mod tests {
         assert_eq!(lives[..4], WriteLife::ALL);
         assert_eq!(lives[4], WriteLife::ALL[0]);
         assert_eq!(life("db/flushed"), Some(WriteLife::Long));
+        assert_eq!(life("own/data"), Some(WriteLife::Long), "a rule names it too");
         assert_eq!(hints.name(StreamId::named("own/data")), "own/data");
         assert_eq!(hints.name(StreamId(26)), "stream 0000001a");
         let profiles = hints.profiles().to_vec();

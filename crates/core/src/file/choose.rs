@@ -86,10 +86,7 @@ pub fn choose(
     let number = |name: &str| core.tiers.number(name);
     let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
     let Chosen { tier, reason, policy, rule, stream } = chosen.ok_or(Errno::ENOSPC)?;
-    // Without a writer, less is known.
-    if request.origin.thread != 0 {
-        request.file.stream.set(stream);
-    }
+    request.file.stream.set(request.origin.thread, stream);
     Ok(TierChoice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
 }
 
@@ -153,11 +150,8 @@ pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hi
     }
     let span = WriteSpan::at_rest(size);
     let ask = || rules.stream_of(&FileFacts { core, file }, origin, span);
-    // Each write asks: the rules are looked at once. Without a writer, less is known.
-    let stream = origin.hint.stream.or_else(|| match file.stream.get() {
-        None if origin.thread == 0 => ask(),
-        _ => file.stream.get_or(ask),
-    });
+    // Each write asks: the rules are looked at once.
+    let stream = origin.hint.stream.or_else(|| file.stream.get_or(origin.thread, ask));
     let life = stream.and_then(|stream| rules.hints().stream(stream)).map(|known| known.life);
     Hint { stream, life, ..origin.hint }
 }
@@ -270,11 +264,6 @@ impl Facts for FileFacts<'_> {
     }
 
     fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
-        let find = || hints.classify(self.path(), &|| self.task(thread));
-        let find = || find().map(|stream| StreamId::named(&stream.name));
-        match self.file.profiled.get() {
-            None if thread == 0 => find(),
-            _ => self.file.profiled.get_or(find),
-        }
+        self.file.profiled.get_or(thread, || hints.classify(self.path(), &|| self.task(thread)))
     }
 }

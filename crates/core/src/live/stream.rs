@@ -19,25 +19,23 @@ impl Default for StreamCell {
 }
 
 impl StreamCell {
-    /// What was found; looks it up, by `ask`, the first time.
-    pub(crate) fn get_or(&self, ask: impl FnOnce() -> Option<StreamId>) -> Option<StreamId> {
-        self.get().unwrap_or_else(|| {
-            let stream = ask();
-            self.set(stream);
-            stream
-        })
-    }
-
-    /// What was found; `None` if it was not looked up.
-    pub(crate) fn get(&self) -> Option<Option<StreamId>> {
+    /// What was found; looks it up, by `ask`, until it was found for a writer.
+    pub(crate) fn get_or(&self, thread: u32, ask: impl FnOnce() -> Option<StreamId>) -> Option<StreamId> {
         match self.0.load(Ordering::Relaxed) {
-            UNKNOWN => None,
-            known => Some(u32::try_from(known).ok().map(StreamId)),
+            UNKNOWN => {
+                let stream = ask();
+                self.set(thread, stream);
+                stream
+            }
+            known => u32::try_from(known).ok().map(StreamId),
         }
     }
 
-    /// Notes what is found now.
-    pub(crate) fn set(&self, stream: Option<StreamId>) {
-        self.0.store(stream.map_or(NONE, |stream| stream.0.into()), Ordering::Relaxed);
+    /// Notes what is found now for a thread. Without a writer, which is 0, less is
+    /// known, and nothing is noted.
+    pub(crate) fn set(&self, thread: u32, stream: Option<StreamId>) {
+        if thread != 0 {
+            self.0.store(stream.map_or(NONE, |stream| stream.0.into()), Ordering::Relaxed);
+        }
     }
 }

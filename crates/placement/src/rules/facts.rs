@@ -23,7 +23,9 @@ pub trait Facts: Send + Sync {
     fn task(&self, thread: u32) -> Task;
 
     /// The stream that a profile knows the file by, if this thread writes it.
-    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId>;
+    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
+        hints.classify(self.path(), &|| self.task(thread))
+    }
 }
 
 /// A file, and the operation about to happen.

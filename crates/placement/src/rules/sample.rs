@@ -1,8 +1,7 @@
 //! A file for the tests of rules.
 
 use super::facts::Facts;
-use braid_contract::StreamId;
-use braid_hint::{Hints, Task};
+use braid_hint::Task;
 
 /// A file with this path.
 pub(super) struct Sample(pub(super) &'static str);
@@ -22,10 +21,5 @@ impl Facts for Sample {
 
     fn task(&self, thread: u32) -> Task {
         Task { program: "postgres".to_owned(), thread: format!("worker {thread}") }
-    }
-
-    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
-        let found = hints.classify(self.path(), &|| self.task(thread));
-        found.map(|stream| StreamId::named(&stream.name))
     }
 }

@@ -14,7 +14,7 @@ use crate::rules::{Chosen, Facts, Rules};
 use crate::trace::{TraceFile, TraceOp, TraceOpKind};
 use braid_contract::{Environment, Hint, StreamId, TierId};
 use braid_format::{RangeSize, Reason};
-use braid_hint::{Hints, Task};
+use braid_hint::Task;
 use std::sync::Arc;
 
 /// The facts of a file, for rules.
@@ -40,11 +40,6 @@ impl Facts for About<'_> {
     fn task(&self, _thread: u32) -> Task {
         // Traces have no names of threads.
         Task::default()
-    }
-
-    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
-        let found = hints.classify(&self.file.path, &|| self.task(thread));
-        found.map(|stream| StreamId::named(&stream.name))
     }
 }
 

@@ -36,7 +36,14 @@ pub struct ZonedSettings {
 
 impl ZonedSettings {
     /// Shortest and longest extent.
-    pub const EXTENTS: [u64; 2] = [4 << 10, 512 << 20];
+    const EXTENTS: [u64; 2] = [4 << 10, 512 << 20];
+
+    /// Whether an extent may have so many bytes.
+    #[must_use]
+    pub fn is_extent(bytes: u64) -> bool {
+        let [least, most] = Self::EXTENTS;
+        bytes.is_power_of_two() && (least..=most).contains(&bytes)
+    }
 }
 
 impl Default for ZonedSettings {
@@ -67,10 +74,8 @@ impl ZonedStore {
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
         let geometry = device.geometry();
-        let [least, most] = ZonedSettings::EXTENTS;
-        let is_extent = settings.extent.is_power_of_two()
-            && (least.max(geometry.block)..=most).contains(&settings.extent);
-        if !is_extent {
+        if !ZonedSettings::is_extent(settings.extent) || settings.extent < geometry.block {
+            let [least, most] = ZonedSettings::EXTENTS;
             let what = format!(
                 "extents of {} bytes: a power of two from {least} to {most} is needed",
                 settings.extent
