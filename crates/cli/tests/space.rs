@@ -18,6 +18,11 @@ const MIB: u64 = 1 << 20;
 /// A volume over two file systems in memory, with `more` settings for the
 /// second.
 fn bench(more: &str) -> Option<Bench> {
+    bench_weighing(1, more)
+}
+
+/// The same, where the second has this weight, and the first 1.
+fn bench_weighing(weight: u32, more: &str) -> Option<Bench> {
     let mut bench = Bench::bare(&["m"])?;
     bench.make_tmpfs("a", c"size=6m");
     bench.make_tmpfs("b", c"size=24m");
@@ -30,7 +35,7 @@ stack:
     range: 64KiB
     tiers:
       fast: {{ dir: a, weight: 1, reserve: 256KiB }}
-      slow: {{ dir: b, weight: 1, reserve: 256KiB{more} }}
+      slow: {{ dir: b, weight: {weight}, reserve: 256KiB{more} }}
 "
     ));
     bench.ok(&["mount", "s.yaml", "m"]);
@@ -142,6 +147,22 @@ fn what_is_removed_can_be_used_at_once() {
     }
     bench.ok(&["umount", "m"]);
     is_well(&bench);
+}
+
+#[test]
+fn data_goes_nowhere_else_while_removed_files_have_the_space() {
+    let Some(bench) = bench_weighing(100_000, "") else { return };
+    for turn in 0..5 {
+        let path = bench.path(&format!("m/{turn}"));
+        assert_eq!(fill(&path, 14 * MIB), 14 * MIB);
+        let on_home = bench.on(&format!("m/{turn}"), "fast");
+        assert!(on_home <= 1, "turn {turn}: {:?}", bench.runs(&format!("m/{turn}")));
+        fs::remove_file(&path).unwrap();
+        common::until("the removal is known", || {
+            bench.status()["pending_removals"] == 1 || available(&bench.path("b")) > 14 * MIB
+        });
+    }
+    bench.unmount_clean();
 }
 
 #[test]

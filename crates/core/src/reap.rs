@@ -49,6 +49,21 @@ pub fn reap_due(core: &Core) {
     }
 }
 
+/// Carries out what is queued for data that would have to go to another tier than
+/// it should, for want of room; answers whether there was any. A writer waits for
+/// that meanwhile: it takes a tenth of the time at most, and else the data goes
+/// there.
+pub(crate) fn reap_for_room(core: &Core) -> bool {
+    let started_ns = core.environment.monotonic_ns();
+    if core.removals.count() == 0 || started_ns < core.removals.for_room_from_ns.load(Ordering::Acquire) {
+        return false;
+    }
+    let reaped = reap_now(core);
+    let ended_ns = core.environment.monotonic_ns();
+    core.removals.for_room_from_ns.store(ended_ns + 9 * (ended_ns - started_ns), Ordering::Release);
+    reaped
+}
+
 /// Carries out everything that is queued; answers whether there was any.
 pub fn reap_now(core: &Core) -> bool {
     let _working = core.removals.working.lock();

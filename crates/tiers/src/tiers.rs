@@ -171,6 +171,13 @@ impl Tiers {
         all.iter().enumerate().map(view).collect()
     }
 
+    /// Whether a tier outside of `excluded` lacks nothing but room for `needed`
+    /// more bytes.
+    pub fn any_is_full(&self, needed: u64, excluded: u64) -> bool {
+        let candidates = self.iter().filter(|tier| excluded & bit(tier.id) == 0 && tier.takes_ranges());
+        candidates.filter(|tier| tier.is_healthy()).any(|tier| tier.figures().room < needed)
+    }
+
     /// Closes an epoch of all counters of all tiers. A tier that may do more than
     /// is believed is to be `tried` out, in reading and in writing, or else is
     /// believed to. Never waits for a tier.

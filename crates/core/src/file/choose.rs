@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::live::File;
+use crate::reap::reap_for_room;
 use braid_contract::{Errno, Hint, Result, StreamId, TierId};
 use braid_format::{RangeSize, Reason};
 use braid_hint::{Hints, KnownStream, Task};
@@ -50,7 +51,8 @@ impl EffectivePlacement {
 }
 
 /// As [`choose`], for ranges that need a tier now: only figures that
-/// are new can say that none has room.
+/// are new can say that none has room, and no tier counts as full for data of files
+/// that are removed.
 pub fn find_room(
     core: &Core,
     request: &PlacementRequest<'_>,
@@ -61,6 +63,15 @@ pub fn find_room(
         Err(error) if error.is_full() => {
             core.tiers.measure_again();
             choose(core, request, credits, excluded)
+        }
+        Ok(choice)
+            if choice.reason == Reason::Spill
+                && core.tiers.any_is_full(request.span.needed_bytes(), excluded) =>
+        {
+            match reap_for_room(core) {
+                true => choose(core, request, credits, excluded),
+                false => Ok(choice),
+            }
         }
         chosen => chosen,
     }

@@ -21,6 +21,8 @@ pub struct Removals {
     pub(crate) retiring: Mutex<()>,
     /// Batches that were carried out.
     pub(crate) batches: AtomicU64,
+    /// From when on a writer may carry out a batch for want of room.
+    pub(crate) for_room_from_ns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -59,6 +61,7 @@ impl Default for Removals {
             working: Mutex::new(()),
             retiring: Mutex::new(()),
             batches: AtomicU64::new(0),
+            for_room_from_ns: AtomicU64::new(0),
         }
     }
 }
