@@ -133,6 +133,30 @@ fn space_that_is_kept_beyond_the_size_is_there_on_a_full_volume() {
 }
 
 #[test]
+fn a_file_cut_where_it_ends_gives_up_what_is_reserved_behind() {
+    let Some(bench) = bench("") else { return };
+    let path = bench.path("m/cut");
+    allocate(&path, FallocateFlags::KEEP_SIZE, 8 * MIB).unwrap();
+    let data = pattern(3, 3_000_000);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&data, 0).unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 >= 8 * MIB);
+    file.set_len(data.len() as u64).unwrap();
+    drop(file);
+    common::until("space is given up", || fs::metadata(&path).unwrap().blocks() * 512 < 4 * MIB);
+    assert!(common::read_anew(&path) == data);
+    // The daemon has the data this time.
+    allocate(&path, FallocateFlags::KEEP_SIZE, 8 * MIB).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(data.len() as u64).unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 < 4 * MIB);
+    drop(file);
+    assert!(common::read_anew(&path) == data);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
 fn what_is_removed_can_be_used_at_once() {
     let Some(bench) = bench("") else { return };
     let all = available(&bench.path("m"));

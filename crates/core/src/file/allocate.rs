@@ -302,6 +302,7 @@ fn reserve_spread(
     // Before there is a size that needs it.
     if end > reserved && spread.index.whole().is_none() {
         spread.index.set_reserved(end)?;
+        spread.gives_up_reserved.store(false, Ordering::Release);
     }
     spread.index.set_gaps(true)?;
     if !keep_size && end > spread.size() {

@@ -8,7 +8,7 @@ use crate::file::leave_home::grows_on_home;
 use crate::file::load::load_layout;
 use crate::file::mark::{handle_of, mark_orphan};
 use crate::file::release::{make_releases_durable, release_ahead};
-use crate::file::truncate::settle_emptied;
+use crate::file::truncate::{give_up_reserved, settle_emptied};
 use crate::file::unneeded::remove_late;
 use crate::file::whole_object::{count_whole_gone, unclaim};
 use crate::live::{DurabilityDependency, File, Inode, Layout, OpenFile};
@@ -172,6 +172,7 @@ pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
 /// in use again.
 fn settle(core: &Core, file: &File) -> Result<()> {
     settle_emptied(core, file)?;
+    give_up_reserved(core, file)?;
     release_ahead(core, file);
     remove_late(core, file);
     gather_late(core, file);

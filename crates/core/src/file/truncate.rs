@@ -14,6 +14,7 @@ use crate::live::{File, Layout, Shape, Spread};
 use braid_contract::{Access, Caller, Errno, Result, TierId};
 use braid_format::{IdAttr, IdKind, SIZE_MAX};
 use braid_placement::Origin;
+use std::sync::atomic::Ordering;
 
 /// Sets the size of a file.
 pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller) -> Result<()> {
@@ -38,7 +39,7 @@ pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller
             *layout = Layout::Plain;
             Ok(())
         }
-        Layout::Spread(spread) if size < spread.size() => cut(core, file, spread, size),
+        Layout::Spread(spread) if is_cut(spread, size)? => cut(core, file, spread, size),
         Layout::Spread(spread) => {
             mark(core, file, spread)?;
             spread.touch_inode();
@@ -50,6 +51,7 @@ pub(crate) fn truncate_file(core: &Core, file: &File, size: u64, caller: &Caller
                 spread.set_size(size, owner)?;
                 spread.index.size_was_set();
                 count_whole(core, spread);
+                spread.gives_up_reserved.fetch_or(spread.index.reserved()? > size, Ordering::AcqRel);
             }
             file.update_times(spread)
         }
@@ -99,6 +101,29 @@ pub(crate) fn settle_emptied(core: &Core, file: &File) -> Result<()> {
         *layout = Layout::Plain;
     }
     Ok(())
+}
+
+/// Whether a file of this size would lose anything. One that is cut where it ends
+/// gives up what is reserved behind that, as on other file systems.
+fn is_cut(spread: &Spread, size: u64) -> Result<bool> {
+    Ok(size < spread.size() || size == spread.size() && spread.index.reserved()? > size)
+}
+
+/// Gives up what is reserved behind the end of a file that was truncated within
+/// it, after its last close. The space up to that size was to stay until all data
+/// was there.
+pub(super) fn give_up_reserved(core: &Core, file: &File) -> Result<()> {
+    let gives_up = |layout: &Layout| match layout {
+        Layout::Spread(spread) => spread.gives_up_reserved.swap(false, Ordering::AcqRel),
+        Layout::Plain => false,
+    };
+    if !gives_up(&file.layout.read()) {
+        return Ok(());
+    }
+    match &*file.layout.write() {
+        Layout::Spread(spread) if is_cut(spread, spread.size())? => cut(core, file, spread, spread.size()),
+        _ => Ok(()),
+    }
 }
 
 /// Cuts a spread file. The shorter size is durable before anything beyond

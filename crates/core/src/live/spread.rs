@@ -66,6 +66,9 @@ pub struct Spread {
     pub(crate) trimmed: AtomicBool,
     /// Ranges of which more is allocated than the file needs so far.
     pub(crate) ahead: Mutex<BTreeMap<u64, AllocatedAhead>>,
+    /// It was truncated to a size that its reservation goes beyond, while the kernel
+    /// may have had data up to there: the rest is given up at the last close.
+    pub(crate) gives_up_reserved: AtomicBool,
     /// Whether the file is marked as ahead of its home inode.
     pub(crate) marked: Mutex<bool>,
     /// It is marked and trimmed, so that a write can begin at once.
@@ -106,6 +109,7 @@ impl Spread {
             moving,
             trimmed: AtomicBool::new(false),
             ahead: Mutex::default(),
+            gives_up_reserved: AtomicBool::new(false),
             marked: Mutex::new(false),
             ready: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
@@ -148,6 +152,7 @@ impl Spread {
             moving,
             trimmed: flag(&self.trimmed),
             ahead: Mutex::new(self.ahead.lock().clone()),
+            gives_up_reserved: flag(&self.gives_up_reserved),
             marked: Mutex::new(*self.marked.lock()),
             ready: flag(&self.ready),
             gathers: flag(&self.gathers),
