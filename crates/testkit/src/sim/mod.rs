@@ -22,6 +22,7 @@ mod state;
 mod sync;
 mod tree;
 mod words;
+mod zone;
 mod zoned;
 
 #[cfg(test)]
@@ -32,4 +33,4 @@ pub use clock::{SimClock, SimEnvironment};
 pub use disk::{Disk, DiskConfig, Failing, Model, Observer};
 pub use effect::Effect;
 pub use power::Frozen;
-pub use zoned::{SimZoned, SimZones};
+pub use zoned::{SimZoned, SimZones, ZoneEffect, ZonedMoment};

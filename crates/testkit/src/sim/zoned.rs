@@ -1,12 +1,16 @@
-//! A simulated zoned device: it keeps to the rules, and at power loss forgets any
-//! end of what was written to a zone and not flushed.
+//! A simulated zoned device: it keeps to the rules, and at power loss forgets what was
+//! not flushed, in any combination that a device allows (`docs/crash-model.md`). Its
+//! zones are shared between all its states until they are written.
 
 use super::choose::Chooser;
+use super::zone::{Outcome, Zone};
 use braid_contract::{Errno, Error, Result, ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::IoSlice;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The block of a device, unless another one is asked for.
 const BLOCK: u64 = 4096;
 
 /// The shape of a simulated zoned device.
@@ -22,16 +26,38 @@ pub struct SimZones {
     pub active_max: u32,
 }
 
+/// A change of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZoneEffect {
+    /// Bytes of a zone, at an offset.
+    Write(u32, u64, u64),
+    /// A zone is emptied.
+    Reset(u32),
+    /// A zone is made full.
+    Finish(u32),
+    /// All of it is made durable.
+    Flush,
+}
+
 /// A simulated zoned device.
 #[derive(Debug)]
 pub struct SimZoned {
     shape: SimZones,
+    block: u64,
     inner: Mutex<Inner>,
+}
+
+/// A device at one moment.
+#[derive(Clone, Debug)]
+pub struct ZonedMoment {
+    shape: SimZones,
+    block: u64,
+    zones: Vec<Arc<Zone>>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    zones: Vec<Zone>,
+    zones: Vec<Arc<Zone>>,
     /// Effects until the power goes; `None` if it stays.
     left: Option<u64>,
     /// Effects so far.
@@ -42,37 +68,42 @@ struct Inner {
     stuck: BTreeSet<u32>,
     /// Zones whose next write fails after so many blocks.
     torn: BTreeMap<u32, u64>,
+    /// The effect that fails, as a count, and how many blocks it writes.
+    failing: Option<(u64, u64)>,
+    /// The moments before each effect, if they are recorded.
+    moments: Option<Vec<(ZoneEffect, ZonedMoment)>>,
+    /// What its user did that no device takes.
+    broken: Vec<String>,
 }
 
-#[derive(Clone, Debug)]
-struct Zone {
-    kind: ZoneKind,
-    data: Vec<u8>,
-    write_pointer: u64,
-    /// What is there for certain.
-    durable: u64,
-    /// Of a conventional zone: blocks that were written since the last flush, as
-    /// they were before.
-    before: BTreeMap<u64, Vec<u8>>,
-    finished: bool,
-    /// Set from outside: it failed.
-    failed: Option<ZoneState>,
+impl fmt::Display for ZoneEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(zone, offset, len) => write!(f, "write of {len} bytes to zone {zone}, at {offset}"),
+            Self::Reset(zone) => write!(f, "reset of zone {zone}"),
+            Self::Finish(zone) => write!(f, "finish of zone {zone}"),
+            Self::Flush => f.write_str("flush"),
+        }
+    }
 }
 
 impl SimZoned {
-    /// An empty device.
+    /// An empty device with blocks of 4 KiB.
     #[must_use]
     pub fn new(shape: SimZones) -> Self {
+        Self::with_block(shape, BLOCK)
+    }
+
+    /// An empty device with blocks of so many bytes.
+    #[must_use]
+    pub fn with_block(shape: SimZones, block: u64) -> Self {
         let zone = |number: u32| {
             let is_conventional = number < shape.conventional;
             let kind = if is_conventional { ZoneKind::Conventional } else { ZoneKind::Sequential };
-            let data = if is_conventional { vec![0; shape.capacity as usize] } else { Vec::new() };
-            let write_pointer = data.len() as u64;
-            let before = BTreeMap::new();
-            Zone { kind, data, write_pointer, durable: write_pointer, before, finished: false, failed: None }
+            Arc::new(Zone::new(kind, shape.capacity, block))
         };
         let zones = (0..shape.zones).map(zone).collect();
-        Self { shape, inner: Mutex::new(Inner::new(zones)) }
+        Self { shape, block, inner: Mutex::new(Inner::new(zones)) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -90,35 +121,43 @@ impl SimZoned {
         self.inner().effects
     }
 
+    /// Records the moments before each effect from now on.
+    pub fn record(&self) {
+        self.inner().moments = Some(Vec::new());
+    }
+
+    /// What was recorded since the last call, and goes on being recorded.
+    pub fn recorded(&self) -> Vec<(ZoneEffect, ZonedMoment)> {
+        self.inner().moments.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The device as it is now.
+    pub fn moment(&self) -> ZonedMoment {
+        ZonedMoment { shape: self.shape, block: self.block, zones: self.inner().zones.clone() }
+    }
+
     /// The device after the power was lost and came back.
     pub fn after_power_loss(&self, chooser: &mut dyn Chooser) -> Self {
-        let mut inner = self.inner();
-        let mut zones = std::mem::take(&mut inner.zones);
-        for zone in &mut zones {
-            if zone.kind == ZoneKind::Conventional {
-                for (block, before) in std::mem::take(&mut zone.before) {
-                    if chooser.choose(2) == 0 {
-                        let at = (block * BLOCK) as usize;
-                        zone.data[at..at + BLOCK as usize].copy_from_slice(&before);
-                    }
-                }
-                continue;
-            }
-            // One that was full is not begun again.
-            zone.finished |= zone.write_pointer == self.shape.capacity;
-            let unsure = (zone.write_pointer - zone.durable) / BLOCK;
-            if unsure > 0 {
-                zone.write_pointer = zone.durable + chooser.choose(unsure as usize + 1) as u64 * BLOCK;
-                zone.data.truncate(zone.write_pointer as usize);
-            }
-            zone.durable = zone.write_pointer;
-        }
-        Self { shape: self.shape, inner: Mutex::new(Inner::new(zones)) }
+        self.moment().after_power_loss(chooser)
+    }
+
+    /// What its user did that no device takes, and that is an error of its own:
+    /// writes elsewhere than at a write pointer, more active zones than there may be,
+    /// reads beyond what was written.
+    pub fn broken_rules(&self) -> Vec<String> {
+        self.inner().broken.clone()
     }
 
     /// The next write to a zone fails after so many blocks of it.
     pub fn tear_next_write(&self, zone: u32, blocks: u64) {
         self.inner().torn.insert(zone, blocks);
+    }
+
+    /// The effect after so many more fails, whatever it is; a write after so many
+    /// blocks of it.
+    pub fn fail_after(&self, effects: u64, blocks: u64) {
+        let mut inner = self.inner();
+        inner.failing = Some((inner.effects + effects, blocks));
     }
 
     /// A zone can't be reset from now on.
@@ -128,178 +167,238 @@ impl SimZoned {
 
     /// A zone fails: it is read-only or offline from now on.
     pub fn fail_zone(&self, zone: u32, state: ZoneState) {
-        self.inner().zones[zone as usize].failed = Some(state);
+        self.change(zone, |zone| zone.failed = Some(state));
     }
 
     /// Loses the end of a zone, also what was flushed, from this offset on.
     pub fn lose_from(&self, zone: u32, offset: u64) {
-        let zone = &mut self.inner().zones[zone as usize];
-        zone.data.truncate(offset as usize);
-        (zone.write_pointer, zone.durable) = (offset, offset);
+        self.change(zone, |zone| zone.lose_from(offset));
     }
 
-    /// Overwrites a block with others bytes, as a device that fails does.
+    /// Has the write pointer of a zone go ahead by so many bytes, with zeros there.
+    pub fn advance(&self, zone: u32, bytes: u64) {
+        self.change(zone, |zone| {
+            let zeros = vec![0; bytes.min(zone.capacity - zone.written()) as usize];
+            zone.put(zone.written(), &zeros);
+            zone.flush();
+        });
+    }
+
+    /// Has a conventional zone take only so many bytes, and forgets those beyond.
+    pub fn shorten(&self, zone: u32, capacity: u64) {
+        self.change(zone, |zone| zone.shorten(capacity));
+    }
+
+    /// Overwrites a block with other bytes, as a device that fails does.
     pub fn damage(&self, zone: u32, offset: u64) {
-        let zone = &mut self.inner().zones[zone as usize];
-        let end = (offset as usize + BLOCK as usize).min(zone.data.len());
-        if let Some(block) = zone.data.get_mut(offset as usize..end) {
-            block.iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let block = self.block as usize;
+        self.change(zone, |zone| zone.damage(offset as usize, block));
+    }
+
+    fn change(&self, zone: u32, how: impl FnOnce(&mut Zone)) {
+        if let Some(zone) = self.inner().zones.get_mut(zone as usize) {
+            how(Arc::make_mut(zone));
         }
+    }
+
+    /// Counts an effect; the power may go before it. Answers after how many blocks it
+    /// fails, if it does.
+    fn effect<'a>(&'a self, effect: ZoneEffect) -> Result<(MutexGuard<'a, Inner>, Option<u64>)> {
+        let mut inner = self.inner();
+        match &mut inner.left {
+            Some(0) => inner.off = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        inner.check_power()?;
+        if inner.moments.is_some() {
+            let moment = ZonedMoment { shape: self.shape, block: self.block, zones: inner.zones.clone() };
+            inner.moments.as_mut().into_iter().for_each(|moments| moments.push((effect, moment.clone())));
+        }
+        let now = inner.effects;
+        inner.effects += 1;
+        let failing = inner.failing.take_if(|(at, _)| *at == now).map(|(_, blocks)| blocks);
+        Ok((inner, failing))
+    }
+}
+
+impl ZonedMoment {
+    /// The device after the power was lost at this moment and came back.
+    #[must_use]
+    pub fn after_power_loss(&self, chooser: &mut dyn Chooser) -> SimZoned {
+        let mut zones: Vec<Arc<Zone>> =
+            self.zones.iter().map(|zone| Zone::after_power_loss(zone, chooser, Outcome::Any)).collect();
+        if active(&zones) > self.shape.active_max {
+            // No device has so many: what made others free has happened then.
+            zones = self
+                .zones
+                .iter()
+                .map(|zone| Zone::after_power_loss(zone, chooser, Outcome::InOrder))
+                .collect();
+        }
+        self.with(zones)
+    }
+
+    /// The device at this moment, of which nothing is lost.
+    #[must_use]
+    pub fn resume(&self) -> SimZoned {
+        self.with(self.zones.clone())
+    }
+
+    /// Whether power loss leaves it as it is.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.zones.iter().all(|zone| zone.is_durable())
+    }
+
+    fn with(&self, zones: Vec<Arc<Zone>>) -> SimZoned {
+        SimZoned { shape: self.shape, block: self.block, inner: Mutex::new(Inner::new(zones)) }
     }
 }
 
 impl Inner {
-    fn new(zones: Vec<Zone>) -> Self {
-        Self { zones, left: None, effects: 0, off: false, stuck: BTreeSet::new(), torn: BTreeMap::new() }
+    fn new(zones: Vec<Arc<Zone>>) -> Self {
+        Self {
+            zones,
+            left: None,
+            effects: 0,
+            off: false,
+            stuck: BTreeSet::new(),
+            torn: BTreeMap::new(),
+            failing: None,
+            moments: None,
+            broken: Vec::new(),
+        }
     }
 
     fn check_power(&self) -> Result<()> {
         if self.off { Err(Error::new(Errno::ENODEV, "the power is off")) } else { Ok(()) }
     }
 
-    /// Counts an effect; the power may go before it.
-    fn effect(&mut self) -> Result<()> {
-        match &mut self.left {
-            Some(0) => self.off = true,
-            Some(left) => *left -= 1,
-            None => {}
+    fn zone(&self, zone: u32) -> Result<&Arc<Zone>> {
+        self.zones.get(zone as usize).ok_or_else(|| Errno::EINVAL.into())
+    }
+
+    fn zone_mut(&mut self, zone: u32) -> Result<&mut Zone> {
+        self.zones.get_mut(zone as usize).map(Arc::make_mut).ok_or_else(|| Errno::EINVAL.into())
+    }
+
+    /// Its user broke a rule.
+    fn refuse(&mut self, errno: Errno, zone: u32, what: &str) -> Error {
+        let what = format!("zone {zone}: {what}");
+        self.broken.push(what.clone());
+        Error::new(errno, what)
+    }
+
+    /// Whether a zone takes a write there.
+    fn check_write(&mut self, number: u32, (offset, len): (u64, u64), limits: (u64, u32)) -> Result<()> {
+        let (block, active_max) = limits;
+        let zone = Arc::clone(self.zone(number)?);
+        if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
+            return Err(self.refuse(Errno::EINVAL, number, "not in whole blocks"));
         }
-        self.check_power()?;
-        self.effects += 1;
+        if zone.failed.is_some() {
+            return Err(Error::new(Errno::EIO, format!("zone {number}: it can't be written any more")));
+        }
+        if offset + len > zone.capacity {
+            return Err(self.refuse(Errno::EIO, number, "that is beyond its capacity"));
+        }
+        if zone.kind == ZoneKind::Sequential {
+            if offset != zone.write_pointer() {
+                let what = format!("written at {offset}, its write pointer is {}", zone.write_pointer());
+                return Err(self.refuse(Errno::EIO, number, &what));
+            }
+            if zone.write_pointer() == 0 && active(&self.zones) >= active_max {
+                return Err(self.refuse(Errno::EOVERFLOW, number, "too many zones are active"));
+            }
+        }
         Ok(())
-    }
-
-    fn zone(&mut self, zone: u32) -> Result<&mut Zone> {
-        self.zones.get_mut(zone as usize).ok_or_else(|| Errno::EINVAL.into())
-    }
-
-    fn active(&self, capacity: u64) -> u32 {
-        self.zones.iter().filter(|zone| zone.is_active(capacity)).count() as u32
     }
 }
 
-impl Zone {
-    fn is_active(&self, capacity: u64) -> bool {
-        self.kind == ZoneKind::Sequential && self.state(capacity) == ZoneState::Closed
-    }
+/// How many zones are begun and not full.
+fn active(zones: &[Arc<Zone>]) -> u32 {
+    zones.iter().filter(|zone| zone.state() == ZoneState::Closed).count() as u32
+}
 
-    fn state(&self, capacity: u64) -> ZoneState {
-        match (self.failed, self.kind) {
-            (Some(state), _) => state,
-            (None, ZoneKind::Conventional) => ZoneState::Full,
-            (None, _) if self.finished || self.write_pointer == capacity => ZoneState::Full,
-            (None, _) if self.write_pointer == 0 => ZoneState::Empty,
-            (None, _) => ZoneState::Closed,
-        }
-    }
-
-    fn put(&mut self, offset: u64, bytes: &[u8]) {
-        if self.kind == ZoneKind::Sequential {
-            self.data.extend_from_slice(bytes);
-            self.write_pointer += bytes.len() as u64;
-            return;
-        }
-        for (at, block) in bytes.chunks(BLOCK as usize).enumerate() {
-            let number = offset / BLOCK + at as u64;
-            let from = (number * BLOCK) as usize;
-            let place = &mut self.data[from..from + block.len()];
-            self.before.entry(number).or_insert_with(|| place.to_vec());
-            place.copy_from_slice(block);
-        }
-    }
+fn failed(zone: u32, what: &str) -> Error {
+    Error::new(Errno::EIO, format!("zone {zone}: {what}"))
 }
 
 impl ZonedDevice for SimZoned {
     fn geometry(&self) -> ZonedGeometry {
         let active_max = Some(self.shape.active_max);
-        ZonedGeometry { block: BLOCK, zones: self.shape.zones, open_max: active_max, active_max }
+        ZonedGeometry { block: self.block, zones: self.shape.zones, open_max: active_max, active_max }
     }
 
     fn report(&self, zone: u32) -> Result<ZoneReport> {
-        let capacity = self.shape.capacity;
-        let mut inner = self.inner();
+        let inner = self.inner();
         inner.check_power()?;
         let zone = inner.zone(zone)?;
-        let write_pointer = if zone.finished { capacity } else { zone.write_pointer };
-        Ok(ZoneReport { kind: zone.kind, state: zone.state(capacity), capacity, write_pointer })
+        let (kind, state, capacity) = (zone.kind, zone.state(), zone.capacity);
+        Ok(ZoneReport { kind, state, capacity, write_pointer: zone.write_pointer() })
     }
 
     fn read(&self, zone: u32, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut inner = self.inner();
         inner.check_power()?;
         let found = inner.zone(zone)?;
-        let end = offset as usize + buf.len();
-        match found.data.get(offset as usize..end) {
-            Some(bytes) if found.failed != Some(ZoneState::Offline) => buf.copy_from_slice(bytes),
-            _ => return Err(Error::new(Errno::EIO, format!("zone {zone}: nothing at {offset} to {end}"))),
+        if found.failed == Some(ZoneState::Offline) {
+            return Err(failed(zone, "it is offline"));
+        }
+        if !found.read(offset, buf) {
+            let what = format!("nothing at {offset} to {}", offset + buf.len() as u64);
+            return Err(inner.refuse(Errno::EIO, zone, &what));
         }
         Ok(())
     }
 
     fn write(&self, zone: u32, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        let mut inner = self.inner();
-        inner.effect()?;
-        let capacity = self.shape.capacity;
-        let (active, torn) = (inner.active(capacity), inner.torn.remove(&zone));
-        let found = inner.zone(zone)?;
-        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
-        let refuse = |what: &str| Err(Error::new(Errno::EIO, format!("zone {zone}: {what}")));
-        if !offset.is_multiple_of(BLOCK) || !(bytes.len() as u64).is_multiple_of(BLOCK) {
-            return Err(Errno::EINVAL.into());
-        }
-        if found.failed.is_some() || offset + bytes.len() as u64 > capacity {
-            return refuse("it can't be written there");
-        }
-        if found.kind == ZoneKind::Sequential {
-            if found.finished || offset != found.write_pointer {
-                return refuse(&format!("written at {offset}, its write pointer is {}", found.write_pointer));
-            }
-            if found.write_pointer == 0 && active >= self.shape.active_max {
-                return Err(Error::new(Errno::EOVERFLOW, format!("zone {zone}: {active} zones are active")));
-            }
+        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let (mut inner, failing) = self.effect(ZoneEffect::Write(zone, offset, len))?;
+        inner.check_write(zone, (offset, len), (self.block, self.shape.active_max))?;
+        let torn = inner.torn.remove(&zone).or(failing).map(|blocks| (blocks * self.block).min(len));
+        let (mut left, mut at) = (torn.unwrap_or(len), offset);
+        let found = inner.zone_mut(zone)?;
+        for buf in bufs {
+            let part = left.min(buf.len() as u64);
+            found.put(at, &buf[..part as usize]);
+            (left, at) = (left - part, at + part);
         }
         match torn {
-            Some(blocks) => {
-                found.put(offset, &bytes[..((blocks * BLOCK) as usize).min(bytes.len())]);
-                refuse("the write failed")
-            }
-            None => {
-                found.put(offset, &bytes);
-                Ok(())
-            }
+            Some(_) => Err(failed(zone, "the write failed")),
+            None => Ok(()),
         }
     }
 
     fn reset(&self, zone: u32) -> Result<()> {
-        let mut inner = self.inner();
-        inner.effect()?;
+        let (mut inner, failing) = self.effect(ZoneEffect::Reset(zone))?;
         let is_stuck = inner.stuck.contains(&zone);
-        let found = inner.zone(zone)?;
-        if found.kind != ZoneKind::Sequential || found.failed.is_some() || is_stuck {
-            return Err(Error::new(Errno::EIO, format!("zone {zone}: it can't be reset")));
+        let found = inner.zone_mut(zone)?;
+        if found.kind != ZoneKind::Sequential || found.failed.is_some() || is_stuck || failing.is_some() {
+            return Err(failed(zone, "it can't be reset"));
         }
-        found.data.clear();
-        (found.write_pointer, found.durable, found.finished) = (0, 0, false);
+        found.reset();
         Ok(())
     }
 
     fn finish(&self, zone: u32) -> Result<()> {
-        let mut inner = self.inner();
-        inner.effect()?;
-        let found = inner.zone(zone)?;
-        if found.kind != ZoneKind::Sequential || found.failed.is_some() {
-            return Err(Error::new(Errno::EIO, format!("zone {zone}: it can't be finished")));
+        let (mut inner, failing) = self.effect(ZoneEffect::Finish(zone))?;
+        let found = inner.zone_mut(zone)?;
+        if found.kind != ZoneKind::Sequential || found.failed.is_some() || failing.is_some() {
+            return Err(failed(zone, "it can't be finished"));
         }
-        found.finished = true;
+        found.finish();
         Ok(())
     }
 
     fn flush(&self) -> Result<()> {
-        let mut inner = self.inner();
-        inner.effect()?;
-        for zone in &mut inner.zones {
-            zone.durable = zone.write_pointer;
-            zone.before.clear();
+        let (mut inner, failing) = self.effect(ZoneEffect::Flush)?;
+        if failing.is_some() {
+            return Err(Error::new(Errno::EIO, "the flush failed"));
+        }
+        for zone in inner.zones.iter_mut().filter(|zone| !zone.is_durable()) {
+            Arc::make_mut(zone).flush();
         }
         Ok(())
     }
