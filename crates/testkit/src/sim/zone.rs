@@ -63,7 +63,7 @@ impl Zone {
     }
 
     pub(super) fn write_pointer(&self) -> u64 {
-        if self.finished { self.capacity } else { self.written() }
+        if self.finished || self.kind == ZoneKind::Conventional { self.capacity } else { self.written() }
     }
 
     pub(super) fn state(&self) -> ZoneState {
@@ -79,7 +79,8 @@ impl Zone {
     /// Reads up to the write pointer: what was lost, or finished, is zeros. Answers
     /// whether that is all.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> bool {
-        if offset + buf.len() as u64 > self.write_pointer() {
+        let end = if self.kind == ZoneKind::Conventional { self.written() } else { self.write_pointer() };
+        if offset + buf.len() as u64 > end {
             return false;
         }
         let from = self.data.get(offset as usize..).unwrap_or_default();
@@ -132,11 +133,6 @@ impl Zone {
     pub(super) fn lose_from(&mut self, offset: u64) {
         Arc::make_mut(&mut self.data).truncate(offset as usize);
         self.flush();
-    }
-
-    pub(super) fn shorten(&mut self, capacity: u64) {
-        self.capacity = capacity;
-        self.lose_from(capacity);
     }
 
     pub(super) fn damage(&mut self, offset: usize, len: usize) {

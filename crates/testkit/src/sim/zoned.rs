@@ -184,9 +184,9 @@ impl SimZoned {
         });
     }
 
-    /// Has a conventional zone take only so many bytes, and forgets those beyond.
-    pub fn shorten(&self, zone: u32, capacity: u64) {
-        self.change(zone, |zone| zone.shorten(capacity));
+    /// A conventional zone ends after so many bytes, though it says nothing of it.
+    pub fn shorten(&self, zone: u32, bytes: u64) {
+        self.change(zone, |zone| zone.lose_from(bytes));
     }
 
     /// Overwrites a block with other bytes, as a device that fails does.
@@ -302,6 +302,9 @@ impl Inner {
         }
         if offset + len > zone.capacity {
             return Err(self.refuse(Errno::EIO, number, "that is beyond its capacity"));
+        }
+        if zone.kind == ZoneKind::Conventional && offset + len > zone.written() {
+            return Err(Error::new(Errno::EIO, format!("zone {number}: it is shorter")));
         }
         if zone.kind == ZoneKind::Sequential {
             if offset != zone.write_pointer() {
