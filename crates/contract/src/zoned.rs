@@ -75,9 +75,9 @@ pub struct ZoneReport {
 /// direct I/O. All methods block and may be called from any thread; one thread at a
 /// time writes to a zone.
 ///
-/// A write is durable after [`flush`](Self::flush); power loss leaves any beginning
-/// of what was written to a sequential zone, and never what does not lead up to
-/// its write pointer. A zone that fails answers `EIO`, a device that is gone
+/// A write, a reset or a finish is durable after [`flush`](Self::flush); power loss
+/// leaves any beginning of what was written to a sequential zone, and never what does
+/// not lead up to its write pointer, but for a full one. A zone that fails answers `EIO`, a device that is gone
 /// `ENODEV`.
 pub trait ZonedDevice: Send + Sync + fmt::Debug {
     /// Its zones and limits.
@@ -95,14 +95,14 @@ pub trait ZonedDevice: Send + Sync + fmt::Debug {
     /// there may be.
     fn write(&self, zone: u32, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()>;
 
-    /// Empties a sequential zone, whose data is lost at once.
+    /// Empties a sequential zone.
     fn reset(&self, zone: u32) -> Result<()>;
 
     /// Makes a sequential zone full as it is, which frees what it holds of the
     /// device.
     fn finish(&self, zone: u32) -> Result<()>;
 
-    /// Makes everything durable that was written.
+    /// Makes everything durable that was done.
     fn flush(&self) -> Result<()>;
 
     /// A number that tells the device apart from others.

@@ -247,8 +247,10 @@ impl Zones {
 
     /// Finishes a zone to which nothing more goes.
     pub(super) fn finish(&self, zone: u32) {
-        // What was not flushed might be lost, and would not be missed.
-        if let Err(error) = self.device.flush().and_then(|()| self.device.finish(zone)) {
+        // What was not flushed might be lost, and would not be missed. Then another zone
+        // may be begun in its place.
+        let finished = self.device.flush().and_then(|()| self.device.finish(zone));
+        if let Err(error) = finished.and_then(|()| self.device.flush()) {
             tracing::debug!(zone, %error, "a zone is not finished");
         }
     }
@@ -277,8 +279,14 @@ impl Zones {
     pub(super) fn reset(&self, zone: u32) -> Result<()> {
         let _writing = self.writers[zone as usize].lock();
         let Err(error) = self.device.reset(zone) else {
-            self.table.lock().is_reset(zone);
-            return Ok(());
+            // If that were undone, what was here would be taken for what is written next.
+            let flushed = self.device.flush();
+            let mut table = self.table.lock();
+            match flushed {
+                Ok(()) => table.is_reset(zone),
+                Err(_) => table.stays(zone),
+            }
+            return flushed;
         };
         let found = self.device.report(zone);
         let mut table = self.table.lock();
