@@ -308,7 +308,9 @@ impl IndexLog {
         self.device.flush()?;
         self.write_checkpoint(&mut next, FrameKind::CheckpointEnd, &payload)?;
         self.device.flush()?;
-        if writer.sequence > 0 {
+        // One that was torn does not go on in a sequential zone.
+        let goes_on = !writer.torn || self.regions[writer.region].kind == ZoneKind::Conventional;
+        if writer.sequence > 0 && goes_on {
             // If that fails, the older log is only older.
             let mut old = *writer;
             if let Err(error) = self.write_frame(&mut old, FrameKind::MovedOn, &[]) {
