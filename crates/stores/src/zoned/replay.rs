@@ -6,6 +6,7 @@ use super::table::Stream;
 use braid_contract::{ObjectId, StreamId, Timestamp};
 use braid_format::ZoneRecord;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// An object as the log has it.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct Replay {
     pub(super) lost: u64,
     /// Some of the last records are about data that never was durable.
     pub(super) passed_over: bool,
+    /// Bytes of an object that the last record was about, if that was passed over.
+    passed: Option<(u64, Range<u64>)>,
     block: u64,
 }
 
@@ -49,6 +52,7 @@ impl Replay {
         was_durable: bool,
         written: &dyn Fn(u32) -> Option<u32>,
     ) {
+        let passed = self.passed.take();
         match record {
             ZoneRecord::Label(label) => self.label = Some(label),
             ZoneRecord::Unlabelled => self.label = None,
@@ -77,6 +81,7 @@ impl Replay {
                 let is_there = written(zone).is_some_and(|written| at + count <= written);
                 if !is_there && !was_durable {
                     self.passed_over = true;
+                    self.passed = Some((object, start..end));
                     return;
                 }
                 let Some(known) = self.objects.get_mut(&object) else { return };
@@ -91,6 +96,13 @@ impl Replay {
                 known.cut(size..u64::MAX / 2, self.block);
             }
             ZoneRecord::Punched { object, start, end } => {
+                // It tells of gaps in what is not there: they were there before.
+                if let Some((of, bytes)) = &passed
+                    && (*of, start >= bytes.start, end <= bytes.end) == (object, true, true)
+                {
+                    self.passed = passed;
+                    return;
+                }
                 let Some(known) = self.objects.get_mut(&object) else { return };
                 known.cut(start..end, self.block);
             }
@@ -131,7 +143,7 @@ impl Replay {
 }
 
 impl Known {
-    fn cut(&mut self, span: std::ops::Range<u64>, block: u64) {
+    fn cut(&mut self, span: Range<u64>, block: u64) {
         self.present.remove(span.clone());
         let touched = span.start / block..span.end.div_ceil(block);
         let keeps = |at: u64| self.present.touches(&(at * block..(at + 1) * block));
