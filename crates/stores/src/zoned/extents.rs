@@ -81,9 +81,9 @@ impl Extents {
         self.0.iter().map(|(first, place)| (*first, *place))
     }
 
-    /// Number of blocks.
+    /// Number of blocks that are in zones.
     pub(super) fn blocks(&self) -> u64 {
-        self.0.values().map(|place| u64::from(place.blocks)).sum()
+        self.0.values().filter(|place| place.zone != LOST).map(|place| u64::from(place.blocks)).sum()
     }
 }
 

@@ -95,6 +95,14 @@ impl Index {
         self.objects.read().get(&id).map(Arc::clone).ok_or_else(|| Errno::ENOENT.into())
     }
 
+    /// All objects, in the order in which they were made, so that a run can be repeated
+    /// exactly.
+    pub(super) fn all(&self) -> Vec<Arc<Object>> {
+        let mut objects: Vec<Arc<Object>> = self.objects.read().values().map(Arc::clone).collect();
+        objects.sort_unstable_by_key(|object| object.number);
+        objects
+    }
+
     /// Makes durable what was written to the device, and the index of it. The
     /// caller holds no object.
     pub(super) fn commit(&self) -> Result<()> {
@@ -110,8 +118,7 @@ impl Index {
         for (zone, stream) in self.shared.zones.streams() {
             emit(&ZoneRecord::Zone { zone, stream: stream.map(|stream| stream.0) });
         }
-        let objects: Vec<Arc<Object>> = self.objects.read().values().map(Arc::clone).collect();
-        for object in objects {
+        for object in self.all() {
             object.describe(&self.shared, &object.state.read(), emit);
         }
     }

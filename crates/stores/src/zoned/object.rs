@@ -342,12 +342,30 @@ impl Object {
         for (first, place) in state.extents.iter() {
             self.describe_place(shared, &state.placed, (first, place), emit);
         }
-        for blocks in state.reserved.within(0..u64::MAX / shared.block) {
-            let Range { start, end } = shared.bytes_of(&blocks);
-            emit(&ZoneRecord::Reserved { object, start, end });
-        }
         emit(&ZoneRecord::Size { object, size: state.size });
+        self.describe_reserved(shared, state, 0, emit);
         emit(&ZoneRecord::Times { object, mtime: state.mtime, atime: state.atime });
+    }
+
+    /// For what there is to be room from a byte on. A size takes that away, in the log.
+    fn describe_reserved(
+        &self,
+        shared: &Shared,
+        state: &State,
+        from: u64,
+        emit: &mut dyn FnMut(&ZoneRecord),
+    ) {
+        for blocks in state.reserved.within(from / shared.block..u64::MAX / shared.block) {
+            let Range { start, end } = shared.bytes_of(&blocks);
+            emit(&ZoneRecord::Reserved { object: self.number, start, end });
+        }
+    }
+
+    /// It has this size, at least as before; nothing is cut off.
+    pub(super) fn log_size(&self, shared: &Shared, state: &mut State, size: u64) {
+        shared.log.add(&ZoneRecord::Size { object: self.number, size });
+        self.describe_reserved(shared, state, size, &mut |record| shared.log.add(record));
+        state.size = size;
     }
 
     /// Adds the object's times to the log, if they changed.

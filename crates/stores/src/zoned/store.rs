@@ -247,7 +247,8 @@ impl Store for ZonedStore {
         let (mut at, mut done) = (offset, 0);
         for buf in bufs {
             let len = (buf.len() as u64).min(state.size.saturating_sub(at)) as usize;
-            Object::read(&self.index.shared, &state, at, &mut buf[..len])?;
+            Object::read(&self.index.shared, &state, at, &mut buf[..len])
+                .with_context(|| format!("object {id}, from {at} on"))?;
             (at, done) = (at + len as u64, done + len);
             if len < buf.len() {
                 break;
@@ -296,8 +297,8 @@ impl Store for ZonedStore {
         }
         object.reserve(&self.index.shared, &mut state, &(offset..end))?;
         if !keep_size && end > state.size {
-            self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size: end });
-            (state.size, state.mtime) = (end, self.now());
+            object.log_size(&self.index.shared, &mut state, end);
+            state.mtime = self.now();
         }
         Ok(())
     }
@@ -311,6 +312,11 @@ impl Store for ZonedStore {
         let mut state = object.state.write();
         self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
         object.cut(&self.index.shared, &mut state, offset..end);
+        if end >= state.size {
+            // What told the size may never be written now.
+            let size = state.size;
+            object.log_size(&self.index.shared, &mut state, size);
+        }
         state.mtime = self.now();
         Ok(())
     }
@@ -337,8 +343,7 @@ impl Store for ZonedStore {
     }
 
     fn sync_all(&self) -> Result<()> {
-        let objects: Vec<Arc<Object>> = self.index.objects.read().values().map(Arc::clone).collect();
-        for object in objects {
+        for object in self.index.all() {
             self.flush(&object, None)?;
             object.log_times(&self.index.shared, &mut object.state.write());
         }
