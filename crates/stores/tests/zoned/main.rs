@@ -2,6 +2,7 @@
 //! short, zones that fail.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod found;
 mod model;
 
 use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneState, ZonedDevice};
