@@ -4,6 +4,7 @@
 
 mod found;
 mod model;
+mod planted;
 
 use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneState, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
