@@ -1,5 +1,5 @@
 //! The crash explorer (`testkit::crash`): planted bugs have to be found, and
-//! nothing else.
+//! nothing else; and that of the zoned store.
 
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::Result;
@@ -22,22 +22,31 @@ const PLANTED_SEED: &str = "2";
 
 fn trials(options: &Options) -> Vec<Trial> {
     let planted = Trial::case("each planted bug is found", || {
-        explore(&["--features", "braid-volume/failpoints"], &["--states", "1000000", "--seed", PLANTED_SEED])
+        let planted = ["--states", "1000000", "--seed", PLANTED_SEED];
+        explore("crash", &["--features", "braid-volume/failpoints"], &planted)
     });
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000));
     let seed = options.seed.to_string();
     // Full optimisation only pays for a long search.
     let build: &[&str] = if options.long { &["--release"] } else { &[] };
-    let search = Trial::new("nothing else is found", move |report| {
-        let title = format!("{states} crash states or more, seed {seed}");
-        report.case(&title, || explore(build, &["--states", &states.to_string(), "--seed", &seed]))
-    });
-    vec![planted, search]
+    let search = |name, target| {
+        let seed = seed.clone();
+        Trial::new(name, move |report| {
+            let title = format!("{states} crash states or more, seed {seed}");
+            report
+                .case(&title, || explore(target, build, &["--states", &states.to_string(), "--seed", &seed]))
+        })
+    };
+    vec![
+        planted,
+        search("nothing else is found", "crash"),
+        search("nothing is found on zoned devices", "zoned_crash"),
+    ]
 }
 
-/// Runs the explorer, which prints its findings, with the way to repeat them.
-fn explore(build: &[&str], arguments: &[&str]) -> Result<()> {
+/// Runs an explorer, which prints its findings, with the way to repeat them.
+fn explore(target: &str, build: &[&str], arguments: &[&str]) -> Result<()> {
     // As part of all tests, so that shared crates are built once.
-    let test = ["test", "--quiet", "--workspace", "--locked", "--test", "crash"];
+    let test = ["test", "--quiet", "--workspace", "--locked", "--test", target];
     cmd("cargo").args(test).args(build).arg("--").args(arguments).dir(&paths::root()).run()
 }
