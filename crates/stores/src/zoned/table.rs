@@ -43,6 +43,8 @@ struct Zone {
     write_pointer: u32,
     /// A write failed, and the device has not told how far it came.
     unsure: bool,
+    /// It could not be finished: it holds resources of the device.
+    unfinished: bool,
     /// Blocks that objects use.
     valid: u32,
     stream: Stream,
@@ -168,8 +170,15 @@ impl Table {
         zone
     }
 
-    pub(super) fn open_zones(&self) -> usize {
-        self.open.len()
+    /// Whether one more zone may be open, of so many that may be: those that could not
+    /// be finished count as open.
+    pub(super) fn may_open(&self, open_max: usize) -> bool {
+        let unfinished = self.zones.iter().filter(|zone| zone.unfinished).count();
+        self.open.is_empty() || self.open.len() + unfinished < open_max
+    }
+
+    pub(super) fn set_unfinished(&mut self, zone: u32, unfinished: bool) {
+        self.zones[zone as usize].unfinished = unfinished;
     }
 
     /// Zones that are free for data that is not moved.

@@ -179,7 +179,7 @@ impl Zones {
             return Ok(zone);
         }
         let kept_back = if claim == Claim::Moved { 0 } else { RESERVE };
-        let may_open = table.open_zones() < self.open_max;
+        let may_open = table.may_open(self.open_max);
         if may_open && let Some(zone) = table.open(stream, kept_back) {
             opened(zone);
             return Ok(zone);
@@ -250,7 +250,9 @@ impl Zones {
         // What was not flushed might be lost, and would not be missed. Then another zone
         // may be begun in its place.
         let finished = self.device.flush().and_then(|()| self.device.finish(zone));
-        if let Err(error) = finished.and_then(|()| self.device.flush()) {
+        let finished = finished.and_then(|()| self.device.flush());
+        self.table.lock().set_unfinished(zone, finished.is_err());
+        if let Err(error) = finished {
             tracing::debug!(zone, %error, "a zone is not finished");
         }
     }

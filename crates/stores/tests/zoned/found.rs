@@ -2,7 +2,7 @@
 
 use super::model::{id, write};
 use super::{LABEL, SHAPE, churn, fill, io, new_store, open};
-use braid_contract::{Store, ZonedDevice};
+use braid_contract::{Store, ZoneState, ZonedDevice};
 use braid_testkit::sim::{AllLost, Scripted, ZoneEffect};
 use std::sync::Arc;
 
@@ -90,6 +90,24 @@ fn no_zone_is_begun_before_another_one_is_finished_durably() {
         }
     }
     assert!(finished > 0, "no zone had to be finished");
+}
+
+#[test]
+fn a_zone_that_can_not_be_finished_leaves_the_log_the_zones_that_it_needs() {
+    let (device, store) = new_store(SHAPE);
+    // Its write fails, and after a flush it can't be finished.
+    device.tear_next_write(2, 1);
+    device.fail_after(2, 0);
+    for number in 0..5 {
+        fill(&store, number, 20_000, number.into()).unwrap();
+    }
+    store.sync_all().unwrap();
+    assert_eq!(device.report(2).unwrap().state, ZoneState::Closed);
+    for _ in 0..40 {
+        store.set_label(LABEL).unwrap();
+    }
+    assert!(store.zones().unwrap().index_bytes > SHAPE.capacity, "there was no checkpoint");
+    assert_eq!(device.broken_rules(), [""; 0]);
 }
 
 #[test]
