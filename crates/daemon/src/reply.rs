@@ -15,9 +15,13 @@ pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
     ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
 }
 
-/// A directory can't be opened as a tier.
+/// What to do about a device that something else has.
+pub(crate) const DEVICE_IN_USE: &str = "end what uses it; lsblk and fuser tell what that is";
+
+/// A directory or a device can't be opened as a tier.
 pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     match error.errno() {
+        Errno::EBUSY if !dir.is_dir() => refused(Errno::EBUSY, &error.to_string(), DEVICE_IN_USE),
         Errno::EBUSY => {
             let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.shown());
             refused(Errno::EBUSY, &what, "name an empty directory of its own")

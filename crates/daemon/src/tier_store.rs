@@ -1,38 +1,70 @@
-//! The store of a tier other than home, by what its directory is: an emulated zoned
-//! device, or a directory like any other.
+//! The store of a tier other than home, by what its path is: a zoned block device, a
+//! zonefs, an emulated zoned device, or a directory like any other.
 
 use crate::refusal::{Place, Refusal};
-use braid_contract::{Errno, Error, Result, Shown, Store};
+use braid_contract::{Errno, Error, Result, Shown, Store, ZonedDevice};
 use braid_stores::dir::DirStore;
 use braid_stores::native::{Machine, open_dir, open_tier_dir};
-use braid_stores::zoned::{ZoneEmulator, ZonedSettings, ZonedStore};
+use braid_stores::zoned::{ZoneEmulator, ZonedBlockDevice, ZonedSettings, ZonedStore, Zonefs};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use braid_stores::zoned::EmulatedZones;
 
-/// Opens the store in a directory. `zoned` says how zones are kept.
+/// What keeps a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A block device, with zones if it can be one.
+    Device,
+    /// A zonefs.
+    Zonefs,
+    /// An emulated zoned device.
+    Emulated,
+    /// A directory like any other, or what can't be one.
+    Directory,
+}
+
+/// What is at a path.
+///
+/// # Errors
+/// `EUCLEAN` if it is a damaged emulated device.
+pub(crate) fn kind_of(path: &Path) -> Result<Kind> {
+    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
+        return Ok(Kind::Device);
+    }
+    if Zonefs::is_at(path) {
+        return Ok(Kind::Zonefs);
+    }
+    match shape_of(path) {
+        Ok(Some(_)) => Ok(Kind::Emulated),
+        Err(error) if error.errno() == Errno::EUCLEAN => Err(error),
+        // Whatever is wrong with a directory, its store deals with it.
+        Ok(None) | Err(_) => Ok(Kind::Directory),
+    }
+}
+
+/// Opens the store at a path. `zoned` says how zones are kept.
 ///
 /// # Errors
 /// `EBUSY` if it is in use, `EINVAL` if `zoned` is given and there are no zones; those
 /// of the store.
-pub(crate) fn open(dir: &Path, zoned: Option<ZonedSettings>) -> Result<Arc<dyn Store>> {
-    match shape_of(dir) {
-        Ok(Some(_)) => {}
-        Err(error) if error.errno() == Errno::EUCLEAN => return Err(error),
-        _ if zoned.is_some() => {
+pub(crate) fn open(path: &Path, zoned: Option<ZonedSettings>) -> Result<Arc<dyn Store>> {
+    let device: Arc<dyn ZonedDevice> = match kind_of(path)? {
+        Kind::Device => Arc::new(ZonedBlockDevice::open(path)?),
+        Kind::Zonefs => Arc::new(Zonefs::open(path)?),
+        Kind::Emulated => Arc::new(ZoneEmulator::open(open_tier_dir(path)?)?),
+        Kind::Directory if zoned.is_some() => {
             return Err(Error::new(Errno::EINVAL, "it has no zones, and is set to be kept in zones"));
         }
-        // Whatever is wrong with a directory, its store deals with it.
-        Ok(None) | Err(_) => return Ok(Arc::new(DirStore::open(dir)?)),
-    }
-    let device = Arc::new(ZoneEmulator::open(open_tier_dir(dir)?)?);
+        Kind::Directory => return Ok(Arc::new(DirStore::open(path)?)),
+    };
     Ok(Arc::new(ZonedStore::open(device, zoned.unwrap_or_default(), Arc::new(Machine))?))
 }
 
-/// Whether a directory holds an emulated zoned device.
-pub(crate) fn is_zoned(dir: &Path) -> bool {
-    shape_of(dir).is_ok_and(|shape| shape.is_some())
+/// Whether zones are at a path, of a device or emulated.
+pub(crate) fn is_zoned(path: &Path) -> bool {
+    kind_of(path).is_ok_and(|kind| kind != Kind::Directory)
 }
 
 fn shape_of(dir: &Path) -> Result<Option<EmulatedZones>> {

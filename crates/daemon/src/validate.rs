@@ -4,13 +4,15 @@
 use crate::config::{Config, MountSettings, TierSettings, VolumeSettings};
 use crate::refusal::{Place, Refusal};
 use crate::require;
+use crate::tier_store::{self, Kind};
 use braid_contract::Shown;
 use braid_ipc::mounts::{self, Mount};
+use braid_stores::zoned::{ZonedBlockDevice, Zonefs};
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A suitable mount point.
@@ -125,6 +127,9 @@ fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
             let can_do_without = is_made && tier.name != volume.home.value;
             if can_do_without { or_without(refusal, &tier.name) } else { refusal }
         })?;
+        if tier.name == volume.home.value {
+            has_names(tier)?;
+        }
         for other in &looked {
             compare(other, &next)?;
         }
@@ -146,14 +151,24 @@ fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, R
 fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metadata), Refusal> {
     let shown = dir.shown();
     let found = std::fs::metadata(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
+    let real = std::fs::canonicalize(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
+    if found.file_type().is_block_device() {
+        usable_device(dir, place, found.rdev(), mounts)?;
+        return Ok((real, found));
+    }
     if !found.is_dir() {
         return Err(place.refuse(format!("{shown} is not a directory"), "a tier is a directory; name one"));
     }
-    let real = std::fs::canonicalize(dir).map_err(|error| unreachable_dir(dir, place, &error))?;
     check_writable(dir, place)?;
     if mounts::containing(mounts, &real).is_some_and(Mount::is_braid) {
         let found = format!("{shown} is in a mounted Braid file system");
         return Err(place.refuse(found, "a tier is a directory of a native file system; name that"));
+    }
+    if Zonefs::is_at(&real) && mounts::at(mounts, &real).is_none() {
+        let root =
+            mounts::containing(mounts, &real).map_or(Path::new("its mount point"), |mount| &mount.point);
+        let advice = format!("name where it is mounted: {}", root.shown());
+        return Err(place.refuse(format!("{shown} is inside a zonefs"), advice));
     }
     if let Some(home) = real.ancestors().skip(1).find(|above| is_home(above)) {
         let found = format!("{shown} is inside {}, the home tier of a volume", home.shown());
@@ -161,6 +176,42 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
         return Err(place.refuse(found, advice));
     }
     Ok((real, found))
+}
+
+/// Checks that a block device can be a tier.
+fn usable_device(path: &Path, place: &Place, number: u64, mounts: &[Mount]) -> Result<(), Refusal> {
+    let shown = path.shown();
+    if rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK).is_err() {
+        let found = format!("this user may not read and write the device {shown}");
+        return Err(place.refuse(found, "mount as root, or let this user use the device"));
+    }
+    let of_device = |mount: &&Mount| {
+        let source = || std::fs::metadata(&mount.source).is_ok_and(|found| found.rdev() == number);
+        mount.dev == number || (mount.source.starts_with("/dev/") && source())
+    };
+    if let Some(Mount { fs_type, point, .. }) = mounts.iter().find(of_device) {
+        let point = point.shown();
+        let instead = if fs_type == "zonefs" { format!("name {point} instead, or ") } else { String::new() };
+        let found = format!("{shown} is mounted at {point} ({fs_type})");
+        return Err(place.refuse(found, format!("{instead}unmount it: umount {point}")));
+    }
+    if !ZonedBlockDevice::is_at(path) {
+        let advice = "make a file system on it, mount that, and name a directory there; \
+            a block device is a tier only if it is zoned (lsblk -z)";
+        return Err(place.refuse(format!("{shown} is a block device without zones"), advice));
+    }
+    Ok(())
+}
+
+/// Refuses a home tier that has no names of files.
+fn has_names(home: &TierSettings) -> Result<(), Refusal> {
+    match tier_store::kind_of(&home.dir.value) {
+        Ok(Kind::Device | Kind::Zonefs) => {
+            let advice = "name another tier as home: a zoned device has no names";
+            Err(home.dir.place.refuse("the home tier can't be kept in zones", advice))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a directory is the home tier of a volume, mounted or not.
@@ -263,7 +314,9 @@ fn unreachable_dir(dir: &Path, place: &Place, error: &io::Error) -> Refusal {
 fn check_writable(dir: &Path, place: &Place) -> Result<(), Refusal> {
     let shown = dir.shown();
     let read_only = rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::RDONLY));
-    let access = rustix::fs::access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
+    // Nothing can be made in a zonefs, and nothing is.
+    let made = if Zonefs::is_at(dir) { Access::empty() } else { Access::WRITE_OK };
+    let access = rustix::fs::access(dir, Access::READ_OK | made | Access::EXEC_OK);
     if read_only || access == Err(Errno::ROFS) {
         let advice = "remount it for writing (mount -o remount,rw), or leave the tier out";
         return Err(place.refuse(format!("{shown} is on a read-only file system"), advice));

@@ -5,6 +5,7 @@ use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
 use crate::refusal::Refusal;
+use crate::reply::DEVICE_IN_USE;
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
 use braid_fuse::{CacheMode, FuseConfig, Session};
@@ -172,11 +173,16 @@ fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
     let dir = tier.dir.value.shown();
     match error.errno() {
         Errno::EBUSY => {
-            let (who, advice) = elsewhere::of_tier(tier).map_or_else(
+            let elsewhere = elsewhere::of_tier(tier);
+            if elsewhere.is_none() && !tier.dir.value.is_dir() {
+                return tier.dir.place.refuse(error.to_string(), DEVICE_IN_USE);
+            }
+            let (who, advice) = elsewhere.map_or_else(
                 || ("is mounted now".to_owned(), "unmount that first: braid umount MOUNTPOINT".to_owned()),
                 |elsewhere| elsewhere.describe(),
             );
-            let found = format!("{dir}: the directory is a tier of a volume that {who}");
+            let what = if tier.dir.value.is_dir() { "directory" } else { "device" };
+            let found = format!("{dir}: the {what} is a tier of a volume that {who}");
             tier.dir.place.refuse(found, advice)
         }
         _ => tier.dir.place.refuse(error.to_string(), "check the directory and its file system"),

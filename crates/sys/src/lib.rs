@@ -2,7 +2,7 @@
 //!
 //! All code of Braid that needs `unsafe` is here, in small modules with safe
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
-//! file handles, the rings of FUSE. [`DataFile`], through which all bytes of native files are read
+//! file handles, the rings of FUSE, zones of block devices. [`DataFile`], through which all bytes of native files are read
 //! and written, is here too. This crate knows nothing of volumes.
 
 mod aligned;
@@ -21,6 +21,7 @@ mod tier_dir;
 mod word_map;
 mod write_back;
 mod write_life;
+mod zones;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use data_file::DataFile;
@@ -36,3 +37,4 @@ pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;
 pub use word_map::WordMap;
 pub use write_back::{start_write_back, write_back};
+pub use zones::{KernelZone, ZoneCall, change_zone, report_zones, set_size, zones_of};

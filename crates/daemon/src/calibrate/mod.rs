@@ -15,6 +15,7 @@ use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::profile::{Figures, Point, Profile, TierFigures, VERSION};
 use crate::refusal::{Place, Refusal};
 use crate::scratch::{self, ScratchFile};
+use crate::tier_store::{self, Kind};
 use crate::validate;
 use braid_contract::Errno;
 use braid_contract::units::{show_size, write_size};
@@ -128,6 +129,10 @@ fn chosen<'a>(volume: &'a VolumeSettings, names: &[String]) -> Result<Vec<&'a Ti
 fn look_at(tier: &TierSettings, options: &Options, tell: &mut dyn FnMut(&Step<'_>)) -> Result<(), Refusal> {
     let (dir, place) = (&tier.dir.value, &tier.dir.place);
     validate::directory(dir, place)?;
+    if matches!(tier_store::kind_of(dir), Ok(Kind::Device | Kind::Zonefs)) {
+        let found = format!("tier '{}' is a zoned device, on which nothing can be tried", tier.name);
+        return Err(place.refuse(found, "leave the tier out: name the others with --tiers"));
+    }
     let failed = |error: braid_contract::Error| place.refuse(error.to_string(), "check the directory");
     let usage = open_dir(dir).and_then(|dir| dir.usage()).map_err(failed)?;
     let spare = usage.space.available.saturating_sub(tier.reserve_or_default().bytes(usage.space.total));

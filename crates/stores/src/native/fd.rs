@@ -63,7 +63,7 @@ impl KernelFd {
     }
 
     /// The kernel's descriptor behind another one; `EXDEV` if there is none.
-    pub(super) fn of(fd: &dyn NativeFd) -> Result<&Self> {
+    pub(crate) fn of(fd: &dyn NativeFd) -> Result<&Self> {
         fd.as_any().downcast_ref().ok_or_else(|| Errno::EXDEV.into())
     }
 }

@@ -239,6 +239,26 @@ impl IndexLog {
         self.writer.lock().torn
     }
 
+    /// Whether something else than a log is where it would be.
+    pub(super) fn would_replace(&self) -> Result<bool> {
+        let mut buf = AlignedBuf::new();
+        for Region { zone, kind, from, .. } in self.regions {
+            let sequential = kind == ZoneKind::Sequential;
+            if sequential && self.device.report(zone)?.write_pointer == 0 {
+                continue;
+            }
+            let bytes = buf.bytes(self.block);
+            self.device.read(zone, from, bytes)?;
+            // Of a log that was begun or erased, some may be left.
+            let is_log =
+                FrameHead::decode(bytes).is_ok() || (!sequential && bytes.iter().all(|byte| *byte == 0));
+            if !is_log {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Removes the log from the device, the newest region last.
     pub(super) fn erase(&self) -> Result<()> {
         let mut writer = self.writer.lock();

@@ -7,11 +7,13 @@
 //! through an index whose changes go to a [log](log) on the device itself. When zones
 //! run short, some are [emptied](collect).
 
+mod block;
 mod buffers;
 mod collect;
 mod emulator;
 mod extents;
 mod index;
+mod kernel;
 mod log;
 mod object;
 mod replay;
@@ -19,7 +21,10 @@ mod spans;
 mod store;
 mod table;
 mod zone_files;
+mod zonefs;
 mod zones;
 
+pub use block::ZonedBlockDevice;
 pub use emulator::{EmulatedZones, ZoneEmulator};
 pub use store::{ZonedSettings, ZonedStore};
+pub use zonefs::Zonefs;

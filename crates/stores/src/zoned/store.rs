@@ -404,7 +404,9 @@ impl Store for ZonedStore {
             return Err(Errno::EINVAL.into());
         }
         let before = self.index.label.lock().clone();
-        if before.is_none() && self.index.shared.zones.are_used() {
+        if before.is_none()
+            && (self.index.shared.zones.are_used() || self.index.shared.log.would_replace()?)
+        {
             let what = "the zones hold data that is not Braid's: reset them, if it is not needed";
             return Err(Error::new(Errno::ENOTEMPTY, what));
         }

@@ -19,8 +19,24 @@ pub(super) fn path_of(kind: ZoneKind, number: u32) -> String {
 
 /// What a file system removes from a file's permissions when its zone fails, as
 /// zonefs does: writing where it is read-only, all where it is offline.
-const WRITABLE: u16 = 0o200;
-const READABLE: u16 = 0o400;
+const WRITABLE: u32 = 0o200;
+const READABLE: u32 = 0o400;
+
+/// The state of a zone by the size and mode of its file; one that was begun counts
+/// as closed.
+pub(super) fn report_of(kind: ZoneKind, (size, mode): (u64, u32), capacity: u64) -> ZoneReport {
+    let size = size.min(capacity);
+    let state = match (mode, kind) {
+        (mode, _) if mode & READABLE == 0 => ZoneState::Offline,
+        (mode, _) if mode & WRITABLE == 0 => ZoneState::ReadOnly,
+        (_, ZoneKind::Conventional) => ZoneState::Full,
+        (_, ZoneKind::Sequential) if size == 0 => ZoneState::Empty,
+        (_, ZoneKind::Sequential) if size == capacity => ZoneState::Full,
+        (_, ZoneKind::Sequential) => ZoneState::Closed,
+    };
+    let write_pointer = if kind == ZoneKind::Conventional { capacity } else { size };
+    ZoneReport { kind, state, capacity, write_pointer }
+}
 
 /// The file of a zone.
 #[derive(Debug)]
@@ -48,17 +64,7 @@ impl ZoneFile {
     /// was begun counts as closed.
     pub(super) fn report(&self, capacity: u64) -> Result<ZoneReport> {
         let attr = self.fd.stat()?.attr;
-        let size = attr.size.min(capacity);
-        let state = match (attr.mode, self.kind) {
-            (mode, _) if mode & READABLE == 0 => ZoneState::Offline,
-            (mode, _) if mode & WRITABLE == 0 => ZoneState::ReadOnly,
-            (_, ZoneKind::Conventional) => ZoneState::Full,
-            (_, ZoneKind::Sequential) if size == 0 => ZoneState::Empty,
-            (_, ZoneKind::Sequential) if size == capacity => ZoneState::Full,
-            (_, ZoneKind::Sequential) => ZoneState::Closed,
-        };
-        let write_pointer = if self.kind == ZoneKind::Conventional { capacity } else { size };
-        Ok(ZoneReport { kind: self.kind, state, capacity, write_pointer })
+        Ok(report_of(self.kind, (attr.size, attr.mode.into()), capacity))
     }
 
     /// Fills all of `buf`.

@@ -4,6 +4,7 @@
 mod memory;
 mod mounted;
 mod planted;
+mod zoned_device;
 
 use braid_contract::{Hint, ObjectId, Store, StoreIo};
 use braid_stores::dir::DirStore;
@@ -135,7 +136,7 @@ fn append_only_over_a_directory() {
     run("append-only over a directory", &fresh).conclude();
 }
 
-fn zoned_settings() -> [ZonedSettings; 3] {
+pub(crate) fn zoned_settings() -> [ZonedSettings; 3] {
     let usual = ZonedSettings::default();
     [
         ZonedSettings { memory: 8 << 20, ..usual },

@@ -6,10 +6,12 @@ mod found;
 mod model;
 mod planted;
 
-use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneState, ZonedDevice};
+use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneKind, ZoneState, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
+use braid_sys::AlignedBuf;
 use braid_testkit::sim::{AllLost, Seeded, SimClock, SimEnvironment, SimZoned, SimZones};
 use model::{Model, id, write};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -570,4 +572,40 @@ fn what_was_reserved_can_be_written_when_the_zones_are_full() {
     store.truncate(id(1), 200_000).unwrap();
     assert_eq!(store.usage().unwrap().available, before);
     check_space(&store);
+}
+
+#[test]
+fn what_is_not_braids_is_not_written_over() {
+    let foreign = |zone, conventional| {
+        let device = Arc::new(SimZoned::new(SimZones { conventional, ..SHAPE }));
+        let mut buf = AlignedBuf::new();
+        let block = buf.bytes(4096);
+        block.fill(0xf2);
+        device.write(zone, 0, &[IoSlice::new(block)]).unwrap();
+        device
+    };
+    for (zone, conventional) in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 3), (1, 3), (5, 3)] {
+        let device = foreign(zone, conventional);
+        let refused = open(&device).set_label(LABEL).unwrap_err();
+        assert_eq!(refused.errno(), Errno::ENOTEMPTY, "{zone} of {conventional}: {refused}");
+        assert!(open(&device).label().unwrap().is_none());
+        if device.report(zone).unwrap().kind == ZoneKind::Sequential {
+            device.reset(zone).unwrap();
+            open(&device).set_label(LABEL).unwrap();
+        }
+    }
+    // Where no log would be.
+    open(&foreign(2, 3)).set_label(LABEL).unwrap();
+}
+
+#[test]
+fn a_device_that_was_given_up_can_be_taken_again() {
+    for conventional in [0, 1, 2] {
+        let (device, store) = new_store(SimZones { conventional, ..SHAPE });
+        fill(&store, 1, 100_000, 0).unwrap();
+        store.sync_all().unwrap();
+        store.clear().unwrap();
+        drop(store);
+        open(&device).set_label(LABEL).unwrap();
+    }
 }
