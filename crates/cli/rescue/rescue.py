@@ -19,6 +19,7 @@ import argparse
 import bisect
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -42,6 +43,9 @@ CHECKPOINT_END, CHANGES, MOVED_ON = 2, 3, 4
 # Of each record, but for labels: its fields.
 RECORDS = {2: "<Q16s", 3: "<QQQII", 4: "<QQ", 5: "<QQQ", 6: "<QqIBqI", 7: "<Q", 8: "<II", 9: "<", 10: "<QQQ"}
 NOT_THERE = -1
+# Of devices: the kernel's requests, and its unit of places.
+BLKREPORTZONE, BLKGETZONESZ, BLKGETNRZONES, BLKSSZGET = 0xC0101282, 0x80041284, 0x80041285, 0x1268
+ZONES_AT_A_TIME, DEVICE_SECTOR = 128, 512
 SECTOR = 4096
 
 
@@ -492,19 +496,19 @@ class Runs:
 class ZonedObject:
     """An object on a zoned tier: its bytes, and where their blocks are."""
 
-    def __init__(self, id_):
-        self.id, self.size, self.mtime_ns, self.atime_ns = id_, 0, 0, 0
+    def __init__(self, id_, block):
+        self.id, self.block, self.size, self.mtime_ns, self.atime_ns = id_, block, 0, 0, 0
         self.present, self.blocks = Runs(), Runs()
 
     def cut(self, start, end):
         """Bytes are gone, and blocks of which no byte is left."""
         self.present.cut(start, end)
-        first, last = start // BLOCK, -(-end // BLOCK)
+        first, last = start // self.block, -(-end // self.block)
         self.blocks.cut(first + self.keeps(first), last - self.keeps(last - 1))
 
     def keeps(self, block):
         """Whether a byte of a block is left."""
-        return any(self.present.within(block * BLOCK, (block + 1) * BLOCK))
+        return any(self.present.within(block * self.block, (block + 1) * self.block))
 
 
 class ZonedSource:
@@ -520,13 +524,13 @@ class ZonedSource:
     def read(self, length, offset):
         """Up to length bytes; none at the end."""
         length = max(0, min(length, self.size - offset))
-        data = bytearray(length)
+        data, block = bytearray(length), self.found.block
         for low, high, _ in self.found.present.within(offset, offset + length):
-            for first, last, place in self.found.blocks.within(low // BLOCK, -(-high // BLOCK)):
+            for first, last, place in self.found.blocks.within(low // block, -(-high // block)):
                 if place[0] == NOT_THERE:
                     raise OSError(errno.EIO, "the device has lost this data")
-                start, end = max(low, first * BLOCK), min(high, last * BLOCK)
-                part = self.tier.read_zone(place[0], place[1] * BLOCK + start - first * BLOCK, end - start)
+                start, end = max(low, first * block), min(high, last * block)
+                part = self.tier.place.read(place[0], place[1] * block + start - first * block, end - start)
                 data[start - offset : end - offset] = part
         return bytes(data)
 
@@ -534,25 +538,143 @@ class ZonedSource:
         """Nothing more is read."""
 
 
-class ZonedTier(Tier):
-    """A tier on an emulated zoned device."""
+class ZoneFiles:
+    """Zones that are files: of an emulated device, or of a mounted zonefs."""
 
-    def __init__(self, name, directory):
-        super().__init__(name, directory)
-        self.objects, self.label_bytes = {}, None
-
-    def read_label(self):
-        """The bytes of its label; reads the index."""
-        text = read_file(os.path.join(self.directory, os.fsencode(ZONES_FILE)), SECTOR).decode("ascii", "replace")
+    def __init__(self, directory):
+        self.directory, self.block, self.capacity_of_all = directory, BLOCK, None
+        if is_zonefs(directory):
+            self.block = max(BLOCK, os.statvfs(directory).f_bsize)
+            conventional = os.path.join(directory, b"cnv")
+            self.conventional = len(os.listdir(conventional)) if os.path.isdir(conventional) else 0
+            return
+        text = read_file(os.path.join(directory, os.fsencode(ZONES_FILE)), SECTOR).decode("ascii", "replace")
         lines = text.splitlines()
         try:
             figures = {key: int(value) for key, value in (line.split(" ") for line in lines[1:])}
-            self.zones, self.conventional = figures["zones"], figures["conventional"]
-            self.capacity = figures["capacity"]
+            self.conventional, self.capacity_of_all = figures["conventional"], figures["capacity"]
         except (ValueError, KeyError, IndexError) as error:
             raise Damaged("it is not the shape of emulated zones") from error
-        if not lines or lines[0] != "braid emulated zones 1" or not 0 < self.capacity <= 1 << 40:
+        if not lines or lines[0] != "braid emulated zones 1" or not 0 < self.capacity_of_all <= 1 << 40:
             raise Damaged("it is not the shape of emulated zones")
+
+    def path(self, zone):
+        """The file of a zone."""
+        sequential = zone - self.conventional
+        name = "cnv/%d" % zone if sequential < 0 else "seq/%d" % sequential
+        return os.path.join(self.directory, os.fsencode(name))
+
+    def capacity(self, zone):
+        """Bytes that a zone can hold."""
+        return self.capacity_of_all or os.stat(self.path(zone)).st_blocks * DEVICE_SECTOR
+
+    def written(self, zone):
+        """Bytes of a zone that were written; None if it is none for data."""
+        try:
+            size = min(os.stat(self.path(zone)).st_size, self.capacity(zone))
+        except OSError:
+            return 0
+        return size if zone >= self.conventional else None
+
+    def read(self, zone, offset, length):
+        """All bytes of a part of a zone."""
+        fd = open_quietly(self.path(zone))
+        try:
+            data = read_all(fd, length, offset)
+        finally:
+            os.close(fd)
+        if len(data) < length:
+            raise OSError(errno.EIO, "zone %d ends before byte %d" % (zone, offset + length))
+        return data
+
+
+class ZoneDevice:
+    """Zones of a block device."""
+
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        number = os.fstat(self.fd).st_rdev
+        granularity = "/sys/dev/block/%d:%d/queue/zone_write_granularity" % (os.major(number), os.minor(number))
+        self.block = max(BLOCK, self.ask(BLKSSZGET))
+        try:
+            self.block = max(self.block, int(read_file(granularity, SECTOR)))
+        except (OSError, ValueError):
+            pass
+        self.stride, count = self.ask(BLKGETZONESZ) * DEVICE_SECTOR, self.ask(BLKGETNRZONES)
+        self.zones, self.conventional = [], 0
+        while len(self.zones) < count:
+            found = self.report(len(self.zones))
+            if not found:
+                raise Damaged("it reports %d of %d zones" % (len(self.zones), count))
+            self.zones += found
+        while self.conventional < len(self.zones) and self.zones[self.conventional][1] is None:
+            self.conventional += 1
+
+    def ask(self, request):
+        """A figure of the device."""
+        return struct.unpack("I", fcntl.ioctl(self.fd, request, bytes(4)))[0]
+
+    def report(self, first):
+        """Capacity, and bytes written, of some zones."""
+        asked = bytearray(16 + 64 * ZONES_AT_A_TIME)
+        struct.pack_into("=QII", asked, 0, first * self.stride // DEVICE_SECTOR, ZONES_AT_A_TIME, 0)
+        fcntl.ioctl(self.fd, BLKREPORTZONE, asked, True)
+        count, flags = struct.unpack_from("=II", asked, 8)
+        zones = []
+        for number in range(min(count, ZONES_AT_A_TIME)):
+            start, length, pointer, kind, condition, capacity = struct.unpack_from("=QQQBB6xQ", asked, 16 + 64 * number)
+            capacity = (capacity if flags & 1 else length) * DEVICE_SECTOR // self.block * self.block
+            # Open, or closed: else it has no write pointer.
+            begun = condition in (2, 3, 4)
+            written = (pointer - start) * DEVICE_SECTOR if begun else 0 if condition == 1 else capacity
+            zones.append((capacity, None if kind == 1 else written))
+        return zones
+
+    def capacity(self, zone):
+        """Bytes that a zone can hold."""
+        return self.zones[zone][0]
+
+    def written(self, zone):
+        """Bytes of a zone that were written; None if it is none for data."""
+        return self.zones[zone][1] if zone < len(self.zones) else 0
+
+    def read(self, zone, offset, length):
+        """All bytes of a part of a zone."""
+        data = read_all(self.fd, length, zone * self.stride + offset)
+        if len(data) < length:
+            raise OSError(errno.EIO, "zone %d ends before byte %d" % (zone, offset + length))
+        return data
+
+
+def is_zonefs(directory):
+    """Whether a directory is on a mounted zonefs."""
+    device = os.stat(directory).st_dev
+    number = b"%d:%d" % (os.major(device), os.minor(device))
+    with open("/proc/self/mountinfo", "rb") as mounts:
+        return any(number == line.split(b" ")[2] and b" - zonefs " in line for line in mounts)
+
+
+def is_device(path):
+    """Whether a path leads to a block device."""
+    return os.path.exists(path) and stat.S_ISBLK(os.stat(path).st_mode)
+
+
+def tier_at(name, path):
+    """The tier at a path, of the kind that is there."""
+    zoned = is_device(path) or os.path.lexists(os.path.join(path, ZONES_FILE)) or is_zonefs(path)
+    return (ZonedTier if zoned else Tier)(name, path)
+
+
+class ZonedTier(Tier):
+    """A tier on a zoned device, emulated or not."""
+
+    def __init__(self, name, directory):
+        super().__init__(name, directory)
+        self.objects, self.label_bytes, self.place = {}, None, None
+
+    def read_label(self):
+        """The bytes of its label; reads the index."""
+        self.place = (ZoneDevice if is_device(self.directory) else ZoneFiles)(self.directory)
         self.replay(self.choose_log())
         if self.label_bytes is None:
             raise Damaged("its index has no label")
@@ -573,72 +695,48 @@ class ZonedTier(Tier):
         found = self.found[id_]
         return found.size, found.mtime_ns, found.atime_ns
 
-    def zone_path(self, zone):
-        """The file of a zone."""
-        sequential = zone - self.conventional
-        name = "cnv/%d" % zone if sequential < 0 else "seq/%d" % sequential
-        return os.path.join(self.directory, os.fsencode(name))
-
-    def written(self, zone):
-        """Bytes of a zone that were written; None if it is none for data."""
-        try:
-            size = os.stat(self.zone_path(zone)).st_size
-        except OSError:
-            return 0
-        return min(size, self.capacity) if zone >= self.conventional else None
-
-    def read_zone(self, zone, offset, length):
-        """All bytes of a part of a zone."""
-        fd = open_quietly(self.zone_path(zone))
-        try:
-            data = read_all(fd, length, offset)
-        finally:
-            os.close(fd)
-        if len(data) < length:
-            raise OSError(errno.EIO, "zone %d ends before byte %d" % (zone, offset + length))
-        return data
-
     def regions(self):
         """Where the log may be: zone, first byte, length."""
-        if self.conventional == 1:
-            half = self.capacity // 2 // BLOCK * BLOCK
+        if self.place.conventional == 1:
+            half = self.place.capacity(0) // 2 // self.place.block * self.place.block
             return [(0, 0, half), (0, half, half)]
-        return [(0, 0, self.capacity), (1, 0, self.capacity)]
+        return [(zone, 0, self.place.capacity(zone)) for zone in (0, 1)]
 
     def frames(self, zone, start, length):
         """The frames of a region, in their order: (generation, kind, records); and whether whole ones follow one
         that can't be read."""
-        written = self.capacity if zone < self.conventional else min(self.written(zone) or 0, length)
+        written, block = self.place.written(zone), self.place.block
+        written = length if written is None else min(written, length)
         found, at, log = [], 0, None
-        while at + BLOCK <= min(written, length):
-            frame = self.frame(zone, start, at, min(written, length))
+        while at + block <= written:
+            frame = self.frame(zone, start, at, written)
             if frame is None or frame[0][2] != len(found) or log not in (None, frame[0][:2] + frame[0][3:]):
                 break
             log = frame[0][:2] + frame[0][3:]
             found.append((frame[0][1], frame[1], frame[2]))
             at += frame[3]
-        end, probe = min(written, length, at + FRAME_PAYLOAD_MAX + 2 * BLOCK), at
-        while found and probe + BLOCK <= end:
-            frame = self.frame(zone, start, probe, min(written, length))
+        end, probe = min(written, at + FRAME_PAYLOAD_MAX + 2 * block), at
+        while found and probe + block <= end:
+            frame = self.frame(zone, start, probe, written)
             if frame is not None and log == frame[0][:2] + frame[0][3:] and frame[0][2] > len(found):
                 return found, True
-            probe += BLOCK
+            probe += block
         return found, False
 
     def frame(self, zone, start, at, written):
         """One frame: ((store, generation, sequence, chance), kind, records, length); None if there is none."""
         try:
-            head = self.read_zone(zone, start + at, FRAME_HEAD)
+            head = self.place.read(zone, start + at, FRAME_HEAD)
         except OSError as error:
             self.doubt = "a part of its index can't be read (%s)" % error
             return None
         version, kind, crc, payload = struct.unpack_from("<HHII", head, 8)
         generation, sequence, store, chance = struct.unpack_from("<QQ16sQ", head, 24)
-        length = -(-(FRAME_HEAD + payload) // BLOCK) * BLOCK
+        length = -(-(FRAME_HEAD + payload) // self.place.block) * self.place.block
         if head[:8] != b"BRAIDZLG" or version > FRAME_VERSION or payload > FRAME_PAYLOAD_MAX or at + length > written:
             return None
         try:
-            whole = self.read_zone(zone, start + at, FRAME_HEAD + payload)
+            whole = self.place.read(zone, start + at, FRAME_HEAD + payload)
         except OSError as error:
             self.doubt = "a part of its index can't be read (%s)" % error
             return None
@@ -693,7 +791,7 @@ class ZonedTier(Tier):
         elif record == 9:
             self.label_bytes = None
         elif record == 2:
-            self.objects.setdefault(fields[0], ZonedObject(fields[1]))
+            self.objects.setdefault(fields[0], ZonedObject(fields[1], self.place.block))
         elif record == 7:
             self.objects.pop(fields[0], None)
         found = self.objects.get(fields[0]) if record in (3, 4, 5, 6) else None
@@ -714,8 +812,8 @@ class ZonedTier(Tier):
     def apply_piece(self, found, fields, durable):
         """Bytes of an object are in a zone; what is not there was never durable, or is lost."""
         _, start, end, zone, at = fields
-        first, last = start // BLOCK, -(-end // BLOCK)
-        is_there = (at + last - first) * BLOCK <= (self.written(zone) or 0)
+        first, last = start // found.block, -(-end // found.block)
+        is_there = (at + last - first) * found.block <= (self.place.written(zone) or 0)
         if not is_there and not durable:
             return
         found.blocks.put(first, last, (zone if is_there else NOT_THERE, at))
@@ -1408,7 +1506,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="rescue.py", description="Rebuild every file of a Braid volume from its tiers, without Braid.")
     parser.add_argument("--tier", action="append", default=[], metavar="NAME=DIR", required=True,
-                        help="a tier's name and directory; leave out tiers that are lost")
+                        help="a tier's name and directory or zoned device; leave out tiers that are lost")
     parser.add_argument("--home", required=True, metavar="NAME", help="the tier that holds the names")
     parser.add_argument("--copied", action="store_true",
                         help="the directories are copies: inode numbers and birth times say nothing")
@@ -1421,12 +1519,11 @@ def parse(arguments):
         name, equals, directory = text.partition("=")
         if not equals or not name or not directory:
             parser.error("--tier %s: not of the form NAME=DIR" % text)
-        if not os.path.isdir(directory):
-            parser.error("--tier %s: %s is not a directory" % (name, directory))
+        if not os.path.isdir(directory) and not is_device(directory):
+            parser.error("--tier %s: %s is not a directory, and no device" % (name, directory))
         if name in [tier.name for tier in options.tiers]:
             parser.error("--tier %s is given twice" % name)
-        zoned = os.path.lexists(os.path.join(directory, ZONES_FILE))
-        options.tiers.append((ZonedTier if zoned else Tier)(name, directory))
+        options.tiers.append(tier_at(name, directory))
     homes = [tier for tier in options.tiers if tier.name == options.home]
     if not homes:
         parser.error("--home %s: no --tier has that name" % options.home)
