@@ -7,6 +7,7 @@ mod common;
 use common::{Bench, RANGE, pattern, read_anew, write_ranges};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
 const RANGES: usize = 12;
@@ -199,6 +200,50 @@ fn what_is_no_device_is_refused() {
         "stack: { volume: { home: a, policy: weighted, tiers: { a: { dir: a }, z: { dir: z } } } }\n",
     );
     assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("not the shape of emulated zones"));
+}
+
+/// A block device over a file, which has no zones.
+struct Loop(String);
+
+impl Loop {
+    fn over(image: &Path) -> Option<Self> {
+        File::create(image).unwrap().set_len(8 << 20).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
+        made.status.success().then(|| Self(String::from_utf8(made.stdout).unwrap().trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_a_tier_only_with_zones_and_unmounted() {
+    let Some(bench) = Bench::bare(&["a", "b", "m"]) else { return };
+    let Some(device) = Loop::over(&bench.path("image")) else {
+        return braid_testkit::skipped("loop devices");
+    };
+    let path = &device.0;
+    let stack = |home: &str| {
+        let text = "stack: { volume: { home: HOME, policy: weighted, tiers: { a: { dir: a }, z: { dir: DEV } } } }\n";
+        bench.write_stack(&text.replace("HOME", home).replace("DEV", path));
+        bench.refused(&["mount", "s.yaml", "m"])
+    };
+    for home in ["a", "z"] {
+        let said = stack(home);
+        assert!(said.contains(&format!("{path} is a block device without zones")), "{said}");
+        assert!(said.contains("s.yaml:1") && said.contains("make a file system on it"), "{said}");
+    }
+    let done = |command: &mut Command| assert!(command.output().unwrap().status.success(), "{command:?}");
+    done(Command::new("mkfs.ext4").arg("-q").arg(path));
+    done(Command::new("mount").arg(path).arg(bench.path("b")));
+    let said = stack("a");
+    done(Command::new("umount").arg(bench.path("b")));
+    let point = bench.path("b").display().to_string();
+    assert!(said.contains(&format!("{path} is mounted at {point} (ext4)")), "{said}");
+    assert!(said.contains(&format!("unmount it: umount {point}")), "{said}");
 }
 
 /// Rebuilds the volume by the rescue script; what it says, and whether all is whole.

@@ -1,7 +1,7 @@
 //! Advice for refused changes of tiers: by the kind of the refusal, or else by
 //! the number of the error.
 
-use crate::reply::refused;
+use crate::reply::{EMPTY_IT, refused};
 use braid_contract::{Errno, Error, RefusalKind, Shown};
 use braid_ipc::protocol::ErrorReply;
 use std::path::Path;
@@ -100,6 +100,9 @@ impl<'a> Asked<'a> {
         let advice = match (self, errno) {
             (Self::Add { .. }, Errno::ENOSPC) => "make room on its file system, or remove a tier first",
             (Self::ReplaceBy { .. }, Errno::EINVAL | Errno::ENOSPC) | (Self::Set, _) => return None,
+            (Self::Add { .. } | Self::ReplaceBy { .. } | Self::ReplaceLost { .. }, Errno::ENOTEMPTY) => {
+                EMPTY_IT
+            }
             (Self::Add { .. } | Self::ReplaceBy { .. } | Self::ReplaceLost { .. }, _) => {
                 "check the directory and its file system; the log may say more"
             }

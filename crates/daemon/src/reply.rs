@@ -18,6 +18,10 @@ pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
 /// What to do about a device that something else has.
 pub(crate) const DEVICE_IN_USE: &str = "end what uses it; lsblk and fuser tell what that is";
 
+/// What to do about a zoned device that holds something else.
+pub(crate) const EMPTY_IT: &str = "name another device, or empty this one: blkzone reset DEVICE, and zeros to the \
+    beginning of conventional zones";
+
 /// A directory or a device can't be opened as a tier.
 pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     match error.errno() {

@@ -5,7 +5,7 @@ use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
 use crate::refusal::Refusal;
-use crate::reply::DEVICE_IN_USE;
+use crate::reply::{DEVICE_IN_USE, EMPTY_IT};
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
 use braid_fuse::{CacheMode, FuseConfig, Session};
@@ -195,6 +195,7 @@ pub(crate) fn refuse(error: &OpenError, settings: &VolumeSettings) -> Refusal {
     let text = error.to_string();
     let otherwise = match error {
         OpenError::NeedsRoot { .. } => "mount it as root, or make a volume of your own in other directories",
+        OpenError::Tier { error, .. } if error.errno() == Errno::ENOTEMPTY => EMPTY_IT,
         _ => "check the directory and its file system; the log may say more",
     };
     let (found, advice) = text.split_once("; ").unwrap_or((&text, otherwise));

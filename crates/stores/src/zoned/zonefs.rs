@@ -49,7 +49,7 @@ impl Zonefs {
     /// Whether a directory is on a zonefs.
     #[must_use]
     pub fn is_at(dir: &Path) -> bool {
-        rustix::fs::statfs(dir).is_ok_and(|fs| fs.f_type as i64 == ZONEFS_MAGIC)
+        rustix::fs::statfs(dir).is_ok_and(|fs| fs.f_type == ZONEFS_MAGIC)
     }
 
     /// Opens the zonefs that is mounted at a directory, and locks it.
