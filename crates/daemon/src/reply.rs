@@ -19,8 +19,8 @@ pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
 pub(crate) const DEVICE_IN_USE: &str = "end what uses it; lsblk and fuser tell what that is";
 
 /// What to do about a zoned device that holds something else.
-pub(crate) const EMPTY_IT: &str = "name another device, or empty this one: blkzone reset DEVICE, and zeros to the \
-    beginning of conventional zones";
+pub(crate) const EMPTY_IT: &str = "name another device, or empty this one: blkzone reset DEVICE, and zeros over \
+    the first two conventional zones, if there are any";
 
 /// A directory or a device can't be opened as a tier.
 pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
