@@ -15,7 +15,7 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
-pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsListArgs};
+pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
 use crate::failure::Failure;

@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         Command::Placement(PlacementCommand::Simulate(args)) => simulate::run(&args),
         Command::Hints(HintsCommand::List(args)) => hints::list(&args),
         Command::Hints(HintsCommand::Explain(args)) => hints::explain(&args),
+        Command::Hints(HintsCommand::Learn(args)) => hints::learn(&args),
         Command::Zoned(ZonedCommand::Emulate(args)) => zoned::emulate(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),

@@ -298,3 +298,27 @@ fn punch(file: &File, offset: u64, len: u64) {
     let mode = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(file, mode, offset, len).unwrap();
 }
+
+#[test]
+fn what_dies_early_is_learned_and_kept_apart() {
+    let Some(bench) = bench() else { return };
+    fs::create_dir(bench.path("m/store")).unwrap();
+    for number in 0..6 {
+        let early = format!("store/early-{number}.dat");
+        write(&bench, &early, number);
+        fs::remove_file(bench.path("m").join(&early)).unwrap();
+        if number % 2 == 0 {
+            write(&bench, &format!("store/late-{number}.dat"), number);
+        }
+    }
+    write(&bench, "store/early-9.dat", 9);
+    let stream =
+        |file: &str| bench.json(&["explain", file, "--json"])["stream"]["name"].as_str().unwrap().to_owned();
+    let (early, late) = (stream("m/store/early-9.dat"), stream("m/store/late-4.dat"));
+    assert!(early.starts_with("learned-") && late.starts_with("learned-") && early != late, "{early} {late}");
+    let zones = &bench.tier("zns")["zones"];
+    let names: Vec<&str> =
+        zones["streams"].as_array().unwrap().iter().map(|stream| stream["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&&*early) && names.contains(&&*late), "{names:?}");
+    bench.unmount_clean();
+}

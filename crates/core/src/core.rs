@@ -5,7 +5,7 @@
 
 use crate::coord::{Barrier, WriterSlots};
 use crate::failpoint::Failpoint;
-use crate::live::{Freed, Handles, InodeTable, NameLocks, Removals};
+use crate::live::{Freed, Handles, InodeTable, Learning, NameLocks, Removals};
 use crate::observer::Observer;
 use crate::placer::Placer;
 use braid_contract::{Environment, Errno, FrontCache, ObjectId, Result, VolumeId};
@@ -51,6 +51,8 @@ pub struct Core {
     pub removals: Removals,
     /// Wakes operations that wait for space.
     pub freed: Freed,
+    /// Streams that are learned.
+    pub learning: Learning,
     /// Threads for work on several tiers at once; `None` without threads.
     pub pool: Option<rayon::ThreadPool>,
     /// Says where new ranges go.

@@ -11,8 +11,9 @@ use braid_contract::{AccessTimes, Errno, JobId, Renewal};
 use braid_fuse::{CacheMode, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobKind, JobState, PinRequest, Pinned, Reloaded, Replaced, Replacing,
-    Reply, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, PinRequest, Pinned,
+    Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved,
+    TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -303,6 +304,17 @@ impl braid_ipc::Handler for Control {
         self.follow();
         let range_size = self.volume.volume.status().range_size;
         Ok(StackDump { text: self.running.dump(range_size, &self.volume.drills) })
+    }
+
+    fn learned_streams(&self) -> LearnedStreams {
+        let stream = |stream: braid_hint::LearnedStream| LearnedStream {
+            name: braid_hint::learned_name(stream.number),
+            life: braid_hint::life_of(stream.life_ns).name().to_owned(),
+            life_seconds: stream.life_ns / 1_000_000_000,
+            told: stream.kinds.iter().map(|kind| u64::from(kind.files)).sum(),
+            files: stream.kinds.into_iter().map(|kind| kind.pattern).collect(),
+        };
+        LearnedStreams { streams: self.volume.volume.learned_streams().into_iter().map(stream).collect() }
     }
 
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {

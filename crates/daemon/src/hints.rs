@@ -7,8 +7,9 @@ use crate::section::{Field, Section, nearest};
 use crate::text_file;
 use crate::yaml::{self, Value};
 use braid_contract::{Shown, StreamId, WriteLife};
-use braid_hint::{Glob, HintConfig, Hints, Profile, ProfileStream};
+use braid_hint::{Glob, HintConfig, Hints, LearnWhere, Profile, ProfileStream};
 use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
 /// The profiles that come with Braid, in the order in which they are asked: those
 /// whose patterns are narrow come first.
@@ -24,6 +25,9 @@ const SHIPPED: &[(&str, &str)] = &[
     ("cachelib.yaml", include_str!("../hints/cachelib.yaml")),
     ("logs.yaml", include_str!("../hints/logs.yaml")),
 ];
+/// They are read once.
+static PROFILES: LazyLock<Result<Vec<Arc<Profile>>, Refusal>> =
+    LazyLock::new(|| SHIPPED.iter().map(|(name, text)| parse(text, name).map(Arc::new)).collect());
 /// In place of a name: all that come with Braid.
 const ALL: &str = "all";
 const EXAMPLE: &str = "profiles: [ mine.yaml, all ]";
@@ -33,23 +37,28 @@ const PROFILE_EXAMPLE: &str = "write it as in: streams: { wal: { files: [ \"*.wa
 ///
 /// # Errors
 /// None but for a fault of Braid.
-pub(crate) fn shipped() -> Result<Vec<Profile>, Refusal> {
-    SHIPPED.iter().map(|(name, text)| parse(text, name)).collect()
+pub(crate) fn shipped() -> Result<&'static [Arc<Profile>], Refusal> {
+    PROFILES.as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
 /// What holds where a volume says nothing: all profiles.
 pub(crate) fn usual() -> Result<HintConfig, Refusal> {
-    Ok(HintConfig { on: true, profiles: shipped()? })
+    Ok(HintConfig { on: true, profiles: shipped()?.to_vec(), learned: LearnWhere::default() })
 }
 
-/// `hints: off`, or `hints: { profiles: [ NAME or FILE, … ] }`
+/// `hints: off`, or `hints: { learned: TRUTH, profiles: [ NAME or FILE, … ] }`
 pub(crate) fn from_file(field: &Field, base: &Path) -> Result<HintConfig, Refusal> {
     if matches!(field.node.value, Value::Scalar(_)) {
         return if field.truth()?.value { usual() } else { Ok(HintConfig::default()) };
     }
-    let mut section = Section::of(field, &["profiles"])?;
-    let Some(listed) = section.take("profiles") else { return usual() };
-    let mut profiles: Vec<Profile> = Vec::new();
+    let mut section = Section::of(field, &["learned", "profiles"])?;
+    let learned = section.take("learned").map(|field| field.truth()).transpose()?;
+    let learned = learned.map_or_else(LearnWhere::default, |learned| match learned.value {
+        true => LearnWhere::Always,
+        false => LearnWhere::Never,
+    });
+    let Some(listed) = section.take("profiles") else { return Ok(HintConfig { learned, ..usual()? }) };
+    let mut profiles: Vec<Arc<Profile>> = Vec::new();
     for item in listed.items(EXAMPLE)? {
         let named = item.text("a profile")?;
         for profile in profiles_of(&named, base)? {
@@ -60,26 +69,26 @@ pub(crate) fn from_file(field: &Field, base: &Path) -> Result<HintConfig, Refusa
             profiles.push(profile);
         }
     }
-    Ok(HintConfig { on: true, profiles })
+    Ok(HintConfig { on: true, profiles, learned })
 }
 
 /// The profiles of one item: a shipped one, all of them, or one in a file.
-fn profiles_of(named: &Located<String>, base: &Path) -> Result<Vec<Profile>, Refusal> {
+fn profiles_of(named: &Located<String>, base: &Path) -> Result<Vec<Arc<Profile>>, Refusal> {
     let name = named.value.as_str();
     if name == ALL {
-        return shipped();
+        return Ok(shipped()?.to_vec());
     }
-    if name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml") {
+    if is_file(name) {
         let path = join(base, name);
         let text = text_file::read(&path).map_err(|error| {
             let found = format!("{} can't be read: {error}", path.shown());
             named.place.refuse(found, "name a file, relative to the stack file, or a profile of Braid's")
         })?;
-        return Ok(vec![parse(&text, &path.to_string_lossy())?]);
+        return Ok(vec![Arc::new(parse(&text, &path.to_string_lossy())?)]);
     }
-    let mut shipped = shipped()?;
-    match shipped.iter().position(|profile| profile.name == name) {
-        Some(at) => Ok(vec![shipped.swap_remove(at)]),
+    let shipped = shipped()?;
+    match shipped.iter().find(|profile| profile.name == name) {
+        Some(profile) => Ok(vec![Arc::clone(profile)]),
         None => {
             let names: Vec<&str> = shipped.iter().map(|profile| profile.name.as_str()).collect();
             let meant =
@@ -91,8 +100,13 @@ fn profiles_of(named: &Located<String>, base: &Path) -> Result<Vec<Profile>, Ref
     }
 }
 
+/// Whether an item of `profiles` is a file, and no name.
+pub(crate) fn is_file(item: &str) -> bool {
+    item.contains('/') || item.ends_with(".yaml") || item.ends_with(".yml")
+}
+
 /// Reads a profile, which is called `file` in messages.
-fn parse(text: &str, file: &str) -> Result<Profile, Refusal> {
+pub(crate) fn parse(text: &str, file: &str) -> Result<Profile, Refusal> {
     let place = Place::file(file);
     let root = Field::root(yaml::parse(text, &place)?, &place);
     let mut section = Section::of(&root, &["name", "about", "programs", "streams"])?;
@@ -144,7 +158,7 @@ fn globs(field: &Field) -> Result<Vec<Glob>, Refusal> {
 }
 
 /// The name of a profile or stream.
-fn check_word(name: &Located<String>) -> Result<(), Refusal> {
+pub(crate) fn check_word(name: &Located<String>) -> Result<(), Refusal> {
     let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !name.value.is_empty() && name.value.len() <= 64 && is_word(&name.value) {
         return Ok(());
@@ -181,7 +195,7 @@ pub(crate) fn check_names(rules: &[crate::config::Rule], hints: &HintConfig) -> 
 mod tests {
     use super::*;
     use crate::stack_file;
-    use braid_hint::Task;
+    use braid_hint::{Task, Writer};
 
     const STACK: &str = "stack:\n  volume:\n    home: a\n    tiers: { a: { dir: x } }\n    hints: ";
 
@@ -199,8 +213,8 @@ mod tests {
     fn what_programs_write_is_known() {
         let hints = Hints::new([], &usual().unwrap());
         let stream = |path: &str, program: &str, thread: &str| {
-            let task = || Task { program: program.to_owned(), thread: thread.to_owned() };
-            hints.classify(path, &task).map(|stream| hints.name(stream))
+            let task = || Some(Task { program: program.to_owned(), thread: thread.to_owned() });
+            hints.classify(path, &Writer::new(&task)).map(|stream| hints.name(stream))
         };
         for (path, program, thread, expected) in [
             ("db/000012.log", "", "", "rocksdb/wal"),
@@ -232,7 +246,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let own = "name: own\nstreams:\n  spool: { files: [ 'spool/**' ], threads: [ 'w*' ], life: short }\n";
         std::fs::write(dir.path().join("own.yaml"), own).unwrap();
-        let all = names(&usual().unwrap()).len();
+        let (one, other) = (usual().unwrap(), hints("{ profiles: [ rocksdb ] }", dir.path()).unwrap());
+        assert!(Arc::ptr_eq(&one.profiles[1], &other.profiles[0]), "they are read once");
+        let all = names(&one).len();
         assert_eq!(all, SHIPPED.len());
         for (setting, expected) in [
             ("{ profiles: [ own.yaml, redis ] }", vec!["own", "redis"]),
@@ -242,6 +258,14 @@ mod tests {
             assert_eq!(names(&hints(setting, dir.path()).unwrap()), expected, "{setting}");
         }
         assert!(!hints("off", dir.path()).unwrap().on && hints("on", dir.path()).unwrap().on);
+        for (setting, learned, profiles) in [
+            ("on", LearnWhere::WhereApart, all),
+            ("{ learned: on }", LearnWhere::Always, all),
+            ("{ learned: off, profiles: [ redis ] }", LearnWhere::Never, 1),
+        ] {
+            let found = hints(setting, dir.path()).unwrap();
+            assert_eq!((found.learned, found.profiles.len()), (learned, profiles), "{setting}");
+        }
         let own_first = hints("{ profiles: [ own.yaml, all ] }", dir.path()).unwrap();
         assert_eq!((names(&own_first)[0], names(&own_first).len()), ("own", all + 1));
     }
@@ -255,6 +279,7 @@ mod tests {
         assert!(refused("{ profiles: [ redis, redis ] }").contains("two profiles 'redis'"));
         assert!(refused("{ profiles: [ none.yaml ] }").contains("none.yaml can't be read"));
         assert!(refused("{ profile: [ redis ] }").contains("profile"));
+        assert!(refused("{ learned: perhaps }").contains("s.yaml:5: stack.volume.hints.learned: "));
         assert!(refused("maybe").contains("expected yes or no"));
         for (text, reason) in [
             ("name: own\n", "own.yaml:1: the key 'streams' is missing"),

@@ -381,7 +381,8 @@ fn placement_changes(
         changes.push(match (before.hints.on, after.hints.on) {
             (false, true) => "hints: on".to_owned(),
             (true, false) => "hints: off".to_owned(),
-            _ => "hints: other profiles".to_owned(),
+            _ if before.hints.profiles != after.hints.profiles => "hints: other profiles".to_owned(),
+            _ => "hints: learned differently".to_owned(),
         });
     }
     let movers = mover_changes(&before.movers, &after.movers);

@@ -4,6 +4,7 @@
 
 use crate::config::{Cache, Config, MountSettings, THREADS_DEFAULT, Transport};
 use crate::drill::Drills;
+use crate::hints;
 use crate::memory;
 use crate::refusal::Place;
 use crate::require;
@@ -143,6 +144,7 @@ impl Running {
         let mut root = self.root().clone();
         if let Some(volume) = stack_text::volume_mut(&mut root) {
             set(volume, "range", Value::Scalar(write_size(range_size.into())));
+            self.complete_profiles(volume);
             if let Some(Node { value: Value::Map(tiers), .. }) = stack_text::get_mut(volume, "tiers") {
                 tiers.iter_mut().for_each(|tier| self.complete_tier(&tier.key, &mut tier.node, drills));
             }
@@ -184,6 +186,25 @@ impl Running {
         set(&mut root, "mount", settings.value);
         let without = self.without.iter().map(|tier| format!("# mounted with --without {tier}\n"));
         without.chain([stack_text::write(&root)]).collect()
+    }
+
+    /// Makes the paths of profiles, of tiers and of streams, absolute.
+    fn complete_profiles(&self, volume: &mut Node) {
+        let complete = |path: &mut String| *path = self.base.join(&*path).to_string_lossy().into_owned();
+        if let Some(Node { value: Value::Scalar(path), .. }) = stack_text::get_mut(volume, "profile") {
+            complete(path);
+        }
+        let hints = stack_text::get_mut(volume, "hints");
+        let listed = hints.and_then(|hints| stack_text::get_mut(hints, "profiles"));
+        if let Some(Node { value: Value::List(items), .. }) = listed {
+            for item in items {
+                if let Value::Scalar(name) = &mut item.value
+                    && hints::is_file(name)
+                {
+                    complete(name);
+                }
+            }
+        }
     }
 
     fn complete_tier(&self, name: &str, tier: &mut Node, drills: &Drills) {

@@ -86,9 +86,16 @@ pub fn explain(volume: Option<&VolumeSettings>, question: &Question) -> Result<O
     // Which tiers there are does not matter.
     let Some(rules) = Rules::make(&rules, &config, |_| Some(TierId(0))) else { return Ok(None) };
     let origin = Origin { thread: 1, ..Origin::default() };
-    let Some(stream) = rules.stream_of(question, origin, WriteSpan::default()) else { return Ok(None) };
+    let found = rules.stream_of(question, origin, WriteSpan::default()).stream;
+    let Some(stream) = found else { return Ok(None) };
     let name = rules.hints().name(stream);
     Ok(list(volume)?.into_iter().find(|listed| listed.stream == name))
+}
+
+/// Whether one of these patterns matches the path; what is no pattern does not.
+#[must_use]
+pub fn is_one_of(patterns: &[String], path: &str) -> bool {
+    patterns.iter().filter_map(|pattern| Glob::new(pattern).ok()).any(|glob| glob.matches(path))
 }
 
 fn config(volume: Option<&VolumeSettings>) -> Result<HintConfig, Refusal> {
@@ -113,7 +120,7 @@ impl Facts for Question {
         0
     }
 
-    fn task(&self, _thread: u32) -> Task {
-        Task { program: self.program.clone(), thread: self.thread.clone() }
+    fn task(&self, _thread: u32) -> Option<Task> {
+        Some(Task { program: self.program.clone(), thread: self.thread.clone() })
     }
 }

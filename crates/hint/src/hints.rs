@@ -1,8 +1,10 @@
 //! All streams of a volume: those that rules name, and those of profiles.
 
-use crate::profile::{Profile, Task};
+use crate::learn::{LEARNED_MAX, learned_name};
+use crate::profile::{Profile, Writer};
 use braid_contract::{StreamId, WriteLife};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a volume is to know of streams besides its rules. The default is nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -10,15 +12,30 @@ pub struct HintConfig {
     /// Whether stores are told of streams.
     pub on: bool,
     /// The profiles, in the order in which they are asked; none if it is off.
-    pub profiles: Vec<Profile>,
+    pub profiles: Vec<Arc<Profile>>,
+    /// Whether streams of other files are learned; never if it is off.
+    pub learned: LearnWhere,
+}
+
+/// Where streams are learned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LearnWhere {
+    /// Nowhere.
+    Never,
+    /// In any volume.
+    Always,
+    /// In one with a tier that keeps streams apart.
+    #[default]
+    WhereApart,
 }
 
 /// The streams of a volume. The default knows none, and says nothing to stores.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     on: bool,
-    profiles: Vec<Profile>,
+    profiles: Vec<Arc<Profile>>,
     known: BTreeMap<StreamId, KnownStream>,
+    learned: LearnWhere,
 }
 
 /// A stream with a name.
@@ -30,6 +47,8 @@ pub struct KnownStream {
     pub life: WriteLife,
     /// The profile that it is from; `None` if only a rule names it.
     pub profile: Option<String>,
+    /// Its number, if it is learned; its life is what the learner says then.
+    pub learned: Option<u16>,
 }
 
 impl Hints {
@@ -38,13 +57,15 @@ impl Hints {
     /// rules gets one by its number, so that the fifth shares that of the first.
     pub fn new<'a>(ruled: impl IntoIterator<Item = &'a str>, config: &HintConfig) -> Self {
         let profiles = if config.on { config.profiles.clone() } else { Vec::new() };
-        let mut hints = Self { on: config.on, profiles: Vec::new(), known: BTreeMap::new() };
+        let learned = if config.on { config.learned } else { LearnWhere::Never };
+        let mut hints = Self { on: config.on, profiles: Vec::new(), known: BTreeMap::new(), learned };
         for profile in &profiles {
             for stream in &profile.streams {
                 let known = KnownStream {
                     name: stream.name.clone(),
                     life: stream.life,
                     profile: Some(profile.name.clone()),
+                    learned: None,
                 };
                 hints.known.entry(StreamId::named(&stream.name)).or_insert(known);
             }
@@ -57,8 +78,15 @@ impl Hints {
             if !hints.known.contains_key(&id)
                 && let Some(life) = levels.next()
             {
-                hints.known.insert(id, KnownStream { name: name.to_owned(), life, profile: None });
+                let name = name.to_owned();
+                hints.known.insert(id, KnownStream { name, life, profile: None, learned: None });
             }
+        }
+        let numbers = if learned == LearnWhere::Never { 0..0 } else { 0..LEARNED_MAX };
+        for (number, name) in numbers.map(|number| (number, learned_name(number))) {
+            let (life, profile, learned) = (WriteLife::Short, None, Some(number));
+            let known = KnownStream { name, life, profile, learned };
+            hints.known.entry(StreamId::named(&known.name)).or_insert(known);
         }
         hints
     }
@@ -69,12 +97,20 @@ impl Hints {
         self.on
     }
 
-    /// The stream of a file by the profiles. `task` is asked only if it matters, and
-    /// once at most.
-    pub fn classify(&self, path: &str, task: &dyn Fn() -> Task) -> Option<StreamId> {
-        let mut asked = None;
-        let mut task = || asked.get_or_insert_with(task).clone();
-        let found = self.profiles.iter().find_map(|profile| profile.find(path, &mut task));
+    /// Whether streams of files are learned that no rule and no profile knows;
+    /// `keeps_apart` says whether a tier keeps streams apart.
+    pub fn learns(&self, keeps_apart: impl FnOnce() -> bool) -> bool {
+        match self.learned {
+            LearnWhere::Never => false,
+            LearnWhere::Always => true,
+            LearnWhere::WhereApart => keeps_apart(),
+        }
+    }
+
+    /// The stream of a file by the profiles.
+    #[must_use]
+    pub fn classify(&self, path: &str, writer: &Writer<'_>) -> Option<StreamId> {
+        let found = self.profiles.iter().find_map(|profile| profile.find(path, writer));
         found.map(|stream| StreamId::named(&stream.name))
     }
 
@@ -92,7 +128,7 @@ impl Hints {
 
     /// The profiles, in the order in which they are asked.
     #[must_use]
-    pub fn profiles(&self) -> &[Profile] {
+    pub fn profiles(&self) -> &[Arc<Profile>] {
         &self.profiles
     }
 }
@@ -101,8 +137,9 @@ impl Hints {
 mod tests {
     use super::*;
     use crate::glob::Glob;
-    use crate::profile::ProfileStream;
-    use std::cell::Cell;
+    use crate::learn::learned_number;
+    use crate::profile::{ProfileStream, Task};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     fn globs(patterns: &[&str]) -> Vec<Glob> {
         patterns.iter().map(|pattern| Glob::new(pattern).unwrap()).collect()
@@ -113,8 +150,8 @@ mod tests {
         ProfileStream { name: name.to_owned(), files, programs: Vec::new(), threads, life: WriteLife::Long }
     }
 
-    fn profile(name: &str, programs: &[&str], streams: Vec<ProfileStream>) -> Profile {
-        Profile { name: name.to_owned(), about: String::new(), programs: globs(programs), streams }
+    fn profile(name: &str, programs: &[&str], streams: Vec<ProfileStream>) -> Arc<Profile> {
+        Arc::new(Profile { name: name.to_owned(), about: String::new(), programs: globs(programs), streams })
     }
 
     fn hints() -> Hints {
@@ -123,27 +160,36 @@ mod tests {
         let own = stream("own/data", &["*.dat"], &[]);
         let profiles =
             vec![profile("db", &[], vec![tables, all]), profile("own", &["own", "own-*"], vec![own])];
-        Hints::new(["wal", "own/data", "a", "b", "c", "d", "wal"], &HintConfig { on: true, profiles })
+        Hints::new(
+            ["wal", "own/data", "a", "b", "c", "d", "wal"],
+            &HintConfig { on: true, profiles, ..HintConfig::default() },
+        )
     }
 
     #[test]
     fn a_file_is_of_the_first_stream_that_fits() {
         let hints = hints();
-        let asked = Cell::new(0);
+        let asked = AtomicU32::new(0);
         let by = |path: &str, program: &str, thread: &str| {
             let task = || {
-                asked.set(asked.get() + 1);
-                Task { program: program.to_owned(), thread: thread.to_owned() }
+                asked.fetch_add(1, Ordering::Relaxed);
+                Some(Task { program: program.to_owned(), thread: thread.to_owned() })
             };
-            hints.classify(path, &task).map(|stream| hints.name(stream))
+            hints.classify(path, &Writer::new(&task)).map(|stream| hints.name(stream))
         };
         assert_eq!(by("x/1.sst", "db", "db:high1").as_deref(), Some("db/flushed"));
         assert_eq!(by("x/1.sst", "db", "main").as_deref(), Some("db/compacted"));
         assert_eq!(by("1.dat", "own-3", "").as_deref(), Some("own/data"));
-        assert_eq!(asked.replace(0), 3);
+        assert_eq!(asked.swap(0, Ordering::Relaxed), 3);
         assert_eq!(by("1.dat", "other", ""), None);
         assert_eq!(by("1.txt", "own", ""), None);
-        assert_eq!(asked.get(), 1, "a file of no stream asks for no thread");
+        let unknown = || None;
+        for (path, missed) in [("x/1.sst", true), ("1.txt", false)] {
+            let writer = Writer::new(&unknown);
+            let found = hints.classify(path, &writer).map(|stream| hints.name(stream));
+            assert_eq!((found.is_some(), writer.is_missed()), (missed, missed), "{found:?}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "a file of no stream asks for no thread");
     }
 
     #[test]
@@ -158,8 +204,11 @@ mod tests {
         assert_eq!(hints.name(StreamId::named("own/data")), "own/data");
         assert_eq!(hints.name(StreamId(26)), "stream 0000001a");
         let profiles = hints.profiles().to_vec();
-        let off = Hints::new(["wal"], &HintConfig { on: false, profiles });
+        let off = Hints::new(["wal"], &HintConfig { on: false, profiles, learned: LearnWhere::Always });
+        assert!(!off.learns(|| true) && hints.learns(|| true) && !hints.learns(|| false));
+        let learned = hints.stream(StreamId::named("learned-3")).unwrap();
+        assert_eq!((learned.learned, learned_number(StreamId::named("learned-3"))), (Some(3), Some(3)));
         assert!(!off.is_on() && off.name(StreamId::named("wal")) == "wal");
-        assert!(off.classify("x.sst", &Task::default).is_none());
+        assert!(off.classify("x.sst", &Writer::new(&|| None)).is_none());
     }
 }

@@ -1,13 +1,17 @@
 //! Streams of data (Reshim §3.2): which file belongs to which, by the names of
-//! files and of the threads that write them, and how long its data is expected to
-//! live. Pure: no I/O. Placement asks it after the rules, and hands to stores what it
+//! files and of the threads that write them, or by what files like it did, and how long
+//! its data is expected to live. Pure: no I/O. Placement asks it after the rules, and hands to stores what it
 //! says.
 #![forbid(unsafe_code)]
 
 mod glob;
 mod hints;
+mod learn;
 mod profile;
 
 pub use glob::{Glob, GlobError};
-pub use hints::{HintConfig, Hints, KnownStream};
-pub use profile::{Profile, ProfileStream, Task};
+pub use hints::{HintConfig, Hints, KnownStream, LearnWhere};
+pub use learn::{
+    LEARNED_MAX, LearnedKind, LearnedStream, Learner, Opening, Written, learned_name, learned_number, life_of,
+};
+pub use profile::{FoundStream, Profile, ProfileStream, Task, Writer};

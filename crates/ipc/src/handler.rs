@@ -2,8 +2,8 @@
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobId, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump,
-    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    ImportSurvey, Job, JobChange, JobId, LearnedStreams, PinRequest, Pinned, Reloaded, Replaced, Replacing,
+    Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -120,6 +120,9 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If it is not available.
     fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
+
+    /// The streams that were learned.
+    fn learned_streams(&self) -> LearnedStreams;
 
     /// Reads the stack file again, and applies it, completely or not at all;
     /// with `dry_run`, only checks it.

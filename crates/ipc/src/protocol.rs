@@ -18,7 +18,7 @@ pub use braid_contract::{
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, StartJob};
 pub use stack_file::{Reloaded, Saved, StackDump};
-pub use status::{HotFile, Status};
+pub use status::{HotFile, LearnedStream, LearnedStreams, Status};
 pub use tiers::{
     HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, TierAdded, TierRemoved, TierSet,
 };
@@ -112,6 +112,8 @@ pub enum Request {
     },
     /// The current stack. For the owner of the mount.
     DumpStack,
+    /// The streams that were learned. For the owner of the mount.
+    LearnedStreams,
     /// Reads the stack file again, and applies its changes. For the owner of
     /// the mount.
     Reload {
@@ -206,6 +208,7 @@ impl Request {
             | Self::RemoveTier { .. }
             | Self::SurveyImport { .. }
             | Self::DumpStack
+            | Self::LearnedStreams
             | Self::Reload { .. }
             | Self::ReplaceTierBy { .. }
             | Self::ReplaceHome { .. }
@@ -260,6 +263,8 @@ pub enum Reply {
     ImportSurvey(ImportSurvey),
     /// To [`Request::DumpStack`].
     StackDump(StackDump),
+    /// To [`Request::LearnedStreams`].
+    LearnedStreams(LearnedStreams),
     /// To [`Request::Reload`].
     Reloaded(Reloaded),
     /// To [`Request::ReplaceTierBy`].

@@ -350,6 +350,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         Request::Reload { dry_run } => handler.reload(*dry_run).map(Reply::Reloaded),
         Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
+        Request::LearnedStreams => Ok(Reply::LearnedStreams(handler.learned_streams())),
         Request::ReplaceHome { dir, bandwidth } => {
             let replaced = handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));
             replaced.and_then(|replaced| last_of_several(send, Reply::HomeReplaced(replaced)))

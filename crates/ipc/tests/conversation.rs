@@ -5,8 +5,9 @@ use braid_contract::TierId;
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
-    Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, Saved, StackDump,
-    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest,
+    LearnedStreams, Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request,
+    Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines,
+    TraceRequest,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -127,6 +128,10 @@ impl Handler for Fake {
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
         Ok(StackDump { text: "stack:\n".into() })
+    }
+
+    fn learned_streams(&self) -> LearnedStreams {
+        LearnedStreams::default()
     }
 
     fn replace_tier_by(
@@ -574,7 +579,11 @@ fn tiers_are_added_set_and_removed() {
     assert_eq!((replacing.added.tier.name.as_str(), replacing.job.bandwidth), ("new", bandwidth));
     let survey = Request::SurveyImport { tier: "slow".into() };
     assert!(matches!(client.request(&survey), Ok(Reply::ImportSurvey(found)) if found.tier == "slow"));
-    assert!([add, set, remove, replace, survey, Request::DumpStack].iter().all(Request::is_for_owner));
+    assert!(
+        [add, set, remove, replace, survey, Request::DumpStack, Request::LearnedStreams]
+            .iter()
+            .all(Request::is_for_owner)
+    );
 }
 
 #[test]

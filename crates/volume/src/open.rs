@@ -22,7 +22,7 @@ use crate::volume::Volume;
 use crate::watch::Watch;
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_core::Core;
-use braid_core::live::{Freed, Handles, InodeTable, NameLocks, Removals};
+use braid_core::live::{Freed, Handles, InodeTable, Learning, NameLocks, Removals};
 use braid_core::recover::recover;
 use braid_format::RANGE_SIZE_DEFAULT;
 use braid_format::{FORMAT_VERSION, FormatError, Label, RangeSize, Seal, Secret, TABLE_LEN, VolumeTable};
@@ -510,6 +510,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         slots,
         removals: Removals::default(),
         freed: Freed::default(),
+        learning: Learning::default(),
         pool: pool(&*environment)?,
         placer: Arc::<Placement>::clone(&placement),
         observer: Arc::new(observer),

@@ -58,7 +58,9 @@ impl Placement {
             (now.policy, now.policy_config) = (new.policy, new.policy_config);
         }
         if (&now.rules_config, &now.hints_config) != (&new.rules_config, &new.hints_config) {
-            (now.rules, now.rules_config, now.hints_config) = (new.rules, new.rules_config, new.hints_config);
+            let generation = now.rules.generation().wrapping_add(1);
+            now.rules = Arc::new(Arc::unwrap_or_clone(new.rules).of_generation(generation));
+            (now.rules_config, now.hints_config) = (new.rules_config, new.hints_config);
         }
         now.watermark_low = new.watermark_low;
     }
@@ -70,7 +72,8 @@ impl Placement {
             now.policy = policy;
         }
         if let Some(rules) = Rules::make(&now.rules_config, &now.hints_config, &tier) {
-            now.rules = Arc::new(rules);
+            // The streams are the same.
+            now.rules = Arc::new(rules.of_generation(now.rules.generation()));
         }
     }
 

@@ -7,6 +7,7 @@ use braid_contract::{
     Fd, InodeId, MoveCount, NamedTier, Result, StreamId, TierId, TierStatus, Trouble, VolumeId, ZoneStatus,
 };
 use braid_format::FileKey;
+use braid_hint::LearnedStream;
 use std::collections::BTreeSet;
 
 /// State of a volume.
@@ -95,6 +96,12 @@ impl Volume {
                 stream.id.map_or_else(|| "no stream".to_owned(), |id| rules.hints().name(StreamId(id)));
         }
         zones
+    }
+
+    /// The streams that were learned, by number.
+    #[must_use]
+    pub fn learned_streams(&self) -> Vec<LearnedStream> {
+        self.core.learning.streams(self.core.environment.monotonic_ns())
     }
 
     /// Hands `visit` every file of the namespace with ranges on a tier that is

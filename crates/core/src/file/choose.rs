@@ -2,11 +2,12 @@
 //! `leave_home.rs` and `full_range.rs` ask here.
 
 use crate::core::Core;
+use crate::file::learned::{follow, learned_stream};
 use crate::live::File;
 use crate::reap::reap_for_room;
-use braid_contract::{Errno, Hint, Result, StreamId, TierId};
+use braid_contract::{Errno, Hint, Result, StreamId, TierId, WriteLife};
 use braid_format::{RangeSize, Reason};
-use braid_hint::{Hints, KnownStream, Task};
+use braid_hint::{FoundStream, Hints, KnownStream, Task, Writer};
 use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, TierView, WriteSpan};
 use braid_tiers::{Tier, bit};
 use std::path::Path;
@@ -32,6 +33,7 @@ pub struct TierChoice {
     pub tier: Arc<Tier>,
     pub(crate) reason: Reason,
     policy: Arc<dyn Policy>,
+    stream: Option<StreamId>,
     pin: bool,
 }
 
@@ -97,8 +99,9 @@ pub fn choose(
     let number = |name: &str| core.tiers.number(name);
     let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
     let Chosen { tier, reason, policy, rule, stream } = chosen.ok_or(Errno::ENOSPC)?;
-    request.file.stream.set(request.origin.thread, stream);
-    Ok(TierChoice { tier: core.tiers.get(tier)?, reason, policy, pin: rule.is_some_and(|rule| rule.pin) })
+    request.file.stream.set(rules.generation(), request.origin.thread, stream);
+    let (tier, pin) = (core.tiers.get(tier)?, rule.is_some_and(|rule| rule.pin));
+    Ok(TierChoice { tier, reason, policy, stream: stream.stream, pin })
 }
 
 /// Tells the policy that a plain file grows on home, as it chose.
@@ -123,6 +126,7 @@ pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
     choice.add_to(credits, &tiers, request.span.new_bytes);
+    follow(core, request.file, &FileFacts { core, file: request.file }, request.origin, choice.stream);
     if choice.pin {
         request.file.pinned.store(true, Ordering::Relaxed);
     }
@@ -162,8 +166,10 @@ pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hi
     let span = WriteSpan::at_rest(size);
     let ask = || rules.stream_of(&FileFacts { core, file }, origin, span);
     // Each write asks: the rules are looked at once.
-    let stream = origin.hint.stream.or_else(|| file.stream.get_or(origin.thread, ask));
-    let life = stream.and_then(|stream| rules.hints().stream(stream)).map(|known| known.life);
+    let found = || file.stream.get_or(rules.generation(), origin.thread, ask).stream;
+    let stream = origin.hint.stream.or_else(found);
+    let known = stream.and_then(|stream| rules.hints().stream(stream));
+    let life = known.and_then(|known| life_of(core, known));
     Hint { stream, life, ..origin.hint }
 }
 
@@ -172,7 +178,15 @@ pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hi
 pub fn stream_now(core: &Core, file: &File, size: u64) -> Option<(String, Option<KnownStream>)> {
     let rules = core.placer.rules();
     let hint = hint_of(core, file, size, Origin::default());
-    hint.stream.map(|stream| (rules.hints().name(stream), rules.hints().stream(stream).cloned()))
+    let known = |stream| {
+        let known = rules.hints().stream(stream)?;
+        Some(KnownStream { life: life_of(core, known)?, ..known.clone() })
+    };
+    hint.stream.map(|stream| (rules.hints().name(stream), known(stream)))
+}
+
+fn life_of(core: &Core, known: &KnownStream) -> Option<WriteLife> {
+    known.learned.map_or(Some(known.life), |number| core.learning.life(number))
 }
 
 /// Whether movers leave the file where it is.
@@ -269,12 +283,16 @@ impl Facts for FileFacts<'_> {
         self.core.environment.wall_ns().saturating_sub(born_ns).max(0)
     }
 
-    fn task(&self, thread: u32) -> Task {
-        let (program, thread) = braid_sys::task_names(thread).unwrap_or_default();
-        Task { program, thread }
+    fn task(&self, thread: u32) -> Option<Task> {
+        let (program, thread) = braid_sys::task_names(thread)?;
+        Some(Task { program, thread })
     }
 
-    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
-        self.file.profiled.get_or(thread, || hints.classify(self.path(), &|| self.task(thread)))
+    fn profiled(&self, hints: &Hints, generation: u32, origin: Origin, writer: &Writer<'_>) -> FoundStream {
+        self.file.profiled.get_or(generation, origin.thread, || {
+            let learned = || learned_stream(self.core, hints, (self.path(), writer), origin);
+            let stream = hints.classify(self.path(), writer).or_else(learned);
+            FoundStream { stream, is_sure: !writer.is_missed() }
+        })
     }
 }

@@ -17,7 +17,8 @@
 //! * durability: `mark`, `trim`, `release`, `emptying`, `sync`;
 //! * parts on tiers: `whole_object`, `pieces`, `preallocate`, `extents`,
 //!   `presence`, and the home file's: `home_inode`, `id_attr`;
-//! * decisions and checks: `choose`, `ranges`, `owner`, `set_id`, `write_through`.
+//! * decisions and checks: `choose`, `ranges`, `owner`, `set_id`, `write_through`,
+//!   `learned`.
 
 pub(crate) mod access_time;
 mod allocate;
@@ -34,6 +35,7 @@ mod gather;
 mod home_inode;
 mod id_attr;
 mod indexing;
+pub(crate) mod learned;
 mod leave_home;
 mod load;
 pub(crate) mod mark;

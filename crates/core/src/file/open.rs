@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::file::access_time::keep_owed;
 use crate::file::gather::gather_late;
 use crate::file::home_inode::{restore_cached_time, update_home_inode};
+use crate::file::learned::{data_gone, last_use_ended};
 use crate::file::leave_home::grows_on_home;
 use crate::file::load::load_layout;
 use crate::file::mark::{handle_of, mark_orphan};
@@ -181,6 +182,7 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     let layout = file.layout.read();
     let Layout::Spread(spread) = &*layout else { return Ok(()) };
     keep_owed(core, spread, file);
+    last_use_ended(core, file, spread.size());
     // The next open does not know of it.
     make_releases_durable(core, file, spread)?;
     // A writer has the file in use, so the file can't run ahead of its home
@@ -222,6 +224,7 @@ pub(crate) fn last_name_gone(core: &Core, file: &File, parent: DurabilityDepende
     drop(opens);
     let Layout::Spread(spread) = &*file.layout.read() else { return Ok(()) };
     count_whole_gone(core, spread);
+    data_gone(core, file.inode.ino);
     // The mark that it had may be that of an earlier id, or be given up.
     let marked = mark_orphan(core, spread.id(), handle_of(file, spread));
     core.removals.add(core.environment.monotonic_ns(), spread.id(), parent);

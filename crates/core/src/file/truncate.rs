@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::file::access_time::bring_home;
 use crate::file::emptying::reap_emptied;
 use crate::file::id_attr::kind_of;
+use crate::file::learned::begin_anew;
 use crate::file::leave_home::spread_ahead;
 use crate::file::mark::mark;
 use crate::file::release::release_end;
@@ -81,6 +82,7 @@ fn empty(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     }
     count_whole_gone(core, spread);
     file.inode.set_shape(Shape::Plain);
+    begin_anew(core, file);
     reap_emptied(core, file.data(), spread.id())
 }
 

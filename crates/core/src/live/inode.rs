@@ -159,6 +159,8 @@ pub struct File {
     pub(crate) stream: StreamCell,
     /// The stream that a profile knows it by.
     pub(crate) profiled: StreamCell,
+    /// What becomes of it is learned.
+    pub(crate) followed: AtomicBool,
     /// Where it is pinned to, once that was asked for.
     pin: Mutex<Option<Option<PinAttr>>>,
     pub(crate) cached_time: CachedTime,
@@ -265,6 +267,7 @@ impl File {
             pinned: AtomicBool::new(false),
             stream: StreamCell::default(),
             profiled: StreamCell::default(),
+            followed: AtomicBool::new(false),
             pin: Mutex::new(None),
             cached_time: CachedTime::default(),
         }

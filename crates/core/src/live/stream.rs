@@ -1,41 +1,100 @@
 //! The stream that a file's data belongs to, once it was looked up.
 
 use braid_contract::StreamId;
-use std::sync::atomic::{AtomicU64, Ordering};
+use braid_hint::FoundStream;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Not looked up yet.
-const UNKNOWN: u64 = u64::MAX;
-/// None.
-const NONE: u64 = u64::MAX - 1;
+/// In a word: there is a stream, whose number is the lower half.
+const SOME: u64 = 1 << 32;
+/// In a word: the writer was not known.
+const UNSURE: u64 = 1 << 33;
+/// In a word: something was found.
+const FOUND: u64 = 1 << 34;
+/// Where the generation of the rules begins, of which a word has the lower bits.
+const GENERATION: u32 = 35;
 
-/// What was found.
-#[derive(Debug)]
-pub(crate) struct StreamCell(AtomicU64);
-
-impl Default for StreamCell {
-    fn default() -> Self {
-        Self(AtomicU64::new(UNKNOWN))
-    }
+/// What was found, by which rules, and for whom.
+#[derive(Debug, Default)]
+pub(crate) struct StreamCell {
+    found: AtomicU64,
+    /// The thread that was not known; it is looked up once.
+    missed: AtomicU32,
 }
 
 impl StreamCell {
-    /// What was found; looks it up, by `ask`, until it was found for a writer.
-    pub(crate) fn get_or(&self, thread: u32, ask: impl FnOnce() -> Option<StreamId>) -> Option<StreamId> {
-        match self.0.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                let stream = ask();
-                self.set(thread, stream);
-                stream
-            }
-            known => u32::try_from(known).ok().map(StreamId),
+    /// What was found by the rules of this generation; looks it up, by `ask`, until it
+    /// was found for a writer.
+    pub(crate) fn get_or(
+        &self,
+        generation: u32,
+        thread: u32,
+        ask: impl FnOnce() -> FoundStream,
+    ) -> FoundStream {
+        let word = self.found.load(Ordering::Relaxed);
+        let is_sure = word & UNSURE == 0;
+        let is_for = is_sure || thread == 0 || self.missed.load(Ordering::Relaxed) == thread;
+        if is_of(word, generation) && is_for {
+            let stream = (word & SOME != 0).then_some(StreamId(word as u32));
+            return FoundStream { stream, is_sure };
         }
+        let found = ask();
+        self.set(generation, thread, found);
+        found
+    }
+
+    /// The next who asks looks it up.
+    pub(crate) fn forget(&self) {
+        self.found.store(0, Ordering::Relaxed);
     }
 
     /// Notes what is found now for a thread. Without a writer, which is 0, less is
-    /// known, and nothing is noted.
-    pub(crate) fn set(&self, thread: u32, stream: Option<StreamId>) {
-        if thread != 0 {
-            self.0.store(stream.map_or(NONE, |stream| stream.0.into()), Ordering::Relaxed);
+    /// known, and nothing is noted. What is sure stays.
+    pub(crate) fn set(&self, generation: u32, thread: u32, found: FoundStream) {
+        let before = self.found.load(Ordering::Relaxed);
+        if thread == 0 || !found.is_sure && is_of(before, generation) && before & UNSURE == 0 {
+            return;
         }
+        let unsure = if found.is_sure { 0 } else { UNSURE };
+        let stream = found.stream.map_or(0, |stream| SOME | u64::from(stream.0));
+        self.missed.store(thread, Ordering::Relaxed);
+        let word = u64::from(generation) << GENERATION | FOUND | unsure | stream;
+        self.found.store(word, Ordering::Relaxed);
+    }
+}
+
+/// Whether the word is of rules of this generation.
+fn is_of(word: u64, generation: u32) -> bool {
+    word & FOUND != 0 && word >> GENERATION == (u64::from(generation) << GENERATION) >> GENERATION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(stream: u32, is_sure: bool) -> FoundStream {
+        FoundStream { stream: Some(StreamId(stream)), is_sure }
+    }
+
+    #[test]
+    fn what_was_found_holds_for_its_rules() {
+        let cell = StreamCell::default();
+        assert_eq!(cell.get_or(0, 0, || found(1, true)), found(1, true), "without a writer");
+        let none = FoundStream { stream: None, is_sure: true };
+        assert_eq!(cell.get_or(0, 7, || none), none);
+        assert_eq!(cell.get_or(0, 8, || found(2, true)), none);
+        for generation in [1, u32::MAX] {
+            assert_eq!(cell.get_or(generation, 8, || found(u32::MAX, true)), found(u32::MAX, true));
+            assert_eq!(cell.get_or(generation, 9, || found(3, true)), found(u32::MAX, true));
+        }
+    }
+
+    #[test]
+    fn a_writer_that_is_not_known_is_asked_once_and_others_are_asked_still() {
+        let cell = StreamCell::default();
+        assert_eq!(cell.get_or(5, 7, || found(1, false)), found(1, false));
+        assert_eq!(cell.get_or(5, 7, || found(2, true)), found(1, false));
+        assert_eq!(cell.get_or(5, 8, || found(2, true)), found(2, true));
+        cell.set(5, 9, found(3, false));
+        assert_eq!(cell.get_or(5, 9, || found(4, true)), found(2, true));
     }
 }

@@ -3,6 +3,7 @@
 //! removal is durable (ordering rule 4).
 
 use crate::core::Core;
+use crate::file::learned::data_gone;
 use crate::file::mark::mark_orphan;
 use crate::file::open::last_name_gone;
 use crate::file::owner::check_index_of;
@@ -183,6 +184,7 @@ fn queue_orphan(core: &Core, displaced: &Displaced, parent: &Fd) -> Result<()> {
         true => Ok(()),
         false => mark_orphan(core, attr.id, attr.kind.whole().and(identity.handle.as_ref())),
     };
+    data_gone(core, *ino);
     if core.removals.add(core.environment.monotonic_ns(), attr.id, depends_on)
         && let Some(whole) = attr.kind.whole()
     {

@@ -73,3 +73,25 @@ pub struct HotFile {
     /// The tiers that its hot ranges are on.
     pub tier_names: Vec<String>,
 }
+
+/// The streams that a volume learned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedStreams {
+    /// Each, by number.
+    pub streams: Vec<LearnedStream>,
+}
+
+/// A stream that was learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedStream {
+    /// Its name.
+    pub name: String,
+    /// How long its data is expected to live, as devices are told.
+    pub life: String,
+    /// The same, in seconds.
+    pub life_seconds: u64,
+    /// Patterns of its files, the most frequent first.
+    pub files: Vec<String>,
+    /// Files that told of them.
+    pub told: u64,
+}

@@ -5,8 +5,9 @@ use super::facts::Facts;
 use super::list::{Rule, Rules};
 use crate::context::{Context, Origin, WriteSpan};
 use crate::policy::Policy;
-use braid_contract::{Hint, StreamId, TierId};
+use braid_contract::{Hint, TierId};
 use braid_format::{Reason, RuleNumber};
+use braid_hint::FoundStream;
 use std::sync::Arc;
 
 /// The chosen tier, and the policy or rule behind it.
@@ -20,7 +21,7 @@ pub struct Chosen {
     /// The rule that holds, if any.
     pub rule: Option<Arc<Rule>>,
     /// The stream of the data, if its writer, a rule or a profile named one.
-    pub stream: Option<StreamId>,
+    pub stream: FoundStream,
 }
 
 impl Rules {
@@ -35,7 +36,7 @@ impl Rules {
         tier_of: &dyn Fn(&str) -> Option<TierId>,
     ) -> Option<Chosen> {
         let (rule, stream) = self.find_with_stream(facts, context.origin, context.span);
-        let hint = Hint { stream, ..context.origin.hint };
+        let hint = Hint { stream: stream.stream, ..context.origin.hint };
         let context = &Context { origin: Origin { hint, ..context.origin }, ..*context };
         let number = RuleNumber::of(rule.as_deref().map_or(0, |rule| rule.number));
         let own = rule.as_deref().and_then(|rule| rule.policy.as_ref());
@@ -92,7 +93,7 @@ mod tests {
     use crate::credits::Credits;
     use crate::settings::RuleConfig;
     use crate::sync::Mutex;
-    use braid_contract::Mover;
+    use braid_contract::{Mover, StreamId};
     use braid_hint::HintConfig;
 
     /// A policy that records the stream of the request.
@@ -131,7 +132,7 @@ mod tests {
             tiers: &[],
         };
         let chosen = rules.choose(&policy, &context, &Sample("a.wal"), &|_| None).unwrap();
-        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy && chosen.stream == id);
+        assert!(chosen.rule.is_none() && chosen.reason == Reason::Policy && chosen.stream.stream == id);
         assert_eq!(*asked.0.lock(), id);
     }
 }

@@ -131,19 +131,24 @@ fn environment() -> Result<Env, ConditionError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::Facts;
     use super::super::sample::Sample;
     use super::*;
     use crate::context::{Origin, WriteSpan};
-    use braid_hint::{HintConfig, Hints};
+    use braid_hint::{HintConfig, Hints, Writer};
 
     fn holds(text: &str) -> bool {
         let origin = Origin { uid: 7, gid: 8, thread: 9, sync: true, direct: false, ..Origin::default() };
         let span = WriteSpan { offset: 4096, len: 512, size: 4096, size_after: 4608, new_bytes: 0 };
+        let facts = Sample("db/data/000123.wal");
+        let look_up = || facts.task(9);
         Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).holds(&Subject {
-            facts: &Sample("db/data/000123.wal"),
+            facts: &facts,
             origin,
             span,
             hints: &Hints::new(["wal"], &HintConfig::default()),
+            generation: 0,
+            writer: &Writer::new(&look_up),
         })
     }
 

@@ -2,8 +2,7 @@
 
 use super::types::Type;
 use crate::context::{Origin, WriteSpan};
-use braid_contract::StreamId;
-use braid_hint::{Hints, Task};
+use braid_hint::{FoundStream, Hints, Task, Writer};
 use cel::common::types::{CelBool, CelInt, CelString};
 use cel::common::value::CowVal;
 use cel::context::VariableResolver;
@@ -19,12 +18,14 @@ pub trait Facts: Send + Sync {
     /// Its age since creation, in nanoseconds.
     fn age_ns(&self) -> i64;
 
-    /// The names of a thread and of its process; empty where they are not known.
-    fn task(&self, thread: u32) -> Task;
+    /// The names of a thread and of its process, if they are known.
+    fn task(&self, thread: u32) -> Option<Task>;
 
-    /// The stream that a profile knows the file by, if this thread writes it.
-    fn profiled(&self, hints: &Hints, thread: u32) -> Option<StreamId> {
-        hints.classify(self.path(), &|| self.task(thread))
+    /// The stream that a profile knows the file by, or else what is learned of such
+    /// files, if it is written from there, by the `hints` of rules of this generation.
+    fn profiled(&self, hints: &Hints, _generation: u32, _origin: Origin, writer: &Writer<'_>) -> FoundStream {
+        let stream = hints.classify(self.path(), writer);
+        FoundStream { stream, is_sure: !writer.is_missed() }
     }
 }
 
@@ -39,13 +40,19 @@ pub struct Subject<'a> {
     pub span: WriteSpan,
     /// What is known of streams.
     pub hints: &'a Hints,
+    /// The generation of the rules.
+    pub generation: u32,
+    /// The thread of the operation.
+    pub writer: &'a Writer<'a>,
 }
 
 impl Subject<'_> {
-    /// The stream of the data: by its writer or by a rule above, or else by a profile.
-    pub(super) fn stream(&self) -> Option<StreamId> {
-        let named = self.origin.hint.stream;
-        named.or_else(|| self.facts.profiled(self.hints, self.origin.thread))
+    /// The stream of the data: by its writer or by a rule above, or else by a profile, or learned.
+    pub(super) fn stream(&self) -> FoundStream {
+        match self.origin.hint.stream {
+            None => self.facts.profiled(self.hints, self.generation, self.origin, self.writer),
+            stream => FoundStream { stream, is_sure: true },
+        }
     }
 }
 
@@ -79,6 +86,7 @@ impl VariableResolver for Subject<'_> {
         let bytes = |bytes: u64| number(bytes.try_into().unwrap_or(i64::MAX));
         let truth = |truth: bool| Some(CowVal::owned(CelBool::from(truth)));
         let text = |text: String| Some(CowVal::owned(CelString::from(text)));
+        let name = |name: fn(&Task) -> &str| text(self.writer.task().map_or("", name).to_owned());
         match variable {
             "path" => Some(CowVal::owned(CelString::from(self.facts.path()))),
             "size" => bytes(self.span.size_after),
@@ -87,9 +95,9 @@ impl VariableResolver for Subject<'_> {
             "uid" => number(self.origin.uid.into()),
             "gid" => number(self.origin.gid.into()),
             "thread" => number(self.origin.thread.into()),
-            "program" => text(self.facts.task(self.origin.thread).program),
-            "thread_name" => text(self.facts.task(self.origin.thread).thread),
-            "stream" => text(self.stream().map_or_else(String::new, |stream| self.hints.name(stream))),
+            "program" => name(|task| &task.program),
+            "thread_name" => name(|task| &task.thread),
+            "stream" => text(self.stream().stream.map_or_else(String::new, |stream| self.hints.name(stream))),
             "offset" => bytes(self.span.offset),
             "length" => bytes(self.span.len),
             "sync" => truth(self.origin.sync),

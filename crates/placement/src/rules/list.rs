@@ -8,14 +8,15 @@ use crate::policy_config::make_policy;
 use crate::settings::RuleConfig;
 use braid_contract::{StreamId, TierId};
 use braid_format::RangeSize;
-use braid_hint::{HintConfig, Hints};
+use braid_hint::{FoundStream, HintConfig, Hints, Writer};
 use std::sync::Arc;
 
 /// The rules of a volume, in their order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Rules {
     list: Vec<Arc<Rule>>,
     hints: Hints,
+    generation: u32,
 }
 
 /// One rule.
@@ -64,7 +65,19 @@ impl Rules {
             })
         };
         let hints = Hints::new(config.iter().filter_map(|rule| rule.stream.as_deref()), hints);
-        Some(Self { list: config.iter().enumerate().map(rule).collect::<Option<_>>()?, hints })
+        Some(Self { list: config.iter().enumerate().map(rule).collect::<Option<_>>()?, hints, generation: 0 })
+    }
+
+    /// These, as the rules of this generation.
+    #[must_use]
+    pub fn of_generation(self, generation: u32) -> Self {
+        Self { generation, ..self }
+    }
+
+    /// Which of a volume's rules these are: others have another number, and what was
+    /// found by them does not count any more.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Whether there is no rule.
@@ -90,8 +103,15 @@ impl Rules {
         facts: &dyn Facts,
         origin: Origin,
         span: WriteSpan,
-    ) -> (Option<Arc<Rule>>, Option<StreamId>) {
-        let mut subject = Subject { facts, origin, span, hints: &self.hints };
+    ) -> (Option<Arc<Rule>>, FoundStream) {
+        let look_up = || facts.task(origin.thread);
+        let (writer, generation) = (&Writer::new(&look_up), self.generation);
+        let mut subject = Subject { facts, origin, span, hints: &self.hints, generation, writer };
+        // A rule may have asked for the writer too.
+        let found = |subject: &Subject<'_>| {
+            let found = subject.stream();
+            FoundStream { is_sure: found.is_sure && !writer.is_missed(), ..found }
+        };
         for rule in &self.list {
             if !rule.when.holds(&subject) {
                 continue;
@@ -99,14 +119,14 @@ impl Rules {
             let stream = &mut subject.origin.hint.stream;
             *stream = stream.or(rule.stream);
             if rule.decides() {
-                return (Some(Arc::clone(rule)), subject.stream());
+                return (Some(Arc::clone(rule)), found(&subject));
             }
         }
-        (None, subject.stream())
+        (None, found(&subject))
     }
 
     /// The stream of a file's data: from its writer, or else from a rule or a profile.
-    pub fn stream_of(&self, facts: &dyn Facts, origin: Origin, span: WriteSpan) -> Option<StreamId> {
+    pub fn stream_of(&self, facts: &dyn Facts, origin: Origin, span: WriteSpan) -> FoundStream {
         self.find_with_stream(facts, origin, span).1
     }
 
@@ -139,7 +159,8 @@ mod tests {
     use super::*;
     use crate::context::{Origin, WriteSpan};
     use braid_contract::{Hint, WriteLife};
-    use braid_hint::{Glob, Profile, ProfileStream};
+    use braid_hint::{Glob, Profile, ProfileStream, Task};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A rule by its condition, stream and tier.
     fn rule(when: &str, stream: Option<&str>, tier: Option<&str>) -> RuleConfig {
@@ -162,7 +183,7 @@ mod tests {
         let (rule, stream) = rules.find_with_stream(&facts, origin, span);
         let alone = rules.find(&facts, origin, span);
         assert_eq!(alone.map(|rule| rule.number), rule.as_ref().map(|rule| rule.number));
-        (rule.map(|rule| rule.number), stream.map(|stream| rules.hints().name(stream)))
+        (rule.map(|rule| rule.number), stream.stream.map(|stream| rules.hints().name(stream)))
     }
 
     fn is(number: Option<usize>, stream: &str) -> (Option<usize>, Option<String>) {
@@ -199,7 +220,7 @@ mod tests {
         };
         let streams = vec![stream("wal", "*.wal"), stream("tables", "*.sst")];
         let profile = Profile { name: "db".to_owned(), about: String::new(), programs: Vec::new(), streams };
-        let hints = HintConfig { on: true, profiles: vec![profile] };
+        let hints = HintConfig { on: true, profiles: vec![Arc::new(profile)], ..HintConfig::default() };
         let config = [
             rule("path.startsWith('own/')", Some("own"), None),
             rule("stream == 'db/wal'", None, Some("fast")),
@@ -213,5 +234,53 @@ mod tests {
         let rules = Rules::make(&config, &off, |_| Some(TierId(0))).unwrap();
         assert_eq!(found(&rules, "x/1.wal", None), (None, None));
         assert_eq!(found(&rules, "own/1.wal", None), is(None, "own"));
+    }
+
+    #[test]
+    fn a_writer_is_looked_up_once_for_all_that_ask() {
+        #[derive(Default)]
+        struct Asked(AtomicU32);
+        impl Facts for Asked {
+            fn path(&self) -> &str {
+                "x.wal"
+            }
+
+            fn owner(&self) -> i64 {
+                0
+            }
+
+            fn age_ns(&self) -> i64 {
+                0
+            }
+
+            fn task(&self, thread: u32) -> Option<Task> {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                (thread != 0).then(Task::default)
+            }
+        }
+        let stream = ProfileStream {
+            name: "db/wal".to_owned(),
+            files: vec![Glob::new("*.wal").unwrap()],
+            programs: vec![Glob::new("db").unwrap()],
+            threads: Vec::new(),
+            life: WriteLife::Short,
+        };
+        let profile = Profile {
+            name: "db".to_owned(),
+            about: String::new(),
+            programs: Vec::new(),
+            streams: vec![stream],
+        };
+        let hints = HintConfig { on: true, profiles: vec![Arc::new(profile)], ..HintConfig::default() };
+        let conditions = ["program == 'a'", "thread_name == 'b'", "program == 'c' || stream == 'd'"];
+        let rules =
+            Rules::make(&conditions.map(|when| rule(when, None, Some("fast"))), &hints, |_| Some(TierId(0)));
+        for thread in [1, 0] {
+            let asked = Asked::default();
+            let origin = Origin { thread, ..Origin::default() };
+            let found = rules.as_ref().unwrap().stream_of(&asked, origin, WriteSpan::default());
+            assert_eq!(found, FoundStream { stream: None, is_sure: thread != 0 });
+            assert_eq!(asked.0.load(Ordering::Relaxed), 1);
+        }
     }
 }

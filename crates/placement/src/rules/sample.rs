@@ -19,7 +19,7 @@ impl Facts for Sample {
         5 * 60_000_000_000
     }
 
-    fn task(&self, thread: u32) -> Task {
-        Task { program: "postgres".to_owned(), thread: format!("worker {thread}") }
+    fn task(&self, thread: u32) -> Option<Task> {
+        Some(Task { program: "postgres".to_owned(), thread: format!("worker {thread}") })
     }
 }

@@ -37,9 +37,9 @@ impl Facts for About<'_> {
         i64::try_from(self.file.age_ns.saturating_add(since_ns)).unwrap_or(i64::MAX)
     }
 
-    fn task(&self, _thread: u32) -> Task {
+    fn task(&self, _thread: u32) -> Option<Task> {
         // Traces have no names of threads.
-        Task::default()
+        None
     }
 }
 

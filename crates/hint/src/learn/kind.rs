@@ -1,0 +1,80 @@
+//! What is expected of files of one kind.
+
+use super::features::{Figures, Known, WRITING, Writing, figures};
+
+/// Weight of the newest file of a kind.
+const FOLLOW: f32 = 0.25;
+/// Ends of which older ones count less and less.
+const ENDS_MAX: f64 = 64.0;
+
+/// The files of a kind: how they were written, and how long they live.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    known: Known,
+    writing: Option<Writing>,
+    /// Files that are followed and there.
+    there: u32,
+    /// Nanoseconds that all its files lived so far, until `since_ns`.
+    lived_ns: f64,
+    since_ns: u64,
+    /// Files that ended.
+    ended: f64,
+    /// Files that told something.
+    pub(super) told: u32,
+    /// Number of its last story.
+    pub(super) last: u64,
+    /// Its figures were learned.
+    pub(super) is_learned: bool,
+}
+
+impl Kind {
+    pub(super) fn new(known: Known, now_ns: u64) -> Self {
+        let (writing, since_ns, is_learned) = (None, now_ns, false);
+        Self { known, writing, there: 0, lived_ns: 0.0, since_ns, ended: 0.0, told: 0, last: 0, is_learned }
+    }
+
+    fn live_until(&mut self, now_ns: u64) {
+        self.lived_ns += f64::from(self.there) * now_ns.saturating_sub(self.since_ns) as f64;
+        self.since_ns = self.since_ns.max(now_ns);
+    }
+
+    /// A file began.
+    pub(super) fn begins(&mut self, known: Known, now_ns: u64) {
+        self.live_until(now_ns);
+        self.known = known;
+        self.there += 1;
+    }
+
+    /// A file was written.
+    pub(super) fn was_written(&mut self, new: &Writing) {
+        let writing = self.writing.get_or_insert(*new);
+        for at in 0..WRITING {
+            writing[at] += FOLLOW * (new[at] - writing[at]);
+        }
+        self.told += 1;
+    }
+
+    /// A file is not followed any more; it may have ended.
+    pub(super) fn leaves(&mut self, ended: bool, now_ns: u64) {
+        self.live_until(now_ns);
+        self.there = self.there.saturating_sub(1);
+        if ended {
+            self.ended += 1.0;
+        }
+        if self.ended > ENDS_MAX {
+            (self.lived_ns, self.ended) = (self.lived_ns / 2.0, self.ended / 2.0);
+        }
+    }
+
+    /// How long a file of the kind is expected to live: what all lived, also those that
+    /// are there, over the ends (as for lives of any length that end by chance).
+    pub(super) fn life_ns(&self, now_ns: u64) -> f64 {
+        let until_now = f64::from(self.there) * now_ns.saturating_sub(self.since_ns) as f64;
+        (self.lived_ns + until_now) / (self.ended + 0.5)
+    }
+
+    /// Its figures, once a file told something.
+    pub(super) fn figures(&self, now_ns: u64) -> Option<Figures> {
+        self.writing.as_ref().map(|writing| figures(self.life_ns(now_ns), writing, &self.known))
+    }
+}

@@ -1,0 +1,331 @@
+//! The learner: what files do goes in, a stream for a file that is first written comes
+//! out.
+
+use super::cluster::{Clusters, Told};
+use super::features::{Opening, Written, known};
+use super::kind::Kind;
+use super::shape::{pattern_of, shape_of};
+use crate::profile::Task;
+use braid_contract::{StreamId, WriteLife};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Figures that are learned at a time.
+const BATCH: usize = 16;
+/// Kinds that are remembered; those that told nothing for longest go first.
+const KINDS_MAX: usize = 4096;
+/// Files that are followed at a time; the one that is followed for longest goes first.
+const FOLLOWED_MAX: usize = 1 << 16;
+/// Between a shape and its writer.
+const WRITER: char = '\0';
+
+/// Most streams that a volume learns: with two zones for the index and some for streams
+/// by name, as many as the least devices have open.
+pub const LEARNED_MAX: u16 = 8;
+/// From which expected life on, in nanoseconds, data is of a level.
+const LIVES: [(u64, WriteLife); 3] = [
+    (86_400_000_000_000, WriteLife::Extreme),
+    (3_600_000_000_000, WriteLife::Long),
+    (60_000_000_000, WriteLife::Medium),
+];
+
+/// The name of a stream that was learned, by its number.
+#[must_use]
+pub fn learned_name(number: u16) -> String {
+    format!("learned-{number}")
+}
+
+/// The number of a stream that was learned.
+#[must_use]
+pub fn learned_number(stream: StreamId) -> Option<u16> {
+    (0..LEARNED_MAX).find(|number| StreamId::named(&learned_name(*number)) == stream)
+}
+
+/// The level of a life that is expected to be so long: `short` below a minute, `medium`
+/// below an hour, `long` below a day.
+#[must_use]
+pub fn life_of(life_ns: u64) -> WriteLife {
+    LIVES.into_iter().find(|(from, _)| life_ns >= *from).map_or(WriteLife::Short, |(_, life)| life)
+}
+
+/// Learns streams.
+#[derive(Clone, Debug)]
+pub struct Learner {
+    clusters: Clusters,
+    kinds: HashMap<Arc<str>, Kind>,
+    followed: HashMap<u64, Followed>,
+    /// Files that are followed, by when that began.
+    by_age: BTreeMap<u64, u64>,
+    batch: Vec<Told>,
+    stories: u64,
+}
+
+/// A file that is followed until it is gone.
+#[derive(Clone, Debug)]
+struct Followed {
+    /// Its kinds: by its path alone, and with its writer.
+    kinds: [Option<Arc<str>>; 2],
+    began: u64,
+}
+
+/// A stream as it was learned.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LearnedStream {
+    /// Its number, from 0 on.
+    pub number: u16,
+    /// How long its files are expected to live, in nanoseconds.
+    pub life_ns: u64,
+    /// Its kinds of files, the most frequent first.
+    pub kinds: Vec<LearnedKind>,
+}
+
+/// Files of one kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LearnedKind {
+    /// A pattern of their paths.
+    pub pattern: String,
+    /// Number of files that told of it.
+    pub files: u32,
+}
+
+impl Learner {
+    /// Nothing is learned yet. There are at most so many streams, 1 to 1024.
+    #[must_use]
+    pub fn new(streams: u16, seed: u64) -> Self {
+        Self {
+            clusters: Clusters::new(usize::from(streams.clamp(1, 1024)), seed),
+            kinds: HashMap::new(),
+            followed: HashMap::new(),
+            by_age: BTreeMap::new(),
+            batch: Vec::new(),
+            stories: 0,
+        }
+    }
+
+    /// The number of the stream of a file that is first written; `None` as long as
+    /// nothing is known of files like it.
+    #[must_use]
+    pub fn stream_of(&self, opening: &Opening<'_>, now_ns: u64) -> Option<u16> {
+        let [shape, full] = names(opening);
+        let by_kind =
+            |name: &Option<Arc<str>>| self.kinds.get(name.as_ref()?).and_then(|kind| kind.figures(now_ns));
+        let found = match by_kind(&full).or_else(|| by_kind(&shape)) {
+            Some(figures) => self.clusters.nearest(&figures),
+            None => {
+                let (shape, writer) = split(full.as_ref().or(shape.as_ref())?);
+                self.clusters.like(&known(opening, shape, writer))
+            }
+        };
+        found.and_then(|at| u16::try_from(at).ok())
+    }
+
+    /// A file, by a number of its own, is followed from its first write on.
+    pub fn begins(&mut self, file: u64, opening: &Opening<'_>, now_ns: u64) {
+        self.leaves(file, false, now_ns);
+        if self.followed.len() >= FOLLOWED_MAX
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.leaves(oldest, false, now_ns);
+        }
+        self.stories += 1;
+        let kinds = names(opening);
+        for name in kinds.iter().flatten() {
+            let (shape, writer) = split(name);
+            let known = known(opening, shape, writer);
+            if !self.kinds.contains_key(name) && self.kinds.len() >= KINDS_MAX {
+                self.forget_oldest();
+            }
+            let kind = self.kinds.entry(Arc::clone(name)).or_insert_with(|| Kind::new(known, now_ns));
+            kind.begins(known, now_ns);
+            kind.last = self.stories;
+        }
+        self.by_age.insert(self.stories, file);
+        self.followed.insert(file, Followed { kinds, began: self.stories });
+    }
+
+    /// A file that is followed was written, and closed.
+    pub fn closes(&mut self, file: u64, written: &Written, now_ns: u64) {
+        let Some(followed) = self.followed.get(&file) else { return };
+        let new = written.figures();
+        for name in followed.kinds.clone().iter().flatten() {
+            if let Some(kind) = self.kinds.get_mut(name) {
+                kind.was_written(&new);
+            }
+        }
+        self.learn(file, now_ns);
+    }
+
+    /// The data of a file is gone.
+    pub fn ends(&mut self, file: u64, now_ns: u64) {
+        let Some(followed) = self.followed.get(&file) else { return };
+        let kinds = followed.kinds.clone();
+        self.leaves(file, true, now_ns);
+        self.learn_kinds(&kinds, now_ns);
+    }
+
+    /// The streams that were found so far.
+    #[must_use]
+    pub fn streams(&self, now_ns: u64) -> Vec<LearnedStream> {
+        let mut kinds: BTreeMap<usize, Vec<(&str, &Kind)>> = BTreeMap::new();
+        for (name, kind) in &self.kinds {
+            // Those with their writers are parts of those without.
+            let found = kind.figures(now_ns).filter(|_| !name.contains(WRITER));
+            if let Some(at) = found.and_then(|figures| self.clusters.nearest(&figures)) {
+                kinds.entry(at).or_default().push((name, kind));
+            }
+        }
+        let lives: Vec<u64> = self.clusters.lives_ns().collect();
+        let stream = |(at, mut kinds): (usize, Vec<(&str, &Kind)>)| {
+            kinds.sort_unstable_by_key(|(name, kind)| (u32::MAX - kind.told, *name));
+            let kinds =
+                kinds.iter().map(|(name, kind)| LearnedKind { pattern: pattern_of(name), files: kind.told });
+            Some(LearnedStream {
+                number: u16::try_from(at).ok()?,
+                life_ns: *lives.get(at)?,
+                kinds: kinds.collect(),
+            })
+        };
+        kinds.into_iter().filter_map(stream).collect()
+    }
+
+    /// How long the files of each stream are expected to live, in nanoseconds, in the
+    /// order of their numbers.
+    pub fn lives_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.clusters.lives_ns()
+    }
+
+    fn learn(&mut self, file: u64, now_ns: u64) {
+        if let Some(followed) = self.followed.get(&file) {
+            let kinds = followed.kinds.clone();
+            self.learn_kinds(&kinds, now_ns);
+        }
+    }
+
+    /// Learns from the most exact of these kinds.
+    fn learn_kinds(&mut self, kinds: &[Option<Arc<str>>; 2], now_ns: u64) {
+        let [shape, full] = kinds;
+        let Some(name) = full.as_ref().or(shape.as_ref()) else { return };
+        self.stories += 1;
+        for name in kinds.iter().flatten() {
+            if let Some(kind) = self.kinds.get_mut(name) {
+                kind.last = self.stories;
+            }
+        }
+        let Some(kind) = self.kinds.get_mut(name) else { return };
+        let Some(figures) = kind.figures(now_ns) else { return };
+        let is_first = !std::mem::replace(&mut kind.is_learned, true);
+        self.batch.push(Told { figures, is_first });
+        // The first ones are learned at once: a cold start should be short.
+        if self.batch.len() >= BATCH || self.stories < 8 * BATCH as u64 {
+            self.clusters.learn(&mut self.batch);
+        }
+    }
+
+    /// A file is not followed any more.
+    fn leaves(&mut self, file: u64, ended: bool, now_ns: u64) {
+        let Some(followed) = self.followed.remove(&file) else { return };
+        self.by_age.remove(&followed.began);
+        for name in followed.kinds.iter().flatten() {
+            if let Some(kind) = self.kinds.get_mut(name) {
+                kind.leaves(ended, now_ns);
+            }
+        }
+    }
+
+    /// Forgets the half of the kinds that told nothing for longest.
+    fn forget_oldest(&mut self) {
+        let mut told: Vec<u64> = self.kinds.values().map(|kind| kind.last).collect();
+        let middle = told.len() / 2;
+        let (_, last, _) = told.select_nth_unstable(middle);
+        self.kinds.retain(|_, kind| kind.last > *last);
+    }
+}
+
+/// The names of a file's kinds: by its path alone, and with its writer.
+fn names(opening: &Opening<'_>) -> [Option<Arc<str>>; 2] {
+    let shape = shape_of(opening.path);
+    let full = opening.task.map(|Task { program, thread }| {
+        format!("{shape}{WRITER}{}/{}", shape_of(program), shape_of(thread)).into()
+    });
+    [Some(shape.into()), full]
+}
+
+/// The shape and the writer of a kind.
+fn split(name: &str) -> (&str, &str) {
+    name.split_once(WRITER).unwrap_or((name, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn opening<'a>(path: &'a str, task: Option<&'a Task>) -> Opening<'a> {
+        Opening { path, task, sync: false, direct: false }
+    }
+
+    /// A file that is there for so many seconds, if it ends.
+    fn live(learner: &mut Learner, file: u64, opening: &Opening<'_>, at: u64, seconds: Option<u64>) {
+        learner.begins(file, opening, at);
+        learner.closes(file, &Written { bytes: 1 << 20, ..Written::default() }, at);
+        if let Some(seconds) = seconds {
+            learner.ends(file, at + seconds * SECOND);
+        }
+    }
+
+    #[test]
+    fn writers_and_paths_make_kinds_and_what_is_like_them_is_of_their_stream() {
+        let mut learner = Learner::new(8, 1);
+        let task = |thread: &str| Task { program: "db".to_owned(), thread: thread.to_owned() };
+        let (flush, compact) = (task("flush1"), task("compact1"));
+        for number in 0..20 {
+            let at = number * 10 * SECOND;
+            let path = format!("db/{number}.sst");
+            live(&mut learner, 2 * number, &opening(&path, Some(&flush)), at, Some(2));
+            live(&mut learner, 2 * number + 1, &opening(&path, Some(&compact)), at, None);
+        }
+        let now = 200 * SECOND;
+        let of = |path: &str, task: Option<&Task>| learner.stream_of(&opening(path, task), now);
+        let (flushed, compacted) = (of("db/77.sst", Some(&flush)), of("db/77.sst", Some(&compact)));
+        assert!(flushed.is_some() && compacted.is_some() && flushed != compacted);
+        assert_eq!(of("db/77.sst", Some(&task("flush2"))), flushed, "threads with numbers are alike");
+        assert!(of("db/77.sst", None).is_some() && of("db/new-7.sst", Some(&flush)).is_some());
+        assert_eq!(of("elsewhere/x.txt", None), None);
+        let lives: Vec<u64> = learner.lives_ns().collect();
+        let life = |stream: Option<u16>| lives[usize::from(stream.unwrap())];
+        assert!(life(compacted) > 10 * life(flushed), "{lives:?}");
+        let streams = learner.streams(now);
+        assert_eq!(
+            (streams.len(), &*streams[0].kinds[0].pattern, streams[0].kinds[0].files),
+            (1, "db/[0-9]*.sst", 40)
+        );
+    }
+
+    #[test]
+    fn what_is_known_is_bounded() {
+        let mut learner = Learner::new(4, 1);
+        for number in 0..2 * KINDS_MAX as u64 {
+            // Letters only: numbers are no kinds.
+            let name: String =
+                number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
+            live(&mut learner, number, &opening(&format!("{name}/x"), None), number, None);
+            assert!(learner.kinds.len() <= KINDS_MAX);
+        }
+        assert!(learner.lives_ns().count() <= 4);
+        for number in 0..2 * FOLLOWED_MAX as u64 {
+            learner.begins(number, &opening("a/x", None), number);
+        }
+        assert!(learner.followed.len() == FOLLOWED_MAX && learner.by_age.len() == FOLLOWED_MAX);
+    }
+
+    #[test]
+    fn names_and_levels_of_what_is_learned() {
+        for number in 0..LEARNED_MAX {
+            assert_eq!(learned_number(StreamId::named(&learned_name(number))), Some(number));
+        }
+        assert_eq!(learned_number(StreamId::named("learned-8")), None);
+        let levels = [59, 60, 3600, 86_400].map(|seconds| life_of(seconds * SECOND));
+        assert_eq!(levels, WriteLife::ALL);
+    }
+}
