@@ -1,12 +1,16 @@
 """Scenario `zoned`: RocksDB on an emulated zoned device in memory, alone and beside a program that writes and rotates logs,
-with and without streams (Reshim, figures 3 to 6). All data goes to the zones; home has only names."""
+and loads that no profile knows; with streams by profile, without, and learned (Reshim, figures 3 to 6). All data goes to the
+zones; home has only names."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from braidbench import programs
@@ -16,11 +20,26 @@ from braidbench.report import Report, number
 SUMMARY = "RocksDB on an emulated zoned device: throughput, latency, write amplification, with and without streams"
 WORK_DIR = Path("/dev/shm")
 CELLS = ["fill", "overwrite", "mixed"]
-SIDES = {"streams": "on", "no-streams": "off"}
+# Steps, zones, MiB of a zone.
+LOADS = {"log-store": (2000, 44, 8), "spool": (8000, 26, 4)}
+SIDES = {"streams": "{ learned: off, profiles: [ by-hand.yaml, all ] }", "no-streams": "off",
+         "learned": "{ learned: on, profiles: [ ] }"}
+BY_HAND = """\
+name: by-hand
+streams:
+  segments: { files: [ "store/seg-*" ], life: short }
+  old: { files: [ "store/old-*" ], life: long }
+  manifest: { files: [ "store/MANIFEST-*" ], life: short }
+  tmp: { files: [ "mail/*/tmp/*" ], life: short }
+  new: { files: [ "mail/*/new/*" ], life: medium }
+  cur: { files: [ "mail/*/cur/*" ], life: extreme }
+"""
 VALUE_LEN, KEY_LEN = 400, 20
 ZONES, ZONE_MIB, OPEN = 66, 64, 14
 MEASURED = [("operations", "/s"), ("p99", "µs"), ("p99.99", "µs"), ("written", "GB"), ("amplification", ""),
             ("moved", "MB"), ("mixed zones", ""), ("memory", "MB"), ("on home", "MB")]
+OF_LOADS = [("seconds", "s"), ("written", "GB"), ("amplification", ""), ("moved", "MB"), ("mixed zones", ""),
+            ("streams", ""), ("on home", "MB")]
 PERCENTILES = re.compile(r"P99: ([0-9.]+) .*P99\.99: ([0-9.]+)")
 STACK = """\
 stack:
@@ -48,22 +67,30 @@ while True:
 
 def measure(host: Host, report: Report, args, _keep: Path) -> None:
     """Runs the scenario."""
-    if shutil.which("db_bench") is None:
+    lineup = [side for side in SIDES if not args.sides or side in args.sides]
+    cells = [cell for cell in CELLS if not args.cells or cell in args.cells]
+    loads = [load for load in LOADS if not args.cells or load in args.cells]
+    if cells and shutil.which("db_bench") is None:
         raise BenchError("db_bench is missing (Debian: rocksdb-tools)")
     keys = 200_000 if args.quick else 5_000_000
     report.settings.update(keys=keys, key=KEY_LEN, value=VALUE_LEN, zones=ZONES, zone_mib=ZONE_MIB, open=OPEN)
-    lineup = [side for side in SIDES if not args.sides or side in args.sides]
-    cells = [cell for cell in CELLS if not args.cells or cell in args.cells]
     try:
         for repetition in range(args.reps):
             for side in lineup if repetition % 2 == 0 else reversed(lineup):
                 args.progress(f"repetition {repetition + 1}/{args.reps}, {side}")
-                _one(host, report, args.braid, side, cells, keys)
+                if cells:
+                    _one(host, report, args.braid, side, cells, keys)
+                for load in loads:
+                    _load(host, report, args, side, load)
     finally:
         for cell in cells:
             heads = [f"{what}, {unit}" if unit else what for what, unit in MEASURED]
             rows = [[side, *[_text(report, side, f"{cell}: {what}") for what, _ in MEASURED]] for side in lineup]
             report.table(f"RocksDB on zones, {cell}", ["side", *heads], rows)
+        for load in loads:
+            heads = [f"{what}, {unit}" if unit else what for what, unit in OF_LOADS]
+            rows = [[side, *[_text(report, side, f"{load}: {what}") for what, _ in OF_LOADS]] for side in lineup]
+            report.table(f"{load} on zones", ["side", *heads], rows)
 
 
 def _text(report: Report, side: str, what: str) -> str:
@@ -73,20 +100,45 @@ def _text(report: Report, side: str, what: str) -> str:
 
 def _one(host: Host, report: Report, braid: Path, side: str, cells: list[str], keys: int) -> None:
     """A new volume; the cells build on one another."""
+    with _mounted(host, braid, side, STACK, (ZONES, ZONE_MIB)) as mount:
+        for cell in cells:
+            _cell(host, report, braid, side, cell, keys, mount)
+
+
+@contextlib.contextmanager
+def _mounted(host: Host, braid: Path, side: str, stack: str, geometry: tuple[int, int]) -> Iterator[Path]:
     place = host.directory(f"zoned-{side}")
     for name in ("names", "zones", "mount"):
         (place / name).mkdir()
-    run(braid, "zoned", "emulate", place / "zones", "--zones", str(ZONES), "--zone-size", f"{ZONE_MIB}MiB",
+    run(braid, "zoned", "emulate", place / "zones", "--zones", str(geometry[0]), "--zone-size", f"{geometry[1]}MiB",
         "--open", str(OPEN), "--active", str(OPEN))
-    (place / "s.yaml").write_text(STACK.format(hints=SIDES[side]))
+    (place / "by-hand.yaml").write_text(BY_HAND)
+    (place / "s.yaml").write_text(stack.format(hints=SIDES[side]))
     mount = place / "mount"
     run(braid, "mount", "--create", place / "s.yaml", mount)
     try:
-        for cell in cells:
-            _cell(host, report, braid, side, cell, keys, mount)
+        yield mount
     finally:
         run(braid, "umount", mount)
         shutil.rmtree(place)
+
+
+def _load(host: Host, report: Report, args, side: str, load: str) -> None:
+    """A load on a volume of its own; its small files go to the zones too."""
+    steps, *geometry = LOADS[load]
+    stack = STACK + "    rules: [ { when: 'true', tier: zones } ]\n"
+    with _mounted(host, args.braid, side, stack, tuple(geometry)) as mount:
+        began = time.monotonic()
+        steps = steps // 8 if args.quick else steps
+        programs.output(host, [sys.executable, str(Path(__file__).with_name("zoned_loads.py")), load, str(mount), str(steps)])
+        seconds = time.monotonic() - began
+        zones, home = _zones(args.braid, mount)
+        written = zones["data_bytes"]
+        amplified = (written + zones["moved_bytes"] + zones["index_bytes"]) / max(1, written)
+        values = [seconds, written / 1e9, amplified, zones["moved_bytes"] / 1e6, zones["mixed"], len(zones["streams"]),
+                  home / 1e6]
+        for (what, unit), value in zip(OF_LOADS, values):
+            report.cell(side, f"{load}: {what}", unit).samples.append(value)
 
 
 def _cell(host: Host, report: Report, braid: Path, side: str, cell: str, keys: int, mount: Path) -> None:

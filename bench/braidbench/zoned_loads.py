@@ -1,0 +1,62 @@
+"""Loads of scenario `zoned` that no profile knows; each writes files below a directory and removes them when they are as
+old as such files get. Run as a program: LOAD DIRECTORY STEPS."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import random
+import sys
+from pathlib import Path
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+class Files:
+    """Files that end after a number of steps."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.step, self.ends = root, 0, []
+
+    def write(self, name: str, size: int, steps: int) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as file:
+            for at in range(0, size, MIB):
+                file.write(os.urandom(min(MIB, size - at)))
+            file.flush()
+            os.fsync(file.fileno())
+        heapq.heappush(self.ends, (self.step + steps, name))
+
+    def end_step(self) -> None:
+        self.step += 1
+        while self.ends and self.ends[0][0] <= self.step:
+            (self.root / heapq.heappop(self.ends)[1]).unlink()
+
+
+def log_store(files: Files, steps: int) -> None:
+    """A log-structured store: segments are cleaned soon, what was left of them stays for long, and a manifest is written
+    anew."""
+    for number in range(steps):
+        files.write(f"store/seg-{number:06}.log", MIB, random.randrange(10, 30))
+        if number % 4 == 0:
+            files.write(f"store/old-{number:06}.log", MIB, random.randrange(600, 1000))
+        files.write(f"store/MANIFEST-{number}", 96 * KIB, 2)
+        files.end_step()
+
+
+def spool(files: Files, steps: int) -> None:
+    """Mail as maildir has it: copies to be looked through, mail that is fetched soon, and mail that is kept."""
+    for number in range(steps):
+        user, size = random.randrange(5), random.randrange(16, 128) * KIB
+        name = f"{1_700_000_000 + number}.M{user}P{number}.host"
+        files.write(f"mail/user{user}/tmp/{name}", size, 10)
+        files.write(f"mail/user{user}/new/{name}", size, random.randrange(50, 200))
+        if number % 4 == 0:
+            files.write(f"mail/user{user}/cur/{name}:2,S", size, random.randrange(2000, 4000))
+        files.end_step()
+
+
+if __name__ == "__main__":
+    random.seed(1)
+    {"log-store": log_store, "spool": spool}[sys.argv[1]](Files(Path(sys.argv[2])), int(sys.argv[3]))
