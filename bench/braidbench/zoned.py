@@ -126,7 +126,7 @@ def _mounted(host: Host, braid: Path, side: str, stack: str, geometry: tuple[int
 def _load(host: Host, report: Report, args, side: str, load: str) -> None:
     """A load on a volume of its own; its small files go to the zones too."""
     steps, *geometry = LOADS[load]
-    stack = STACK + "    rules: [ { when: 'true', tier: zones } ]\n"
+    stack = STACK + "    rules: [ {{ when: 'true', tier: zones }} ]\n"
     with _mounted(host, args.braid, side, stack, tuple(geometry)) as mount:
         began = time.monotonic()
         steps = steps // 8 if args.quick else steps
