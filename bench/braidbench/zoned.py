@@ -20,8 +20,8 @@ from braidbench.report import Report, number
 SUMMARY = "RocksDB on an emulated zoned device: throughput, latency, write amplification, with and without streams"
 WORK_DIR = Path("/dev/shm")
 CELLS = ["fill", "overwrite", "mixed"]
-# Steps, zones, MiB of a zone.
-LOADS = {"log-store": (2000, 44, 8), "spool": (8000, 26, 4)}
+# Steps, steps a second, zones, MiB of a zone.
+LOADS = {"log-store": (2000, 40, 44, 8), "spool": (8000, 100, 30, 4)}
 SIDES = {"streams": "{ learned: off, profiles: [ by-hand.yaml, all ] }", "no-streams": "off",
          "learned": "{ learned: on, profiles: [ ] }"}
 BY_HAND = """\
@@ -125,12 +125,13 @@ def _mounted(host: Host, braid: Path, side: str, stack: str, geometry: tuple[int
 
 def _load(host: Host, report: Report, args, side: str, load: str) -> None:
     """A load on a volume of its own; its small files go to the zones too."""
-    steps, *geometry = LOADS[load]
+    steps, pace, *geometry = LOADS[load]
     stack = STACK + "    rules: [ {{ when: 'true', tier: zones }} ]\n"
     with _mounted(host, args.braid, side, stack, tuple(geometry)) as mount:
         began = time.monotonic()
         steps = steps // 8 if args.quick else steps
-        programs.output(host, [sys.executable, str(Path(__file__).with_name("zoned_loads.py")), load, str(mount), str(steps)])
+        program = str(Path(__file__).with_name("zoned_loads.py"))
+        programs.output(host, [sys.executable, program, load, str(mount), str(steps), str(pace)])
         seconds = time.monotonic() - began
         zones, home = _zones(args.braid, mount)
         written = zones["data_bytes"]

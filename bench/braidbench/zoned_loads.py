@@ -1,5 +1,6 @@
 """Loads of scenario `zoned` that no profile knows; each writes files below a directory and removes them when they are as
-old as such files get. Run as a program: LOAD DIRECTORY STEPS."""
+old as such files get. Run as a program: LOAD DIRECTORY STEPS STEPS-A-SECOND. The pace matters: space comes back about a
+second after a file was removed, and a tier that is full meanwhile passes data on to home."""
 
 from __future__ import annotations
 
@@ -7,16 +8,18 @@ import heapq
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 KIB, MIB = 1024, 1024 * 1024
 
 
 class Files:
-    """Files that end after a number of steps."""
+    """Files that end after a number of steps, so many of which there are in a second."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, pace: float) -> None:
         self.root, self.step, self.ends = root, 0, []
+        self.pace, self.began = pace, time.monotonic()
 
     def write(self, name: str, size: int, steps: int) -> None:
         path = self.root / name
@@ -32,6 +35,7 @@ class Files:
         self.step += 1
         while self.ends and self.ends[0][0] <= self.step:
             (self.root / heapq.heappop(self.ends)[1]).unlink()
+        time.sleep(max(0.0, self.began + self.step / self.pace - time.monotonic()))
 
 
 def log_store(files: Files, steps: int) -> None:
@@ -40,7 +44,7 @@ def log_store(files: Files, steps: int) -> None:
     for number in range(steps):
         files.write(f"store/seg-{number:06}.log", MIB, random.randrange(10, 30))
         if number % 4 == 0:
-            files.write(f"store/old-{number:06}.log", MIB, random.randrange(600, 1000))
+            files.write(f"store/old-{number:06}.log", MIB, random.randrange(500, 900))
         files.write(f"store/MANIFEST-{number}", 96 * KIB, 2)
         files.end_step()
 
@@ -59,4 +63,4 @@ def spool(files: Files, steps: int) -> None:
 
 if __name__ == "__main__":
     random.seed(1)
-    {"log-store": log_store, "spool": spool}[sys.argv[1]](Files(Path(sys.argv[2])), int(sys.argv[3]))
+    {"log-store": log_store, "spool": spool}[sys.argv[1]](Files(Path(sys.argv[2]), float(sys.argv[4])), int(sys.argv[3]))
