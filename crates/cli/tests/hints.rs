@@ -161,9 +161,16 @@ fn a_writer_that_is_gone_is_not_the_last_that_is_asked() {
 fn a_dump_of_the_stack_serves_anywhere() {
     let Some(bench) = bench("{ profiles: [ mail.yaml, ./mail2.yaml, logs ] }") else { return };
     fs::write(bench.path("mail2.yaml"), PROFILE.replace("mail", "mail2")).unwrap();
+    let figures = "{ bandwidth: 100000000, latency_ns: 1000, threads: 1 }";
+    let speeds = format!("version: 1\ntiers:\n  fast:\n    read: {figures}\n    write: {figures}\n");
+    fs::write(bench.path("speeds.yaml"), speeds).unwrap();
+    let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    bench.write_stack(&stack.replace("range:", "profile: speeds.yaml\n    range:"));
     bench.ok(&["mount", "s.yaml", "m"]);
     fs::create_dir(bench.path("elsewhere")).unwrap();
-    fs::write(bench.path("elsewhere/s.yaml"), bench.ok(&["stack", "dump", "m"])).unwrap();
+    let dump = bench.ok(&["stack", "dump", "m"]);
+    assert!(dump.contains(&format!("profile: {}", bench.path("speeds.yaml").display())), "{dump}");
+    fs::write(bench.path("elsewhere/s.yaml"), dump).unwrap();
     let listed = bench.ok(&["hints", "list", "elsewhere/s.yaml"]);
     assert!(
         ["mail/queue", "mail2/queue", "logs/logs"].iter().all(|stream| listed.contains(stream)),
