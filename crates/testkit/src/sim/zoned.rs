@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The block of a device, unless another one is asked for.
 const BLOCK: u64 = 4096;
 
+/// Effects that are recorded at a time: whoever makes more does not come to an end.
+const RECORDED_MAX: usize = 20_000;
+
 /// The shape of a simulated zoned device.
 #[derive(Clone, Copy, Debug)]
 pub struct SimZones {
@@ -122,6 +125,9 @@ impl SimZoned {
     }
 
     /// Records the moments before each effect from now on.
+    ///
+    /// # Panics
+    /// An effect does, where too many were recorded and not taken.
     pub fn record(&self) {
         self.inner().moments = Some(Vec::new());
     }
@@ -211,7 +217,8 @@ impl SimZoned {
             None => {}
         }
         inner.check_power()?;
-        if inner.moments.is_some() {
+        if let Some(moments) = &inner.moments {
+            assert!(moments.len() < RECORDED_MAX, "{RECORDED_MAX} effects, and no end");
             let moment = ZonedMoment { shape: self.shape, block: self.block, zones: inner.zones.clone() };
             inner.moments.as_mut().into_iter().for_each(|moments| moments.push((effect, moment.clone())));
         }
