@@ -117,16 +117,16 @@ fn log_store() -> Load {
 
 /// A spool of mail: copies to be looked through, mail that is fetched soon, and mail
 /// that is kept.
-fn spool() -> Load {
+fn spool(dir: &str, delivers: &'static str) -> Load {
     let (mut make, mut random) = (Maker::default(), SplitMix::new(8));
     for number in 0..30_000_u64 {
         let (user, id) = (random.below(20), 1_700_000_000 + number);
         let pages = between(&mut random, 1, 8);
-        let dir = format!("mail/user{user}/Maildir");
+        let dir = format!("mail/user{user}{dir}");
         let mut files =
-            vec![(make.begin(format!("{dir}/tmp/{id}.M{user}P{number}.host"), "smtpd", 30), pages)];
+            vec![(make.begin(format!("{dir}/tmp/{id}.M{user}P{number}.host"), delivers, 30), pages)];
         let lives = between(&mut random, 500, 3000);
-        files.push((make.begin(format!("{dir}/new/{id}.M{user}P{number}.host"), "smtpd", lives), pages));
+        files.push((make.begin(format!("{dir}/new/{id}.M{user}P{number}.host"), delivers, lives), pages));
         if number % 4 == 0 {
             let lives = between(&mut random, 30_000, 90_000);
             files.push((
@@ -298,7 +298,11 @@ fn run(load: &Load, mut side: Side) -> Found {
 
 #[test]
 fn what_is_learned_is_as_good_as_streams_by_hand() {
-    for (name, load) in [("log store", log_store()), ("spool", spool())] {
+    for (name, load) in [
+        ("log store", log_store()),
+        ("spool", spool("/Maildir", "smtpd")),
+        ("spool of one program", spool("", "imapd")),
+    ] {
         let none = run(&load, Side::None).amplification;
         let by_hand = run(&load, Side::ByHand).amplification;
         for seed in [1, 2, 3] {

@@ -12,7 +12,7 @@ const MEMORY: f32 = 16.0;
 /// own, squared.
 const APART: f32 = 0.08;
 /// The same for later ones, which the centres follow.
-const STRAYED: f32 = 1.0;
+const STRAYED: f32 = 0.3;
 /// How far a file may be from a centre by what is known first, squared, to belong to
 /// it: most of its path is the same.
 const LIKE: f32 = 0.3;

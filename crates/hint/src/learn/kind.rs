@@ -67,10 +67,12 @@ impl Kind {
     }
 
     /// How long a file of the kind is expected to live: what all lived, also those that
-    /// are there, over the ends (as for lives of any length that end by chance).
+    /// are there, over the ends (as for lives of any length that end by chance). Before
+    /// there are many ends, those that are there count as if half of them ended now.
     pub(super) fn life_ns(&self, now_ns: u64) -> f64 {
         let until_now = f64::from(self.there) * now_ns.saturating_sub(self.since_ns) as f64;
-        (self.lived_ns + until_now) / (self.ended + 0.5)
+        let ending = f64::from(self.there) / (2.0 * (1.0 + self.ended));
+        (self.lived_ns + until_now) / (self.ended + ending.max(0.5))
     }
 
     /// Its figures, once a file told something.
