@@ -296,7 +296,9 @@ impl ZonedDevice for ZoneEmulator {
     fn reset(&self, zone: u32) -> Result<()> {
         let mut found = self.sequential(zone)?;
         found.file.set_write_pointer(0)?;
-        (found.write_pointer, found.dirty) = (0, true);
+        // What was there must not come back after it was reset.
+        found.file.sync()?;
+        (found.write_pointer, found.dirty) = (0, false);
         self.deactivate(zone, &mut found, ZoneState::Empty);
         Ok(())
     }
