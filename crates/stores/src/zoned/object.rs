@@ -388,7 +388,7 @@ impl Object {
 
     /// The object is gone.
     pub(super) fn clear(&self, shared: &Shared, state: &mut State) {
-        self.cut(shared, state, 0..i64::MAX as u64 / shared.extent * shared.extent);
+        self.cut(shared, state, 0..i64::MAX as u64);
         (state.size, state.removed) = (0, true);
     }
 }
@@ -408,6 +408,11 @@ impl State {
     /// The log has the times as they are.
     pub(super) fn times_logged(&mut self) {
         self.logged = Some((self.mtime, self.atime));
+    }
+
+    /// `ENOENT` if the object was removed since it was found.
+    pub(super) fn check_there(&self) -> Result<()> {
+        if self.removed { Err(Errno::ENOENT.into()) } else { Ok(()) }
     }
 
     /// Bytes of blocks that are in zones, or are to be.

@@ -244,6 +244,7 @@ impl Store for ZonedStore {
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], _io: StoreIo) -> Result<usize> {
         let object = self.index.object(id)?;
         let state = object.state.read();
+        state.check_there()?;
         let (mut at, mut done) = (offset, 0);
         for buf in bufs {
             let len = (buf.len() as u64).min(state.size.saturating_sub(at)) as usize;
@@ -292,9 +293,7 @@ impl Store for ZonedStore {
         let object = self.index.object(id)?;
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
         let mut state = object.state.write();
-        if state.removed {
-            return Err(Errno::ENOENT.into());
-        }
+        state.check_there()?;
         object.reserve(&self.index.shared, &mut state, &(offset..end))?;
         if !keep_size && end > state.size {
             object.log_size(&self.index.shared, &mut state, end);
@@ -310,6 +309,7 @@ impl Store for ZonedStore {
             return Ok(());
         }
         let mut state = object.state.write();
+        state.check_there()?;
         self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
         object.cut(&self.index.shared, &mut state, offset..end);
         if end >= state.size {
@@ -327,6 +327,7 @@ impl Store for ZonedStore {
             return Err(Errno::EFBIG.into());
         }
         let mut state = object.state.write();
+        state.check_there()?;
         self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size });
         object.cut(&self.index.shared, &mut state, size..i64::MAX as u64);
         (state.size, state.mtime) = (size, self.now());
@@ -352,12 +353,16 @@ impl Store for ZonedStore {
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {
         for id in ids {
-            let mut objects = self.index.objects.write();
-            let Some(object) = objects.remove(id) else { continue };
-            // Before another one of this id is made, and before its zones are free.
+            let Ok(object) = self.index.object(*id) else { continue };
+            let mut state = object.state.write();
+            if state.removed {
+                continue;
+            }
+            // Before its zones are free, and those before it is not found any more: else
+            // a zone can't be emptied of what nobody has.
             self.index.shared.log.add(&ZoneRecord::Removed { object: object.number });
-            drop(objects);
-            object.clear(&self.index.shared, &mut object.state.write());
+            object.clear(&self.index.shared, &mut state);
+            self.index.objects.write().remove(id);
         }
         Ok(())
     }
@@ -365,6 +370,7 @@ impl Store for ZonedStore {
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
         let object = self.index.object(id)?;
         let state = object.state.read();
+        state.check_there()?;
         Ok(ObjectStat {
             size: state.size,
             allocated: state.allocated(&self.index.shared),
@@ -381,6 +387,7 @@ impl Store for ZonedStore {
     fn next_data(&self, id: ObjectId, offset: u64) -> Result<Option<(u64, u64)>> {
         let object = self.index.object(id)?;
         let state = object.state.read();
+        state.check_there()?;
         Ok(state.present.next(offset).map(|span| (span.start, span.end)))
     }
 
