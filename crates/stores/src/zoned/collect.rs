@@ -2,7 +2,7 @@
 //! use need only a reset; of others, what is of use is moved to zones of the same
 //! stream. It is put off until a zone is needed.
 
-use super::extents::Place;
+use super::extents::{LOST, Place};
 use super::index::Index;
 use super::object::Object;
 use super::table::{Resident, Stream, ToEmpty, Written};
@@ -10,6 +10,7 @@ use super::zones::Claim;
 use braid_contract::{Errno, Error, Result};
 use braid_sys::AlignedBuf;
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bytes that are moved at a time.
@@ -29,6 +30,15 @@ impl From<Error> for Stuck {
     }
 }
 
+/// What came of emptying a zone.
+enum Emptied {
+    Done,
+    /// Something in it is still of use: another one may be emptied.
+    Stays,
+    /// What is there has nowhere to go.
+    NoRoom,
+}
+
 /// Empties zones, one at a time.
 #[derive(Default)]
 pub(super) struct Collector {
@@ -46,47 +56,51 @@ impl Collector {
     /// The caller holds no object.
     pub(super) fn make_room(&self, index: &Index) -> Result<bool> {
         let _collecting = self.collecting.lock();
+        let mut tried = BTreeSet::new();
         loop {
             if index.shared.zones.free_zones() > 0 {
                 return Ok(true);
             }
-            match index.shared.zones.next_to_empty() {
-                Some(zone) => {
-                    if !self.empty(index, &zone)? {
-                        return Ok(false);
-                    }
-                }
+            match index.shared.zones.next_to_empty(&tried) {
+                Some(zone) => match self.empty(index, &zone)? {
+                    Emptied::Done => {}
+                    Emptied::Stays => _ = tried.insert(zone.zone),
+                    Emptied::NoRoom => return Ok(false),
+                },
                 None if index.shared.zones.finish_one() => {}
                 None => return Ok(false),
             }
         }
     }
 
-    /// Moves what is of use out of a zone, and resets it. Answers whether that is
-    /// done.
-    fn empty(&self, index: &Index, emptied: &ToEmpty) -> Result<bool> {
+    /// Moves what is of use out of a zone, and resets it.
+    fn empty(&self, index: &Index, emptied: &ToEmpty) -> Result<Emptied> {
         let (zone, stream) = (emptied.zone, emptied.stream);
-        let moved = emptied
-            .residents
-            .iter()
-            .try_for_each(|resident| self.move_resident(index, (zone, stream), *resident));
-        match moved {
+        // What is moved before a read fails takes room and frees none: once one has failed,
+        // all is read before any is moved.
+        let read = match index.shared.zones.are_unread() {
+            true => each(emptied, |resident| self.read_resident(index, zone, resident)),
+            false => Ok(()),
+        };
+        let move_it = |resident| self.move_resident(index, (zone, stream), resident);
+        match read.and_then(|()| each(emptied, move_it)) {
             Ok(()) => {}
-            // The device is there, so that it is for good.
+            // The device is there, and may read it another time.
             Err(Stuck::Source(error)) if index.shared.device.report(zone).is_ok() => {
-                tracing::warn!(zone, %error, "a zone can't be emptied");
-                index.shared.zones.cant_be_emptied(zone);
-                return Ok(true);
+                tracing::warn!(zone, %error, "a zone can't be emptied now");
+                index.shared.zones.is_unread(zone);
+                return Ok(Emptied::Stays);
             }
             Err(Stuck::Source(error) | Stuck::Elsewhere(error)) => {
                 index.shared.zones.stays(zone);
-                return if error.errno() == Errno::EAGAIN { Ok(false) } else { Err(error) };
+                let is_full = error.errno() == Errno::EAGAIN;
+                return if is_full { Ok(Emptied::NoRoom) } else { Err(error) };
             }
         }
         // Asked before the commit: what goes after it is not durable.
         if !index.shared.zones.is_empty(zone) {
             index.shared.zones.stays(zone);
-            return Ok(false);
+            return Ok(Emptied::Stays);
         }
         // The index that leads elsewhere is durable before what was here goes.
         if let Err(error) = index.commit() {
@@ -94,7 +108,27 @@ impl Collector {
             return Err(error);
         }
         index.shared.zones.reset(zone)?;
-        Ok(true)
+        Ok(Emptied::Done)
+    }
+
+    /// Reads what an object has in a zone, for whether that can be done.
+    fn read_resident(&self, index: &Index, zone: u32, resident: Resident) -> std::result::Result<(), Stuck> {
+        let Ok(object) = index.object(resident.object) else { return Ok(()) };
+        let state = object.state.read();
+        let blocks = resident.first..resident.first + u64::from(resident.blocks);
+        let mut buf = AlignedBuf::new();
+        for (_, mut place) in state.extents.within(blocks).filter(|(_, place)| place.zone == zone) {
+            index.shared.zones.lost_from(zone).map(|from| place.split_off(from));
+            let (block, len) = (index.shared.block, u64::from(place.blocks) * index.shared.block);
+            let mut done = 0;
+            while done < len {
+                let piece = (len - done).min(MOVE_MAX);
+                let from = u64::from(place.at) * block + done;
+                index.shared.device.read(zone, from, buf.bytes(piece as usize)).map_err(Stuck::Source)?;
+                done += piece;
+            }
+        }
+        Ok(())
     }
 
     fn move_resident(
@@ -126,7 +160,23 @@ impl Collector {
         let there: Vec<(u64, Place)> =
             state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
         let mut buf = AlignedBuf::new();
-        for (first, place) in there {
+        for (first, mut place) in there {
+            // What the device has lost stays so when the zone is written anew.
+            if let Some(gone) = index.shared.zones.lost_from(zone).map(|from| place.split_off(from)) {
+                let skipped = place.blocks;
+                let lost = Place { zone: LOST, at: 0, blocks: gone };
+                if gone > 0 {
+                    object.is_at(
+                        &index.shared,
+                        &mut state,
+                        (first + u64::from(skipped), lost),
+                        Written::Promised,
+                    );
+                }
+                if skipped == 0 {
+                    continue;
+                }
+            }
             let bytes = buf.bytes((u64::from(place.blocks) * index.shared.block) as usize);
             let from = u64::from(place.at) * index.shared.block;
             index.shared.device.read(zone, from, bytes).map_err(Stuck::Source)?;
@@ -156,4 +206,11 @@ impl Collector {
         }
         Ok(())
     }
+}
+
+fn each(
+    emptied: &ToEmpty,
+    visit: impl FnMut(Resident) -> std::result::Result<(), Stuck>,
+) -> std::result::Result<(), Stuck> {
+    emptied.residents.iter().copied().try_for_each(visit)
 }

@@ -20,6 +20,15 @@ pub(super) struct Place {
 pub(super) struct Extents(BTreeMap<u64, Place>);
 
 impl Place {
+    /// Keeps what is before a block of the zone, and answers how many blocks are behind
+    /// it.
+    pub(super) fn split_off(&mut self, from: u32) -> u32 {
+        let kept = from.saturating_sub(self.at).min(self.blocks);
+        let gone = self.blocks - kept;
+        self.blocks = kept;
+        gone
+    }
+
     fn end_of(self, first: u64) -> u64 {
         first + u64::from(self.blocks)
     }

@@ -78,7 +78,7 @@ impl Replay {
                     self.lost += blocks.end - blocks.start;
                     return;
                 };
-                let is_there = written(zone).is_some_and(|written| at + count <= written);
+                let is_there = zone == LOST || written(zone).is_some_and(|written| at + count <= written);
                 if !is_there && !was_durable {
                     self.passed_over = true;
                     self.passed = Some((object, start..end));

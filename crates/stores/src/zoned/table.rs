@@ -31,6 +31,9 @@ pub(super) struct Table {
     largest: u64,
     /// The zones that can't.
     failed: Vec<u32>,
+    /// The zones that could not be emptied, for what is there could not be read: they
+    /// are tried last.
+    unread: BTreeSet<u32>,
     /// Blocks that were written, new and [moved](Written::Moved).
     written: [u64; 2],
 }
@@ -45,6 +48,9 @@ struct Zone {
     unsure: bool,
     /// It could not be finished: it holds resources of the device.
     unfinished: bool,
+    /// The write pointer went back: what is behind it is lost, and nothing may be
+    /// written there before the index says so.
+    lost: bool,
     /// Blocks that objects use.
     valid: u32,
     stream: Stream,
@@ -171,9 +177,9 @@ impl Table {
     }
 
     /// Whether one more zone may be open, of so many that may be: those that could not
-    /// be finished count as open.
+    /// be finished, or must not, count as open.
     pub(super) fn may_open(&self, open_max: usize) -> bool {
-        let unfinished = self.zones.iter().filter(|zone| zone.unfinished).count();
+        let unfinished = self.zones.iter().filter(|zone| zone.unfinished || zone.lost).count();
         self.open.is_empty() || self.open.len() + unfinished < open_max
     }
 
@@ -234,13 +240,26 @@ impl Table {
         self.zones[zone as usize].unsure = true;
     }
 
-    /// A zone was written up to this block, as the device says.
-    pub(super) fn is_written_to(&mut self, zone: u32, write_pointer: u32) {
+    /// A zone was written up to this block, as the device says. If objects have blocks
+    /// beyond it, they are lost: nothing more goes there until the zone is emptied.
+    /// Answers whether that is so.
+    pub(super) fn is_written_to(&mut self, zone: u32, write_pointer: u32) -> bool {
         let written = &mut self.zones[zone as usize];
         (written.write_pointer, written.unsure) = (write_pointer.min(written.capacity), false);
-        if written.state == Use::Open && written.write_pointer == written.capacity {
+        let last = written.residents.last_key_value();
+        let end = last.map_or(0, |(at, resident)| at.saturating_add(resident.blocks));
+        let is_lost = end > written.write_pointer;
+        written.lost |= is_lost;
+        if written.state == Use::Open && (is_lost || written.write_pointer == written.capacity) {
             self.close(zone);
         }
+        is_lost
+    }
+
+    /// Of a zone that lost data, the first block that is gone.
+    pub(super) fn lost_from(&self, zone: u32) -> Option<u32> {
+        let zone = self.zones.get(zone as usize)?;
+        zone.lost.then_some(zone.write_pointer)
     }
 
     /// Blocks were written to an open zone.
@@ -296,9 +315,10 @@ impl Table {
         }
     }
 
-    /// At recovery: a zone is for data of a stream.
+    /// At recovery: a zone is for data of a stream, if it was not reset since.
     pub(super) fn is_for(&mut self, zone: u32, stream: Stream) {
-        if let Some(zone) = self.zones.get_mut(zone as usize) {
+        let is_used = |zone: &&mut Zone| !matches!(zone.state, Use::None | Use::Free);
+        if let Some(zone) = self.zones.get_mut(zone as usize).filter(is_used) {
             zone.stream = stream;
             zone.streams.insert(stream);
         }
@@ -327,17 +347,19 @@ impl Table {
     }
 
     /// The zone that is emptied with least effort, if that gains anything. Nothing else
-    /// is to be written to it.
-    pub(super) fn next_to_empty(&mut self) -> Option<ToEmpty> {
+    /// is to be written to it. Those in `tried` are left out.
+    pub(super) fn next_to_empty(&mut self, tried: &BTreeSet<u32>) -> Option<ToEmpty> {
         // Where more is of use than what lies there, an index was damaged.
         let settled =
             |zone: &Zone| zone.residents.values().map(|resident| resident.blocks).sum::<u32>() == zone.valid;
-        let is_full = |(_, zone): &(usize, &Zone)| zone.state == Use::Full && zone.valid < zone.capacity;
-        let mut full: Vec<(u32, u32)> = (self.zones.iter().enumerate().filter(is_full))
-            .map(|(number, zone)| (zone.valid, number as u32))
+        let gains = |(number, zone): &(usize, &Zone)| {
+            zone.state == Use::Full && zone.valid < zone.capacity && !tried.contains(&(*number as u32))
+        };
+        let mut full: Vec<(bool, u32, u32)> = (self.zones.iter().enumerate().filter(gains))
+            .map(|(number, zone)| (self.unread.contains(&(number as u32)), zone.valid, number as u32))
             .collect();
         full.sort_unstable();
-        let (_, number) = full.into_iter().find(|(_, zone)| settled(&self.zones[*zone as usize]))?;
+        let (.., number) = full.into_iter().find(|(.., zone)| settled(&self.zones[*zone as usize]))?;
         let zone = &mut self.zones[number as usize];
         zone.state = Use::Emptied;
         let residents = zone.residents.values().copied().collect();
@@ -348,7 +370,7 @@ impl Table {
     pub(super) fn most_dead(&self) -> Option<u32> {
         let dead = |zone: &u32| {
             let zone = &self.zones[*zone as usize];
-            zone.write_pointer - zone.valid
+            zone.write_pointer.saturating_sub(zone.valid)
         };
         self.open.iter().copied().max_by_key(dead).filter(|zone| dead(zone) > 0)
     }
@@ -363,8 +385,19 @@ impl Table {
         self.zones[zone as usize].state = Use::Full;
     }
 
+    /// Whether what is of use in a zone could not be read.
+    pub(super) fn are_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// What is of use in a zone can't be read now.
+    pub(super) fn is_unread(&mut self, zone: u32) {
+        self.unread.insert(zone);
+    }
+
     /// A zone was reset.
     pub(super) fn is_reset(&mut self, zone: u32) {
+        self.unread.remove(&zone);
         let reset = &mut self.zones[zone as usize];
         self.valid -= u64::from(reset.valid);
         *reset = Zone { state: Use::Free, capacity: reset.capacity, ..Zone::default() };
@@ -374,6 +407,7 @@ impl Table {
     /// A zone can't be written any more, whatever is done.
     pub(super) fn fails(&mut self, zone: u32, state: Use) {
         self.close(zone);
+        self.unread.remove(&zone);
         if !self.failed.contains(&zone) {
             self.room -= u64::from(self.zones[zone as usize].capacity);
             self.failed.push(zone);

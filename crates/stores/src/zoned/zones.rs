@@ -9,6 +9,7 @@ use super::extents::Place;
 use super::table::{RESERVE, Resident, Space, Stream, Table, ToEmpty, Use, Written};
 use braid_contract::{Context, Errno, Error, ObjectId, Result, ZoneKind, ZoneState, ZoneStatus, ZonedDevice};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -194,7 +195,10 @@ impl Zones {
     fn ask(&self, zone: u32) -> Result<()> {
         let found = self.device.report(zone).with_context(|| format!("zone {zone}"))?;
         let mut table = self.table.lock();
-        table.is_written_to(zone, (found.write_pointer / self.block) as u32);
+        if table.is_written_to(zone, (found.write_pointer / self.block) as u32) {
+            let at = found.write_pointer;
+            tracing::error!(zone, at, "the device has lost data of this zone; reading it fails");
+        }
         match found.state {
             ZoneState::Offline => table.fails(zone, Use::Offline),
             ZoneState::ReadOnly => table.fails(zone, Use::ReadOnly),
@@ -217,8 +221,12 @@ impl Zones {
         if table.room_in(zone).is_some() {
             table.close(zone);
         }
+        // The write pointer of a finished zone does not tell what was lost.
+        let is_lost = table.lost_from(zone).is_some();
         drop(table);
-        self.finish(zone);
+        if !is_lost {
+            self.finish(zone);
+        }
         Ok(())
     }
 
@@ -258,9 +266,14 @@ impl Zones {
     }
 
     /// The zone that is emptied with least effort, if that gains anything. Nothing else
-    /// is to be written to it.
-    pub(super) fn next_to_empty(&self) -> Option<ToEmpty> {
-        self.table.lock().next_to_empty()
+    /// is to be written to it. Those in `tried` are left out.
+    pub(super) fn next_to_empty(&self, tried: &BTreeSet<u32>) -> Option<ToEmpty> {
+        self.table.lock().next_to_empty(tried)
+    }
+
+    /// Of a zone that lost data, the first block that is gone.
+    pub(super) fn lost_from(&self, zone: u32) -> Option<u32> {
+        self.table.lock().lost_from(zone)
     }
 
     /// Whether nothing of use is in a zone that is being emptied.
@@ -297,6 +310,11 @@ impl Zones {
                 table.stays(zone);
                 return Err(error);
             }
+            // It was reset before that went wrong.
+            Ok(ZoneState::Empty) => {
+                table.is_reset(zone);
+                return Ok(());
+            }
             Ok(ZoneState::Offline) => table.fails(zone, Use::Offline),
             Ok(_) => table.fails(zone, Use::ReadOnly),
         }
@@ -314,9 +332,17 @@ impl Zones {
         Ok(())
     }
 
-    /// What is of use in a zone can't be moved: it stays there, for good.
-    pub(super) fn cant_be_emptied(&self, zone: u32) {
-        self.table.lock().fails(zone, Use::ReadOnly);
+    /// Whether a zone could not be emptied, and was not since.
+    pub(super) fn are_unread(&self) -> bool {
+        self.table.lock().are_unread()
+    }
+
+    /// What is of use in a zone can't be read now: it stays, and is tried again when no
+    /// other zone can be emptied.
+    pub(super) fn is_unread(&self, zone: u32) {
+        let mut table = self.table.lock();
+        table.is_unread(zone);
+        table.stays(zone);
     }
 
     /// Finishes the open zone with most that is of no use, so that it can be

@@ -77,6 +77,10 @@ struct Inner {
     moments: Option<Vec<(ZoneEffect, ZonedMoment)>>,
     /// What its user did that no device takes.
     broken: Vec<String>,
+    /// Zones whose next reads fail, and how many of them.
+    unread: BTreeMap<u32, u64>,
+    /// Zones whose next reset is done, and answers an error.
+    unheard: BTreeSet<u32>,
 }
 
 impl fmt::Display for ZoneEffect {
@@ -164,6 +168,16 @@ impl SimZoned {
     pub fn fail_after(&self, effects: u64, blocks: u64) {
         let mut inner = self.inner();
         inner.failing = Some((inner.effects + effects, blocks));
+    }
+
+    /// So many of the next reads of a zone fail.
+    pub fn fail_reads(&self, zone: u32, reads: u64) {
+        self.inner().unread.insert(zone, reads);
+    }
+
+    /// The next reset of a zone is done, and answers an error all the same.
+    pub fn fail_after_next_reset(&self, zone: u32) {
+        self.inner().unheard.insert(zone);
     }
 
     /// A zone can't be reset from now on.
@@ -275,6 +289,8 @@ impl Inner {
             failing: None,
             moments: None,
             broken: Vec::new(),
+            unread: BTreeMap::new(),
+            unheard: BTreeSet::new(),
         }
     }
 
@@ -352,6 +368,10 @@ impl ZonedDevice for SimZoned {
     fn read(&self, zone: u32, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut inner = self.inner();
         inner.check_power()?;
+        if let Some(reads) = inner.unread.get_mut(&zone).filter(|reads| **reads > 0) {
+            *reads -= 1;
+            return Err(Error::new(Errno::EIO, format!("zone {zone}: the read failed")));
+        }
         let found = inner.zone(zone)?;
         if found.failed == Some(ZoneState::Offline) {
             return Err(failed(zone, "it is offline"));
@@ -383,12 +403,15 @@ impl ZonedDevice for SimZoned {
 
     fn reset(&self, zone: u32) -> Result<()> {
         let (mut inner, failing) = self.effect(ZoneEffect::Reset(zone))?;
-        let is_stuck = inner.stuck.contains(&zone);
+        let (is_stuck, is_unheard) = (inner.stuck.contains(&zone), inner.unheard.remove(&zone));
         let found = inner.zone_mut(zone)?;
         if found.kind != ZoneKind::Sequential || found.failed.is_some() || is_stuck || failing.is_some() {
             return Err(failed(zone, "it can't be reset"));
         }
         found.reset();
+        if is_unheard {
+            return Err(failed(zone, "the reset timed out"));
+        }
         Ok(())
     }
 
