@@ -217,9 +217,9 @@ fn trace() -> String {
     let mut text = String::from(
         "{\"braid-trace\":1,\"braid\":\"0.1.0\",\"volume\":\"v\",\"range\":2097152,\"policy\":\"weighted\",\"began\":1}\n",
     );
-    let second = 1_000_000_000_u64;
+    let minute = 60_000_000_000_u64;
     for number in 0..60_u64 {
-        let at = number * second;
+        let at = number * minute;
         for (file, path, long) in [
             (2 * number + 1, format!("db/{number:06}.seg"), false),
             (2 * number + 2, format!("db/t{number}.tab"), true),
@@ -233,7 +233,7 @@ fn trace() -> String {
                 );
             }
             if !long {
-                text += &format!("{{\"op\":\"remove\",\"file\":{file},\"at\":{}}}\n", at + second / 10);
+                text += &format!("{{\"op\":\"remove\",\"file\":{file},\"at\":{}}}\n", at + minute / 10);
             }
         }
     }

@@ -259,7 +259,9 @@ impl IndexLog {
         Ok(false)
     }
 
-    /// Removes the log from the device, the newest region last.
+    /// Removes the log from the device, the newest region last. In a conventional zone,
+    /// a checkpoint that never ends takes its place: were it zeros, what a power loss
+    /// tears could not be told from something else.
     pub(super) fn erase(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         *self.pending.lock() = Pending::default();
@@ -268,9 +270,11 @@ impl IndexLog {
             match kind {
                 ZoneKind::Sequential => self.device.reset(zone)?,
                 ZoneKind::Conventional => {
+                    let (store, kind) = (self.store, FrameKind::Checkpoint);
+                    let head = FrameHead { store, generation: 0, salt: 0, sequence: 0, kind, payload: 0 };
                     let mut buf = AlignedBuf::new();
                     let bytes = buf.bytes(self.block);
-                    bytes.fill(0);
+                    bytes.copy_from_slice(&head.seal(&[], self.block));
                     self.device.write(zone, from, &[IoSlice::new(bytes)])?;
                 }
             }
