@@ -65,7 +65,7 @@ impl Bench {
 }
 
 /// Number of requests.
-const REQUESTS: usize = 26;
+const REQUESTS: usize = 27;
 
 /// All requests, and whether only root and the user who mounted may make them.
 /// New ones have to be added here.
@@ -84,6 +84,7 @@ const VERBS: [(&str, bool, &str); REQUESTS + 3] = [
     ("remove-tier", true, r#","tier":"slow","evacuate":true"#),
     ("survey-import", true, r#","tier":"slow""#),
     ("dump-stack", true, ""),
+    ("learned-streams", true, ""),
     ("reload", true, ""),
     ("replace-tier-by", true, r#","tier":"slow","by":"new","dir":"/tmp""#),
     ("replace-home", true, r#","dir":"/tmp""#),

@@ -123,9 +123,14 @@ pub(super) fn give_up_reserved(core: &Core, file: &File) -> Result<()> {
         return Ok(());
     }
     match &*file.layout.write() {
-        Layout::Spread(spread) if is_cut(spread, spread.size())? => cut(core, file, spread, spread.size()),
-        _ => Ok(()),
+        Layout::Spread(spread) if is_cut(spread, spread.size())? => cut(core, file, spread, spread.size())?,
+        _ => return Ok(()),
     }
+    // The program may have been shown the space meanwhile.
+    if let Some(cache) = core.front_cache.get() {
+        cache.attributes_changed(file.inode.ino);
+    }
+    Ok(())
 }
 
 /// Cuts a spread file. The shorter size is durable before anything beyond
