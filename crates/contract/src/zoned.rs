@@ -77,8 +77,8 @@ pub struct ZoneReport {
 ///
 /// A write, a reset or a finish is durable after [`flush`](Self::flush); power loss
 /// leaves any beginning of what was written to a sequential zone, and never what does
-/// not lead up to its write pointer, but for a full one. A zone that fails answers `EIO`, a device that is gone
-/// `ENODEV`.
+/// not lead up to its write pointer, but for a full one. A zone that fails answers
+/// `EIO`, a device that is gone `ENODEV`.
 pub trait ZonedDevice: Send + Sync + fmt::Debug {
     /// Its zones and limits.
     fn geometry(&self) -> ZonedGeometry;

@@ -7,15 +7,13 @@ use crate::stack_text::{entry, write};
 use crate::trace::Trace;
 use crate::yaml::{Entry, Node, Value};
 use braid_contract::Shown;
-use braid_hint::{HintConfig, Hints, LEARNED_MAX, LearnWhere, Learner, Opening, Writer, Written};
+use braid_hint::{HintConfig, Hints, LearnWhere, Learner, Opening, Writer, Written};
 use braid_hint::{learned_name, life_of};
 use braid_placement::{TraceOp, TraceOpKind};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The same trace gives the same profile.
-const SEED: u64 = 1;
 /// Patterns of a stream: the most frequent ones are written.
 const PATTERNS_MAX: usize = 256;
 /// The profile's name where no file gives it one.
@@ -58,7 +56,7 @@ pub fn learn(trace: &Trace, file: &Path, out: Option<&Path>) -> Result<FromTrace
     let name = out.and_then(Path::file_stem).map_or_else(|| NAME.into(), |stem| stem.to_string_lossy());
     let out_place = Place::file(&out.unwrap_or(file).to_string_lossy());
     hints::check_word(&Located::new(name.clone().into_owned(), out_place))?;
-    let mut learning = Learning::new();
+    let mut learning = Learning::default();
     for op in &trace.ops {
         learning.take(op, trace);
     }
@@ -90,6 +88,7 @@ pub fn learn(trace: &Trace, file: &Path, out: Option<&Path>) -> Result<FromTrace
 }
 
 /// A learner, and the files that it follows.
+#[derive(Default)]
 struct Learning {
     learner: Learner,
     stories: BTreeMap<u64, Story>,
@@ -98,10 +97,6 @@ struct Learning {
 }
 
 impl Learning {
-    fn new() -> Self {
-        Self { learner: Learner::new(LEARNED_MAX, SEED), stories: BTreeMap::new(), paths: Vec::new() }
-    }
-
     fn take(&mut self, op: &TraceOp, trace: &Trace) {
         let Some(file) = trace.files.get(op.file) else { return };
         let number = file.number;

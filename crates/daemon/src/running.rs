@@ -190,9 +190,8 @@ impl Running {
 
     /// Makes the paths of profiles, of tiers and of streams, absolute.
     fn complete_profiles(&self, volume: &mut Node) {
-        let complete = |path: &mut String| *path = self.base.join(&*path).to_string_lossy().into_owned();
         if let Some(Node { value: Value::Scalar(path), .. }) = stack_text::get_mut(volume, "profile") {
-            complete(path);
+            self.complete(path);
         }
         let hints = stack_text::get_mut(volume, "hints");
         let listed = hints.and_then(|hints| stack_text::get_mut(hints, "profiles"));
@@ -201,16 +200,20 @@ impl Running {
                 if let Value::Scalar(name) = &mut item.value
                     && hints::is_file(name)
                 {
-                    complete(name);
+                    self.complete(name);
                 }
             }
         }
     }
 
+    /// Makes a path of the stack file absolute.
+    fn complete(&self, path: &mut String) {
+        *path = self.base.join(&*path).to_string_lossy().into_owned();
+    }
+
     fn complete_tier(&self, name: &str, tier: &mut Node, drills: &Drills) {
-        if let Some(Node { value: Value::Scalar(dir), .. }) = stack_text::get(tier, "dir") {
-            let dir = self.base.join(dir).to_string_lossy().into_owned();
-            set(tier, "dir", Value::Scalar(dir));
+        if let Some(Node { value: Value::Scalar(dir), .. }) = stack_text::get_mut(tier, "dir") {
+            self.complete(dir);
         }
         let faults: Vec<Node> =
             drills.armed(name).into_iter().map(|rule| Node::new(Value::Scalar(rule))).collect();

@@ -6,9 +6,6 @@ use braid_hint::{LEARNED_MAX, LearnedStream, Learner, Opening, Written, life_of}
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The same run learns the same.
-const SEED: u64 = 1;
-
 /// The streams that a volume learned.
 pub struct Learning {
     learner: Mutex<Learner>,
@@ -19,8 +16,7 @@ pub struct Learning {
 
 impl Default for Learning {
     fn default() -> Self {
-        let learner = Mutex::new(Learner::new(LEARNED_MAX, SEED));
-        Self { learner, lives: std::array::from_fn(|_| AtomicU8::new(0)) }
+        Self { learner: Mutex::default(), lives: std::array::from_fn(|_| AtomicU8::new(0)) }
     }
 }
 

@@ -63,9 +63,17 @@ pub struct Learner {
 /// A file that is followed until it is gone.
 #[derive(Clone, Debug)]
 struct Followed {
-    /// Its kinds: by its path alone, and with its writer.
-    kinds: [Option<Arc<str>>; 2],
+    kinds: Names,
     began: u64,
+}
+
+/// The names of a file's kinds.
+#[derive(Clone, Debug)]
+struct Names {
+    /// By its path alone.
+    shape: Arc<str>,
+    /// With its writer, if that is known.
+    full: Option<Arc<str>>,
 }
 
 /// A stream as it was learned.
@@ -88,6 +96,13 @@ pub struct LearnedKind {
     pub files: u32,
 }
 
+/// The learner of a volume or a trace. The same run learns the same.
+impl Default for Learner {
+    fn default() -> Self {
+        Self::new(LEARNED_MAX, 1)
+    }
+}
+
 impl Learner {
     /// Nothing is learned yet. There are at most so many streams, 1 to 1024.
     #[must_use]
@@ -106,13 +121,12 @@ impl Learner {
     /// nothing is known of files like it.
     #[must_use]
     pub fn stream_of(&self, opening: &Opening<'_>, now_ns: u64) -> Option<u16> {
-        let [shape, full] = names(opening);
-        let by_kind =
-            |name: &Option<Arc<str>>| self.kinds.get(name.as_ref()?).and_then(|kind| kind.figures(now_ns));
-        let found = match by_kind(&full).or_else(|| by_kind(&shape)) {
+        let names = Names::of(opening);
+        let by_kind = |name: &Arc<str>| self.kinds.get(name).and_then(|kind| kind.figures(now_ns));
+        let found = match names.full.as_ref().and_then(by_kind).or_else(|| by_kind(&names.shape)) {
             Some(figures) => self.clusters.nearest(&figures),
             None => {
-                let (shape, writer) = split(full.as_ref().or(shape.as_ref())?);
+                let (shape, writer) = split(names.most_exact());
                 self.clusters.like(&known(opening, shape, writer))
             }
         };
@@ -128,8 +142,8 @@ impl Learner {
             self.leaves(oldest, false, now_ns);
         }
         self.stories += 1;
-        let kinds = names(opening);
-        for name in kinds.iter().flatten() {
+        let kinds = Names::of(opening);
+        for name in kinds.all() {
             let (shape, writer) = split(name);
             let known = known(opening, shape, writer);
             if !self.kinds.contains_key(name) && self.kinds.len() >= KINDS_MAX {
@@ -146,13 +160,13 @@ impl Learner {
     /// A file that is followed was written, and closed.
     pub fn closes(&mut self, file: u64, written: &Written, now_ns: u64) {
         let Some(followed) = self.followed.get(&file) else { return };
-        let new = written.figures();
-        for name in followed.kinds.clone().iter().flatten() {
+        let (kinds, new) = (followed.kinds.clone(), written.figures());
+        for name in kinds.all() {
             if let Some(kind) = self.kinds.get_mut(name) {
                 kind.was_written(&new);
             }
         }
-        self.learn(file, now_ns);
+        self.learn(&kinds, now_ns);
     }
 
     /// The data of a file is gone.
@@ -160,7 +174,7 @@ impl Learner {
         let Some(followed) = self.followed.get(&file) else { return };
         let kinds = followed.kinds.clone();
         self.leaves(file, true, now_ns);
-        self.learn_kinds(&kinds, now_ns);
+        self.learn(&kinds, now_ns);
     }
 
     /// The streams that were found so far.
@@ -194,24 +208,15 @@ impl Learner {
         self.clusters.lives_ns()
     }
 
-    fn learn(&mut self, file: u64, now_ns: u64) {
-        if let Some(followed) = self.followed.get(&file) {
-            let kinds = followed.kinds.clone();
-            self.learn_kinds(&kinds, now_ns);
-        }
-    }
-
-    /// Learns from the most exact of these kinds.
-    fn learn_kinds(&mut self, kinds: &[Option<Arc<str>>; 2], now_ns: u64) {
-        let [shape, full] = kinds;
-        let Some(name) = full.as_ref().or(shape.as_ref()) else { return };
+    /// Learns from the most exact of a file's kinds.
+    fn learn(&mut self, kinds: &Names, now_ns: u64) {
         self.stories += 1;
-        for name in kinds.iter().flatten() {
+        for name in kinds.all() {
             if let Some(kind) = self.kinds.get_mut(name) {
                 kind.last = self.stories;
             }
         }
-        let Some(kind) = self.kinds.get_mut(name) else { return };
+        let Some(kind) = self.kinds.get_mut(kinds.most_exact()) else { return };
         let Some(figures) = kind.figures(now_ns) else { return };
         let is_first = !std::mem::replace(&mut kind.is_learned, true);
         self.batch.push(Told { figures, is_first });
@@ -225,7 +230,7 @@ impl Learner {
     fn leaves(&mut self, file: u64, ended: bool, now_ns: u64) {
         let Some(followed) = self.followed.remove(&file) else { return };
         self.by_age.remove(&followed.began);
-        for name in followed.kinds.iter().flatten() {
+        for name in followed.kinds.all() {
             if let Some(kind) = self.kinds.get_mut(name) {
                 kind.leaves(ended, now_ns);
             }
@@ -241,13 +246,22 @@ impl Learner {
     }
 }
 
-/// The names of a file's kinds: by its path alone, and with its writer.
-fn names(opening: &Opening<'_>) -> [Option<Arc<str>>; 2] {
-    let shape = shape_of(opening.path);
-    let full = opening.task.map(|Task { program, thread }| {
-        format!("{shape}{WRITER}{}/{}", shape_of(program), shape_of(thread)).into()
-    });
-    [Some(shape.into()), full]
+impl Names {
+    fn of(opening: &Opening<'_>) -> Self {
+        let shape = shape_of(opening.path);
+        let full = opening.task.map(|Task { program, thread }| {
+            format!("{shape}{WRITER}{}/{}", shape_of(program), shape_of(thread)).into()
+        });
+        Self { shape: shape.into(), full }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<str>> {
+        std::iter::once(&self.shape).chain(&self.full)
+    }
+
+    fn most_exact(&self) -> &Arc<str> {
+        self.full.as_ref().unwrap_or(&self.shape)
+    }
 }
 
 /// The shape and the writer of a kind.

@@ -47,7 +47,8 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The stream of the data: by its writer or by a rule above, or else by a profile, or learned.
+    /// The stream of the data: by its writer or by a rule above, or else by a profile,
+    /// or learned.
     pub(super) fn stream(&self) -> FoundStream {
         match self.origin.hint.stream {
             None => self.facts.profiled(self.hints, self.generation, self.origin, self.writer),

@@ -6,12 +6,12 @@ use braid_contract::{
     Errno, Error, Result, Shown, ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry,
 };
 use braid_sys::{KernelZone, ZoneCall, change_zone, report_zones, zones_of};
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// The kernel's unit of places on a device.
 const SECTOR: u64 = 512;
@@ -137,7 +137,7 @@ impl Zone {
 
     /// What was found when the device was opened does not hold any more.
     fn forget(&self) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.found.lock() = None;
     }
 
     fn is_written_to(&self, end: u64) {
@@ -178,7 +178,7 @@ impl ZonedDevice for ZonedBlockDevice {
     }
 
     fn report(&self, zone: u32) -> Result<ZoneReport> {
-        let mut found = self.zone(zone)?.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.zone(zone)?.found.lock();
         match found.take() {
             Some(found) => Ok(found),
             None => self.ask(zone),

@@ -118,7 +118,9 @@ impl Collector {
         let blocks = resident.first..resident.first + u64::from(resident.blocks);
         let mut buf = AlignedBuf::new();
         for (_, mut place) in state.extents.within(blocks).filter(|(_, place)| place.zone == zone) {
-            index.shared.zones.lost_from(zone).map(|from| place.split_off(from));
+            if let Some(from) = index.shared.zones.lost_from(zone) {
+                place.split_off(from);
+            }
             let (block, len) = (index.shared.block, u64::from(place.blocks) * index.shared.block);
             let mut done = 0;
             while done < len {

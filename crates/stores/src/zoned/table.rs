@@ -31,9 +31,6 @@ pub(super) struct Table {
     largest: u64,
     /// The zones that can't.
     failed: Vec<u32>,
-    /// The zones that could not be emptied, for what is there could not be read: they
-    /// are tried last.
-    unread: BTreeSet<u32>,
     /// Blocks that were written, new and [moved](Written::Moved).
     written: [u64; 2],
 }
@@ -51,6 +48,8 @@ struct Zone {
     /// The write pointer went back: what is behind it is lost, and nothing may be
     /// written there before the index says so.
     lost: bool,
+    /// It could not be emptied, for what is there could not be read: it is tried last.
+    unread: bool,
     /// Blocks that objects use.
     valid: u32,
     stream: Stream,
@@ -356,7 +355,7 @@ impl Table {
             zone.state == Use::Full && zone.valid < zone.capacity && !tried.contains(&(*number as u32))
         };
         let mut full: Vec<(bool, u32, u32)> = (self.zones.iter().enumerate().filter(gains))
-            .map(|(number, zone)| (self.unread.contains(&(number as u32)), zone.valid, number as u32))
+            .map(|(number, zone)| (zone.unread, zone.valid, number as u32))
             .collect();
         full.sort_unstable();
         let (.., number) = full.into_iter().find(|(.., zone)| settled(&self.zones[*zone as usize]))?;
@@ -387,17 +386,16 @@ impl Table {
 
     /// Whether what is of use in a zone could not be read.
     pub(super) fn are_unread(&self) -> bool {
-        !self.unread.is_empty()
+        self.zones.iter().any(|zone| zone.unread)
     }
 
     /// What is of use in a zone can't be read now.
     pub(super) fn is_unread(&mut self, zone: u32) {
-        self.unread.insert(zone);
+        self.zones[zone as usize].unread = true;
     }
 
     /// A zone was reset.
     pub(super) fn is_reset(&mut self, zone: u32) {
-        self.unread.remove(&zone);
         let reset = &mut self.zones[zone as usize];
         self.valid -= u64::from(reset.valid);
         *reset = Zone { state: Use::Free, capacity: reset.capacity, ..Zone::default() };
@@ -407,7 +405,7 @@ impl Table {
     /// A zone can't be written any more, whatever is done.
     pub(super) fn fails(&mut self, zone: u32, state: Use) {
         self.close(zone);
-        self.unread.remove(&zone);
+        self.zones[zone as usize].unread = false;
         if !self.failed.contains(&zone) {
             self.room -= u64::from(self.zones[zone as usize].capacity);
             self.failed.push(zone);

@@ -9,12 +9,13 @@ use crate::native::{KernelFd, open_tier_dir};
 use braid_contract::{
     Context, Errno, Error, Fd, Result, Shown, ZoneKind, ZoneReport, ZonedDevice, ZonedGeometry,
 };
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The type of the file system.
 const ZONEFS_MAGIC: i64 = 0x5a4f_4653;
@@ -98,7 +99,7 @@ impl Zonefs {
 
     /// The file of a zone, opened once for each access.
     fn file(&self, place: &Mutex<Option<Arc<OwnedFd>>>, path: &str, access: OFlags) -> Result<Arc<OwnedFd>> {
-        let mut place = lock(place);
+        let mut place = place.lock();
         if let Some(fd) = &*place {
             return Ok(Arc::clone(fd));
         }
@@ -114,7 +115,7 @@ impl Zonefs {
             return Err(Error::new(Errno::EIO, format!("zone {number}: it is conventional")));
         }
         // An open zone stays open otherwise.
-        *lock(&zone.writer) = None;
+        *zone.writer.lock() = None;
         let before = zone.written.load(Ordering::Acquire);
         zone.written.store(before.min(size), Ordering::Release);
         let root = KernelFd::of(self.root.as_native())?.as_fd().as_raw_fd();
@@ -221,7 +222,7 @@ impl ZonedDevice for Zonefs {
             .file(&zone.writer, &zone.path, OFlags::WRONLY)
             .and_then(|fd| Ok(write_all(&*fd, offset, bufs, self.limits.piece, &mut wrote)?));
         if sequential && (done.is_err() || offset + len == zone.capacity) {
-            *lock(&zone.writer) = None;
+            *zone.writer.lock() = None;
         }
         done.map_err(|error| {
             self.remember(number);
@@ -253,10 +254,6 @@ impl ZonedDevice for Zonefs {
     fn device(&self) -> u64 {
         self.device
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod model;
 mod op;
 mod run;
 
+use braid_testkit::crash::RunnerWord;
 use explore::{Case, Totals};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -64,13 +65,12 @@ impl Arguments {
                     print!("{USAGE}");
                     return Ok(None);
                 }
-                // What a test runner says to every test target.
-                "--list" | "--ignored" => nothing = true,
-                "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored" | "--exact"
-                | "--show-output" => {}
-                "--test-threads" | "--format" | "--skip" | "--color" | "-Z" => drop(value()),
-                filter if !filter.starts_with('-') => nothing |= !"zoned_crash".contains(filter),
-                _ => return Err(format!("{flag} is no option\n\n{USAGE}")),
+                _ => match RunnerWord::of(flag, "zoned_crash") {
+                    Some(RunnerWord::SelectsNothing) => nothing = true,
+                    Some(RunnerWord::NeedsValue) => drop(value()),
+                    Some(RunnerWord::Alone) => {}
+                    None => return Err(format!("{flag} is no option\n\n{USAGE}")),
+                },
             }
         }
         arguments.states = states.unwrap_or(if time.is_some() { u64::MAX } else { STATES_DEFAULT });

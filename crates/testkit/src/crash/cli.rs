@@ -71,14 +71,12 @@ impl Arguments {
                     print!("{USAGE}");
                     return Ok(None);
                 }
-                // The arguments of a test runner to every test target. There
-                // are no ignored tests here.
-                "--list" | "--ignored" => nothing = true,
-                "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored" | "--exact"
-                | "--show-output" => {}
-                "--test-threads" | "--format" | "--skip" | "--color" | "-Z" => drop(value()?),
-                filter if !filter.starts_with('-') => nothing |= !"crash".contains(filter),
-                _ => return Err(wrong(flag, "is no option")),
+                _ => match RunnerWord::of(flag, "crash") {
+                    Some(RunnerWord::SelectsNothing) => nothing = true,
+                    Some(RunnerWord::NeedsValue) => drop(value()?),
+                    Some(RunnerWord::Alone) => {}
+                    None => return Err(wrong(flag, "is no option")),
+                },
             }
             if given.is_some() {
                 return Err(wrong(flag, "takes no value"));
@@ -88,6 +86,34 @@ impl Arguments {
             arguments.search.time = Duration::MAX;
         }
         Ok((!nothing).then_some(arguments))
+    }
+}
+
+/// A word that a test runner says to every test target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RunnerWord {
+    /// Nothing of the target is to be run.
+    SelectsNothing,
+    /// A value follows, which does not matter here.
+    NeedsValue,
+    /// It does not matter here.
+    Alone,
+}
+
+impl RunnerWord {
+    /// What this word means to a target of this name, which has one test and no ignored
+    /// ones; `None` if no test runner says it.
+    #[must_use]
+    pub fn of(word: &str, target: &str) -> Option<Self> {
+        Some(match word {
+            "--list" | "--ignored" => Self::SelectsNothing,
+            "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored" | "--exact"
+            | "--show-output" => Self::Alone,
+            "--test-threads" | "--format" | "--skip" | "--color" | "-Z" => Self::NeedsValue,
+            option if option.starts_with('-') => return None,
+            filter if target.contains(filter) => Self::Alone,
+            _ => Self::SelectsNothing,
+        })
     }
 }
 

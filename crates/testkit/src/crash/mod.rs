@@ -59,7 +59,7 @@ mod states;
 mod tree;
 mod workload;
 
-pub use cli::{Arguments, run as run_cli};
+pub use cli::{Arguments, RunnerWord, run as run_cli};
 pub use explore::{Explorer, Failure, Limits, Totals};
 pub use machine::Setup;
 pub use op::{Dir, Name, Op, ParseError};
