@@ -333,7 +333,24 @@ fn a_write_that_is_held_up_keeps_nobody_from_other_ranges() {
     bench.ok(&["mount", "s.yaml", "m", "--cache", "passthrough"]);
     let path = bench.path("m/f");
     let data = pattern(7, RANGES * RANGE);
-    write_ranges(&path, &data);
+    // With `O_DIRECT` the kernel allows parallel writes to one file, as long as
+    // no handle of another kind is open: a process that another test begins
+    // would keep one until it runs its program.
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let open = || {
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(flags)
+            .open(&path)
+            .unwrap()
+    };
+    let (first, second) = (open(), open());
+    for (number, range) in data.chunks(RANGE).enumerate() {
+        first.write_all_at(range, (number * RANGE) as u64).unwrap();
+    }
     let tiers: Vec<String> = bench
         .runs("m/f")
         .iter()
@@ -346,10 +363,6 @@ fn a_write_that_is_held_up_keeps_nobody_from_other_ranges() {
     let others: Vec<usize> = (0..RANGES).filter(|range| *range != held).collect();
     assert!(others.iter().any(|range| tiers[*range] == "slow"), "{tiers:?}");
 
-    // With `O_DIRECT` the kernel allows parallel writes to one file.
-    let flags = OFlags::DIRECT.bits().cast_signed();
-    let open = || File::options().read(true).write(true).custom_flags(flags).open(&path).unwrap();
-    let (first, second) = (open(), open());
     let write = move || first.write_all_at(&[1; RANGE], (held * RANGE) as u64).unwrap();
     let writer = bench.hang_in("write:hang,once", || std::thread::spawn(write));
     let ended = ends({
