@@ -13,7 +13,7 @@ pub(crate) fn run(command: &test::Command) -> Result<()> {
         &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
     )?;
     // It takes no part in `cargo test`, and so not in the lints of all targets.
-    let suites = ["--package", "braid-tests", "--test", "suites"];
+    let suites = ["--workspace", "--test", "suites"];
     let lint = [&["clippy"][..], &suites, &["--locked", "--quiet", "--", "-D", "warnings"]].concat();
     step("lints of the suites", &lint)?;
     println!("== tidy");

@@ -89,9 +89,10 @@ fn run_suites(options: &Options, after_tests: bool) -> Result<Counts> {
 }
 
 /// The test program of the suites. It runs by itself, not below Cargo, which
-/// would not hand on an interrupt.
+/// would not hand on an interrupt. Built of the whole workspace, it has the
+/// features of `cargo test`, and compiles nothing again after that.
 fn suites() -> Result<Cmd> {
-    let build = ["test", "--package", "braid-tests", "--test", "suites", "--locked", "--no-run"];
+    let build = ["test", "--workspace", "--test", "suites", "--locked", "--no-run"];
     let build = cmd("cargo").args(build).arg("--message-format=json-render-diagnostics");
     let mut program = None;
     let status = build.dir(&paths::root()).lines(|line| program = executable(line).or(program.take()))?;

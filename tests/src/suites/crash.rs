@@ -25,7 +25,7 @@ fn trials(options: &Options) -> Vec<Trial> {
         let planted = ["--states", "1000000", "--seed", PLANTED_SEED];
         explore("crash", &["--features", "braid-volume/failpoints"], &planted)
     });
-    let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 100_000, 1_000_000));
+    let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 40_000, 1_000_000));
     let seed = options.seed.to_string();
     // Full optimisation only pays for a long search.
     let build: &[&str] = if options.long { &["--release"] } else { &[] };
