@@ -61,6 +61,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--caches", type=_names, help="ordinary: Braid's sides, once with each of these as `braid mount "
                         f"--cache`; {ordinary.DEFAULT_CACHE}: without that flag, which is the default")
     parser.add_argument("--volumes", type=_counts, help="recovery: files in the volumes (default 1000,100000,1000000)")
+    parser.add_argument("--keys", type=int, default=0, help="zoned: keys that RocksDB gets (default 5,000,000)")
+    parser.add_argument("--zones", type=int, default=66, help="zoned: zones of RocksDB's device (default 66)")
     parser.add_argument("--fast", type=_limit, default="200/400", help="fast tier, MB/s written/read (default 200/400)")
     parser.add_argument("--slow", type=_limit, default="60/120", help="slow tier, MB/s written/read (default 60/120)")
     parser.add_argument("--fast-fs", default="ext4", choices=["ext4", "xfs", "btrfs"])

@@ -35,7 +35,7 @@ streams:
   cur: { files: [ "mail/*/cur/*" ], life: extreme }
 """
 VALUE_LEN, KEY_LEN = 400, 20
-ZONES, ZONE_MIB, OPEN = 66, 64, 14
+ZONE_MIB, OPEN = 64, 14
 MEASURED = [("operations", "/s"), ("p99", "µs"), ("p99.99", "µs"), ("written", "GB"), ("amplification", ""),
             ("moved", "MB"), ("mixed zones", ""), ("memory", "MB"), ("on home", "MB")]
 OF_LOADS = [("seconds", "s"), ("written", "GB"), ("amplification", ""), ("moved", "MB"), ("mixed zones", ""),
@@ -72,14 +72,14 @@ def measure(host: Host, report: Report, args, _keep: Path) -> None:
     loads = [load for load in LOADS if not args.cells or load in args.cells]
     if cells and shutil.which("db_bench") is None:
         raise BenchError("db_bench is missing (Debian: rocksdb-tools)")
-    keys = 200_000 if args.quick else 5_000_000
-    report.settings.update(keys=keys, key=KEY_LEN, value=VALUE_LEN, zones=ZONES, zone_mib=ZONE_MIB, open=OPEN)
+    keys = args.keys or (200_000 if args.quick else 5_000_000)
+    report.settings.update(keys=keys, key=KEY_LEN, value=VALUE_LEN, zones=args.zones, zone_mib=ZONE_MIB, open=OPEN)
     try:
         for repetition in range(args.reps):
             for side in lineup if repetition % 2 == 0 else reversed(lineup):
                 args.progress(f"repetition {repetition + 1}/{args.reps}, {side}")
                 if cells:
-                    _one(host, report, args.braid, side, cells, keys)
+                    _one(host, report, args, side, cells, keys)
                 for load in loads:
                     _load(host, report, args, side, load)
     finally:
@@ -98,11 +98,11 @@ def _text(report: Report, side: str, what: str) -> str:
     return "" if median is None else f"{median:.2f}" if median < 10 else number(median)
 
 
-def _one(host: Host, report: Report, braid: Path, side: str, cells: list[str], keys: int) -> None:
+def _one(host: Host, report: Report, args, side: str, cells: list[str], keys: int) -> None:
     """A new volume; the cells build on one another."""
-    with _mounted(host, braid, side, STACK, (ZONES, ZONE_MIB)) as mount:
+    with _mounted(host, args.braid, side, STACK, (args.zones, ZONE_MIB)) as mount:
         for cell in cells:
-            _cell(host, report, braid, side, cell, keys, mount)
+            _cell(host, report, args.braid, side, cell, keys, mount)
 
 
 @contextlib.contextmanager

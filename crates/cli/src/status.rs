@@ -7,7 +7,7 @@ use crate::locate;
 use crate::poll::Poller;
 use crate::served;
 use crate::table::{self, Align, Color, Table};
-use braid_contract::units::{show_duration, show_size, write_size};
+use braid_contract::units::{show_duration, show_latency, show_size, write_size};
 use braid_contract::{Shown, counted};
 use braid_ipc::protocol::{Reply, Request, Status, TierState, TierStatus};
 use std::fmt::Write as _;
@@ -168,6 +168,16 @@ fn zones(status: &Status) -> String {
                 format!("; the device wrote {written:.2} times the data since the mount")
             })
         );
+        if zones.gc_ns > 0 {
+            _ = writeln!(
+                text,
+                "{name}: zones were emptied for {}, which was {:.0} % of what was written; {} waited, {} at most",
+                show_latency(zones.gc_ns),
+                100.0 * zones.gc_share().unwrap_or_default(),
+                counted(zones.gc_waits, "write"),
+                show_latency(zones.gc_longest_wait_ns)
+            );
+        }
         for stream in &zones.streams {
             let (named, bytes) = (&stream.name, show_size(stream.bytes));
             _ = writeln!(text, "{name}: {named}: {bytes} in {}", counted(stream.zones.into(), "zone"));

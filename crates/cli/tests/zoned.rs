@@ -151,7 +151,7 @@ fn how_zones_are_kept_is_a_setting() {
     let with = |zoned: &str| {
         bench.write_stack(&stack.replace("zns: { dir: z }", &format!("zns: {{ dir: z, zoned: {zoned} }}")));
     };
-    with("{ extent: 64KiB, memory: 128KiB, write-through: true }");
+    with("{ extent: 64KiB, memory: 128KiB, write-through: true, gc: 8MiB/s }");
     bench.ok(&["mount", "s.yaml", "m"]);
     let data = write(&bench, "file", 1);
     assert!(read(&bench, "file") == data);
@@ -167,6 +167,7 @@ fn how_zones_are_kept_is_a_setting() {
         ("{ extent: 64KiB, memory: 32KiB }", "32.0 KiB of memory is less than an extent"),
         ("{ size: 1MiB }", "size"),
         ("{ write-through: perhaps }", "write-through"),
+        ("{ gc: fast }", "a rate is"),
     ] {
         with(zoned);
         let said = bench.refused(&["mount", "s.yaml", "m"]);

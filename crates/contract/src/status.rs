@@ -368,11 +368,28 @@ pub struct ZoneStatus {
     pub index_bytes: u64,
     /// Bytes of memory for data that is not written yet.
     pub memory_bytes: u64,
+    /// Nanoseconds in which zones were emptied.
+    #[serde(default)]
+    pub gc_ns: u64,
+    /// Writes that waited for that.
+    #[serde(default)]
+    pub gc_waits: u64,
+    /// Nanoseconds that a write waited for it at most.
+    #[serde(default)]
+    pub gc_longest_wait_ns: u64,
     /// What there is of each stream.
     pub streams: Vec<ZoneStream>,
 }
 
 impl ZoneStatus {
+    /// Share of what the device wrote that was moved to empty zones, 0 to 1; `None`
+    /// before the first write.
+    #[must_use]
+    pub fn gc_share(&self) -> Option<f64> {
+        let all = self.data_bytes + self.moved_bytes + self.index_bytes;
+        (all > 0).then(|| self.moved_bytes as f64 / all as f64)
+    }
+
     /// Bytes that the device wrote for each byte of data; `None` before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {

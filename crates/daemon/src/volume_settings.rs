@@ -102,7 +102,7 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
 
 /// How a zoned device is kept.
 fn zoned(field: &Field) -> Result<Located<ZonedSettings>, Refusal> {
-    let mut section = Section::of(field, &["extent", "memory", "write-through"])?;
+    let mut section = Section::of(field, &["extent", "memory", "write-through", "gc"])?;
     let mut settings = ZonedSettings::default();
     if let Some(extent) = section.take("extent").map(|field| field.size()).transpose()? {
         if !ZonedSettings::is_extent(extent.value) {
@@ -123,6 +123,11 @@ fn zoned(field: &Field) -> Result<Located<ZonedSettings>, Refusal> {
     }
     if let Some(at_once) = section.take("write-through").map(|field| field.truth()).transpose()? {
         settings.write_through = at_once.value;
+    }
+    if let Some(rate) =
+        section.take("gc").map(|field| field.parse("a rate", units::parse_rate)).transpose()?
+    {
+        settings.gc = rate.value;
     }
     Ok(Located::new(settings, field.place.clone()))
 }

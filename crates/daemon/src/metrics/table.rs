@@ -299,6 +299,15 @@ fn of_zones() -> Vec<Metric> {
         counter("braid_zone_index_bytes", "Bytes that the index of a zoned tier took", |told| {
             each(told, |tier| tier.zones.as_ref().map(|zones| zones.index_bytes as f64))
         }),
+        counter("braid_zone_gc_seconds", "Time in which zones were emptied", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.gc_ns as f64 / 1e9))
+        }),
+        counter("braid_zone_gc_waits", "Writes that waited for zones to be emptied", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.gc_waits as f64))
+        }),
+        gauge("braid_zone_gc_longest_wait_seconds", "Time that a write waited for that at most", |told| {
+            each(told, |tier| tier.zones.as_ref().map(|zones| zones.gc_longest_wait_ns as f64 / 1e9))
+        }),
         gauge("braid_zone_memory_bytes", "Memory for data that is not in zones yet", |told| {
             each(told, |tier| tier.zones.as_ref().map(|zones| zones.memory_bytes as f64))
         }),

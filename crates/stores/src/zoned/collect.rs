@@ -1,17 +1,14 @@
 //! Emptying zones, so that they can be written anew: those of which nothing is of
 //! use need only a reset; of others, what is of use is moved to zones of the same
-//! stream. It is put off until a zone is needed.
+//! stream, a piece at a time. [pace](super::pace) says when.
 
 use super::extents::{LOST, Place};
 use super::index::Index;
-use super::object::Object;
 use super::table::{Resident, Stream, ToEmpty, Written};
 use super::zones::Claim;
 use braid_contract::{Errno, Error, Result};
 use braid_sys::AlignedBuf;
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 /// Bytes that are moved at a time.
 const MOVE_MAX: u64 = 1 << 20;
@@ -30,189 +27,219 @@ impl From<Error> for Stuck {
     }
 }
 
-/// What came of emptying a zone.
-enum Emptied {
-    Done,
-    /// Something in it is still of use: another one may be emptied.
+/// What a step came to.
+pub(super) enum Step {
+    /// So many blocks were moved. For each, `gain` blocks are gained once all are.
+    Moved { blocks: u64, gain: f64 },
+    /// A zone is free.
+    Freed,
+    /// Something in a zone is still of use: another one may be emptied.
     Stays,
+    /// No zone can be emptied, at least as things are.
+    Nothing,
     /// What is there has nowhere to go.
     NoRoom,
 }
 
-/// Empties zones, one at a time.
+/// A zone that is being emptied.
+struct Work {
+    zone: ToEmpty,
+    /// What there is to be gained for each block that is moved.
+    gain: f64,
+}
+
+/// Empties zones, one at a time and a piece at a time.
 #[derive(Default)]
 pub(super) struct Collector {
-    /// Held while a zone is emptied.
-    collecting: Mutex<()>,
+    work: Option<Work>,
+    /// Zones that could not be emptied.
+    tried: BTreeSet<u32>,
 }
 
 impl Collector {
-    /// Keeps zones from being emptied.
-    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
-        self.collecting.lock()
-    }
-
     /// Makes a zone free, unless there is one; answers whether there is one then.
     /// The caller holds no object.
-    pub(super) fn make_room(&self, index: &Index) -> Result<bool> {
-        let _collecting = self.collecting.lock();
-        let mut tried = BTreeSet::new();
-        loop {
-            if index.shared.zones.free_zones() > 0 {
-                return Ok(true);
+    pub(super) fn make_room(&mut self, index: &Index) -> Result<bool> {
+        self.begin();
+        while index.shared.zones.free_zones() == 0 {
+            match self.step(index)? {
+                Step::Moved { .. } | Step::Freed | Step::Stays => {}
+                Step::Nothing if index.shared.zones.finish_one() => {}
+                Step::Nothing | Step::NoRoom => return Ok(false),
             }
-            match index.shared.zones.next_to_empty(&tried) {
-                Some(zone) => match self.empty(index, &zone)? {
-                    Emptied::Done => {}
-                    Emptied::Stays => _ = tried.insert(zone.zone),
-                    Emptied::NoRoom => return Ok(false),
-                },
-                None if index.shared.zones.finish_one() => {}
-                None => return Ok(false),
-            }
+        }
+        Ok(true)
+    }
+
+    /// Zones that could not be emptied are tried anew.
+    pub(super) fn begin(&mut self) {
+        self.tried.clear();
+    }
+
+    /// Nothing is under way any more, for all zones are to be reset.
+    pub(super) fn give_up(&mut self, index: &Index) {
+        if let Some(work) = self.work.take() {
+            index.shared.zones.stays(work.zone.zone);
         }
     }
 
-    /// Moves what is of use out of a zone, and resets it.
-    fn empty(&self, index: &Index, emptied: &ToEmpty) -> Result<Emptied> {
-        let (zone, stream) = (emptied.zone, emptied.stream);
-        // What is moved before a read fails takes room and frees none: once one has failed,
-        // all is read before any is moved.
-        let read = match index.shared.zones.are_unread() {
-            true => each(emptied, |resident| self.read_resident(index, zone, resident)),
-            false => Ok(()),
+    /// Resets a zone of which nothing is of use, else moves a piece out of the one of
+    /// which least is. The caller holds no object.
+    pub(super) fn step(&mut self, index: &Index) -> Result<Step> {
+        let zones = &index.shared.zones;
+        if let Some(zone) = zones.next_dead() {
+            return free(index, zone);
+        }
+        let Some(work) = &mut self.work else {
+            let Some(zone) = zones.next_to_empty(&self.tried) else { return Ok(Step::Nothing) };
+            let gain = f64::from(zone.capacity - zone.valid) / f64::from(zone.valid.max(1));
+            self.work = Some(Work { zone, gain });
+            // What is moved before a read fails takes room and frees none: once one has
+            // failed, all is read before any is moved.
+            let read = if zones.are_unread() { self.read_all(index) } else { Ok(()) };
+            return self.outcome(index, read.map(|()| 0));
         };
-        let move_it = |resident| self.move_resident(index, (zone, stream), resident);
-        match read.and_then(|()| each(emptied, move_it)) {
-            Ok(()) => {}
+        let zone = work.zone.zone;
+        // Asked before the commit: what goes after it is not durable.
+        if zones.is_empty(zone) {
+            self.work = None;
+            return free(index, zone);
+        }
+        let Some(resident) = work.zone.residents.last_mut() else {
+            self.work = None;
+            zones.stays(zone);
+            self.tried.insert(zone);
+            return Ok(Step::Stays);
+        };
+        let piece = resident.take(MOVE_MAX / index.shared.block);
+        if resident.blocks == 0 {
+            work.zone.residents.pop();
+        }
+        let moved = move_piece(index, (zone, work.zone.stream), piece);
+        self.outcome(index, moved)
+    }
+
+    /// What came of moving something out of the zone that is being emptied.
+    fn outcome(&mut self, index: &Index, moved: std::result::Result<u64, Stuck>) -> Result<Step> {
+        let Some(work) = &self.work else { return Ok(Step::Nothing) };
+        let (zone, gain) = (work.zone.zone, work.gain);
+        match moved {
+            Ok(blocks) => Ok(Step::Moved { blocks, gain }),
             // The device is there, and may read it another time.
             Err(Stuck::Source(error)) if index.shared.device.report(zone).is_ok() => {
                 tracing::warn!(zone, %error, "a zone can't be emptied now");
                 index.shared.zones.is_unread(zone);
-                return Ok(Emptied::Stays);
+                self.work = None;
+                self.tried.insert(zone);
+                Ok(Step::Stays)
             }
             Err(Stuck::Source(error) | Stuck::Elsewhere(error)) => {
-                index.shared.zones.stays(zone);
-                let is_full = error.errno() == Errno::EAGAIN;
-                return if is_full { Ok(Emptied::NoRoom) } else { Err(error) };
+                self.give_up(index);
+                if error.errno() == Errno::EAGAIN { Ok(Step::NoRoom) } else { Err(error) }
             }
         }
-        // Asked before the commit: what goes after it is not durable.
-        if !index.shared.zones.is_empty(zone) {
-            index.shared.zones.stays(zone);
-            return Ok(Emptied::Stays);
-        }
-        // The index that leads elsewhere is durable before what was here goes.
-        if let Err(error) = index.commit() {
-            index.shared.zones.stays(zone);
-            return Err(error);
-        }
-        index.shared.zones.reset(zone)?;
-        Ok(Emptied::Done)
     }
 
-    /// Reads what an object has in a zone, for whether that can be done.
-    fn read_resident(&self, index: &Index, zone: u32, resident: Resident) -> std::result::Result<(), Stuck> {
-        let Ok(object) = index.object(resident.object) else { return Ok(()) };
-        let state = object.state.read();
-        let blocks = resident.first..resident.first + u64::from(resident.blocks);
-        let mut buf = AlignedBuf::new();
-        for (_, mut place) in state.extents.within(blocks).filter(|(_, place)| place.zone == zone) {
-            if let Some(from) = index.shared.zones.lost_from(zone) {
-                place.split_off(from);
-            }
-            let (block, len) = (index.shared.block, u64::from(place.blocks) * index.shared.block);
-            let mut done = 0;
-            while done < len {
-                let piece = (len - done).min(MOVE_MAX);
-                let from = u64::from(place.at) * block + done;
-                index.shared.device.read(zone, from, buf.bytes(piece as usize)).map_err(Stuck::Source)?;
-                done += piece;
-            }
-        }
-        Ok(())
-    }
-
-    fn move_resident(
-        &self,
-        index: &Index,
-        from: (u32, Stream),
-        resident: Resident,
-    ) -> std::result::Result<(), Stuck> {
-        // It may be gone, or be elsewhere, meanwhile.
-        let Ok(object) = index.object(resident.object) else { return Ok(()) };
-        let mut at = resident.first;
-        let end = resident.first + u64::from(resident.blocks);
-        while at < end {
-            let next = (at + MOVE_MAX / index.shared.block).min(end);
-            self.move_blocks(index, &object, from, at..next)?;
-            at = next;
-        }
-        Ok(())
-    }
-
-    fn move_blocks(
-        &self,
-        index: &Index,
-        object: &Object,
-        (zone, stream): (u32, Stream),
-        blocks: Range<u64>,
-    ) -> std::result::Result<(), Stuck> {
-        let mut state = object.state.write();
-        let there: Vec<(u64, Place)> =
-            state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
-        let mut buf = AlignedBuf::new();
-        for (first, mut place) in there {
-            // What the device has lost stays so when the zone is written anew.
-            if let Some(gone) = index.shared.zones.lost_from(zone).map(|from| place.split_off(from)) {
-                let skipped = place.blocks;
-                let lost = Place { zone: LOST, at: 0, blocks: gone };
-                if gone > 0 {
-                    object.is_at(
-                        &index.shared,
-                        &mut state,
-                        (first + u64::from(skipped), lost),
-                        Written::Promised,
-                    );
-                }
-                if skipped == 0 {
-                    continue;
-                }
-            }
-            let bytes = buf.bytes((u64::from(place.blocks) * index.shared.block) as usize);
-            let from = u64::from(place.at) * index.shared.block;
-            index.shared.device.read(zone, from, bytes).map_err(Stuck::Source)?;
-            // What was there before must not come back as part of the object.
-            let base = first * index.shared.block;
-            for gap in state.placed.gaps_within(base..base + bytes.len() as u64) {
-                bytes[(gap.start - base) as usize..(gap.end - base) as usize].fill(0);
-            }
-            let mut done = 0;
-            while done < bytes.len() {
-                let at = first + done as u64 / index.shared.block;
-                let mut opened = |zone| index.shared.opened(zone, stream);
-                let places = index.shared.zones.write(
-                    stream,
-                    Claim::Moved,
-                    (object.id, at),
-                    &bytes[done..],
-                    &mut opened,
-                )?;
-                let mut at = at;
-                for place in places {
-                    object.is_at(&index.shared, &mut state, (at, place), Written::Moved);
-                    at += u64::from(place.blocks);
-                    done += (u64::from(place.blocks) * index.shared.block) as usize;
-                }
-            }
-        }
-        Ok(())
+    /// Reads all that is of use in the zone that is being emptied.
+    fn read_all(&self, index: &Index) -> std::result::Result<(), Stuck> {
+        let Some(work) = &self.work else { return Ok(()) };
+        let zone = work.zone.zone;
+        work.zone.residents.iter().try_for_each(|resident| read_resident(index, zone, *resident))
     }
 }
 
-fn each(
-    emptied: &ToEmpty,
-    visit: impl FnMut(Resident) -> std::result::Result<(), Stuck>,
-) -> std::result::Result<(), Stuck> {
-    emptied.residents.iter().copied().try_for_each(visit)
+/// Resets a zone of which nothing is of use.
+fn free(index: &Index, zone: u32) -> Result<Step> {
+    // The index that leads elsewhere is durable before what was here goes.
+    if let Err(error) = index.commit() {
+        index.shared.zones.stays(zone);
+        return Err(error);
+    }
+    index.shared.zones.reset(zone)?;
+    Ok(Step::Freed)
+}
+
+/// Reads what an object has in a zone, for whether that can be done.
+fn read_resident(index: &Index, zone: u32, resident: Resident) -> std::result::Result<(), Stuck> {
+    let Ok(object) = index.object(resident.object) else { return Ok(()) };
+    let state = object.state.read();
+    let blocks = resident.first..resident.first + u64::from(resident.blocks);
+    let mut buf = AlignedBuf::new();
+    for (_, mut place) in state.extents.within(blocks).filter(|(_, place)| place.zone == zone) {
+        if let Some(from) = index.shared.zones.lost_from(zone) {
+            place.split_off(from);
+        }
+        let (block, len) = (index.shared.block, u64::from(place.blocks) * index.shared.block);
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(MOVE_MAX);
+            let from = u64::from(place.at) * block + done;
+            index.shared.device.read(zone, from, buf.bytes(piece as usize)).map_err(Stuck::Source)?;
+            done += piece;
+        }
+    }
+    Ok(())
+}
+
+/// Moves what an object still has in a zone of these blocks; answers how many they
+/// were.
+fn move_piece(
+    index: &Index,
+    (zone, stream): (u32, Stream),
+    piece: Resident,
+) -> std::result::Result<u64, Stuck> {
+    // It may be gone, or be elsewhere, meanwhile.
+    let Ok(object) = index.object(piece.object) else { return Ok(0) };
+    let blocks = piece.first..piece.first + u64::from(piece.blocks);
+    let mut moved = 0;
+    let mut state = object.state.write();
+    let there: Vec<(u64, Place)> =
+        state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
+    let mut buf = AlignedBuf::new();
+    for (first, mut place) in there {
+        // What the device has lost stays so when the zone is written anew.
+        if let Some(gone) = index.shared.zones.lost_from(zone).map(|from| place.split_off(from)) {
+            let skipped = place.blocks;
+            let lost = Place { zone: LOST, at: 0, blocks: gone };
+            if gone > 0 {
+                object.is_at(
+                    &index.shared,
+                    &mut state,
+                    (first + u64::from(skipped), lost),
+                    Written::Promised,
+                );
+            }
+            if skipped == 0 {
+                continue;
+            }
+        }
+        let bytes = buf.bytes((u64::from(place.blocks) * index.shared.block) as usize);
+        let from = u64::from(place.at) * index.shared.block;
+        index.shared.device.read(zone, from, bytes).map_err(Stuck::Source)?;
+        // What was there before must not come back as part of the object.
+        let base = first * index.shared.block;
+        for gap in state.placed.gaps_within(base..base + bytes.len() as u64) {
+            bytes[(gap.start - base) as usize..(gap.end - base) as usize].fill(0);
+        }
+        moved += u64::from(place.blocks);
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = first + done as u64 / index.shared.block;
+            let mut opened = |zone| index.shared.opened(zone, stream);
+            let places = index.shared.zones.write(
+                stream,
+                Claim::Moved,
+                (object.id, at),
+                &bytes[done..],
+                &mut opened,
+            )?;
+            let mut at = at;
+            for place in places {
+                object.is_at(&index.shared, &mut state, (at, place), Written::Moved);
+                at += u64::from(place.blocks);
+                done += (u64::from(place.blocks) * index.shared.block) as usize;
+            }
+        }
+    }
+    Ok(moved)
 }

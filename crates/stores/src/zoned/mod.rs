@@ -5,7 +5,7 @@
 //! An object's bytes are gathered in [buffers](buffers) of an extent each, go to the
 //! open [zone](zones) of their stream when an extent is full or synced, and are found
 //! through an index whose changes go to a [log](log) on the device itself. When zones
-//! run short, some are [emptied](collect).
+//! run short, some are [emptied](collect), [in time](pace).
 
 mod block;
 mod buffers;
@@ -16,6 +16,7 @@ mod index;
 mod kernel;
 mod log;
 mod object;
+mod pace;
 mod replay;
 mod spans;
 mod store;

@@ -198,25 +198,27 @@ impl Object {
     }
 
     /// Writes what is in memory to the device, of one extent or of all, which is
-    /// durable with the next commit of the log.
+    /// durable with the next commit of the log. Answers how many blocks that took.
     pub(super) fn flush(
         &self,
         shared: &Shared,
         state: &mut State,
         extent: Option<u64>,
         claim: Claim,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let extents: Vec<u64> = match extent {
             Some(extent) => vec![extent],
             None => state.buffers.keys().copied().collect(),
         };
+        let mut written = 0;
         for extent in extents {
-            self.flush_extent(shared, state, extent, claim)?;
+            written += self.flush_extent(shared, state, extent, claim)?;
         }
-        Ok(())
+        Ok(written)
     }
 
-    fn flush_extent(&self, shared: &Shared, state: &mut State, extent: u64, claim: Claim) -> Result<()> {
+    fn flush_extent(&self, shared: &Shared, state: &mut State, extent: u64, claim: Claim) -> Result<u64> {
+        let mut written = 0;
         while let Some(buffer) = state.buffers.get_mut(&extent)
             && let Some(blocks) = buffer.dirty.next(0)
         {
@@ -241,8 +243,9 @@ impl Object {
             if let Some(buffer) = state.buffers.get_mut(&extent) {
                 buffer.dirty.remove(blocks.start..at);
             }
+            written += at - blocks.start;
         }
-        Ok(())
+        Ok(written)
     }
 
     /// Blocks of the object were written from memory, and are in a place now.

@@ -1,10 +1,10 @@
 //! [`ZonedStore`] itself.
 
 use super::buffers::{Buffers, Taken};
-use super::collect::Collector;
 use super::index::Index;
 use super::log::{IndexLog, regions_of};
 use super::object::{Object, Shared};
+use super::pace::{Background, Pace};
 use super::replay::Replay;
 use super::table::Stream;
 use super::zones::{Claim, Zones};
@@ -32,6 +32,9 @@ pub struct ZonedSettings {
     pub memory: u64,
     /// Write at once what is written, in whole blocks.
     pub write_through: bool,
+    /// Bytes a second that are moved in the background to empty zones, once they run
+    /// short; 0: none, writes alone see to it.
+    pub gc: u64,
 }
 
 impl ZonedSettings {
@@ -48,14 +51,15 @@ impl ZonedSettings {
 
 impl Default for ZonedSettings {
     fn default() -> Self {
-        Self { extent: 2 << 20, memory: 64 << 20, write_through: false }
+        Self { extent: 2 << 20, memory: 64 << 20, write_through: false, gc: 64 << 20 }
     }
 }
 
 /// A tier on a zoned device: objects as extents in zones, of a stream each.
 pub struct ZonedStore {
-    index: Index,
-    collector: Collector,
+    index: Arc<Index>,
+    pace: Arc<Pace>,
+    _background: Option<Background>,
     /// The highest number of an object so far.
     highest: AtomicU64,
     write_through: bool,
@@ -102,9 +106,15 @@ impl ZonedStore {
         let buffers = Buffers::new(settings.extent as usize, count);
         let shared = Shared { device, zones, log, buffers, block: geometry.block, extent: settings.extent };
         let highest = AtomicU64::new(replay.highest);
+        let index = Arc::new(Index::new(shared, replay));
+        let pace = Arc::new(Pace::new(Arc::clone(&environment)));
+        let background = (settings.gc > 0 && environment.threads())
+            .then(|| Background::begin(&pace, &index, settings.gc))
+            .transpose()?;
         Ok(Self {
-            index: Index::new(shared, replay),
-            collector: Collector::default(),
+            index,
+            pace,
+            _background: background,
             highest,
             write_through: settings.write_through,
             environment,
@@ -119,12 +129,24 @@ impl ZonedStore {
     /// emptied for it if need be. The caller holds no object.
     fn flush(&self, object: &Object, extent: Option<u64>) -> Result<()> {
         self.index.settle()?;
+        let mut waited = 0;
+        let flushed = self.write_out(object, extent, &mut waited);
+        if let Ok(blocks) = flushed {
+            self.pace.pay(&self.index, blocks, &mut waited);
+        }
+        self.pace.has_waited(waited);
+        flushed.map(|_| ())
+    }
+
+    /// Answers how many blocks were written. Adds the time in which zones were emptied
+    /// to `waited`.
+    fn write_out(&self, object: &Object, extent: Option<u64>, waited: &mut u64) -> Result<u64> {
         let mut claim = Claim::New;
         loop {
             let flushed = object.flush(&self.index.shared, &mut object.state.write(), extent, claim);
             match flushed {
                 Err(error) if error.errno() == Errno::EAGAIN => {
-                    if self.collector.make_room(&self.index)? {
+                    if self.pace.make_room(&self.index, waited)? {
                         continue;
                     }
                     if claim == Claim::Squeezed {
@@ -224,11 +246,11 @@ impl Store for ZonedStore {
 
     fn zones(&self) -> Option<ZoneStatus> {
         let shared = &self.index.shared;
-        Some(ZoneStatus {
-            index_bytes: shared.log.written(),
-            memory_bytes: shared.buffers.memory(),
-            ..shared.zones.status()
-        })
+        let mut status = shared.zones.status();
+        status.index_bytes = shared.log.written();
+        status.memory_bytes = shared.buffers.memory();
+        self.pace.tell(&mut status);
+        Some(status)
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {
@@ -364,6 +386,7 @@ impl Store for ZonedStore {
             object.clear(&self.index.shared, &mut state);
             self.index.objects.write().remove(id);
         }
+        self.pace.freed(&self.index);
         Ok(())
     }
 
@@ -435,7 +458,7 @@ impl Store for ZonedStore {
     }
 
     fn clear(&self) -> Result<()> {
-        let _collecting = self.collector.hold();
+        let _turn = self.pace.hold(&self.index);
         let ids: Vec<ObjectId> = self.index.objects.read().keys().copied().collect();
         self.remove(&ids)?;
         self.index.commit()?;

@@ -9,6 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// empty another one.
 pub(super) const RESERVE: u32 = 2;
 
+/// Zones that are to be free besides: one for so many, within these bounds. More would
+/// take from what may lie unused in others, and so have more moved.
+const ZONES_PER_SPARE: u32 = 32;
+const SPARE: [u32; 2] = [1, 4];
+
 /// The stream of a zone's data; data without one is a stream too.
 pub(super) type Stream = Option<StreamId>;
 
@@ -90,7 +95,22 @@ pub(super) struct Resident {
 pub(super) struct ToEmpty {
     pub(super) zone: u32,
     pub(super) stream: Stream,
+    /// Blocks that can be written, and those that objects use.
+    pub(super) capacity: u32,
+    pub(super) valid: u32,
+    /// In descending order.
     pub(super) residents: Vec<Resident>,
+}
+
+impl Resident {
+    /// Takes so many blocks off the beginning, or what there is.
+    pub(super) fn take(&mut self, most: u64) -> Self {
+        let blocks = u64::from(self.blocks).min(most) as u32;
+        let taken = Self { blocks, ..*self };
+        self.first += u64::from(blocks);
+        self.blocks -= blocks;
+        taken
+    }
 }
 
 /// Why blocks are written.
@@ -361,8 +381,25 @@ impl Table {
         let (.., number) = full.into_iter().find(|(.., zone)| settled(&self.zones[*zone as usize]))?;
         let zone = &mut self.zones[number as usize];
         zone.state = Use::Emptied;
-        let residents = zone.residents.values().copied().collect();
-        Some(ToEmpty { zone: number, stream: zone.stream, residents })
+        let residents = zone.residents.values().rev().copied().collect();
+        let (stream, capacity, valid) = (zone.stream, zone.capacity, zone.valid);
+        Some(ToEmpty { zone: number, stream, capacity, valid, residents })
+    }
+
+    /// A full zone of which nothing is of use, to which nothing else is to be written.
+    pub(super) fn next_dead(&mut self) -> Option<u32> {
+        let is_dead = |zone: &Zone| zone.state == Use::Full && zone.valid == 0;
+        let number = self.zones.iter().position(is_dead)?;
+        self.zones[number].state = Use::Emptied;
+        Some(number as u32)
+    }
+
+    /// How many zones are missing before nothing has to be moved: so many more than are
+    /// kept back should be free, as far as there are any.
+    pub(super) fn short_of(&self) -> u32 {
+        let usable = self.zones.iter().filter(|zone| zone.state != Use::None).count() as u32;
+        let [least, most] = SPARE;
+        (RESERVE + (usable / ZONES_PER_SPARE).clamp(least, most)).saturating_sub(self.free.len() as u32)
     }
 
     /// The open zone with most that is of no use; `None` if all is.

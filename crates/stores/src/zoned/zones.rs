@@ -271,6 +271,16 @@ impl Zones {
         self.table.lock().next_to_empty(tried)
     }
 
+    /// A zone of which nothing is of use, and to which nothing else is to be written.
+    pub(super) fn next_dead(&self) -> Option<u32> {
+        self.table.lock().next_dead()
+    }
+
+    /// How many zones are missing before nothing has to be moved.
+    pub(super) fn short_of(&self) -> u32 {
+        self.table.lock().short_of()
+    }
+
     /// Of a zone that lost data, the first block that is gone.
     pub(super) fn lost_from(&self, zone: u32) -> Option<u32> {
         self.table.lock().lost_from(zone)

@@ -140,8 +140,8 @@ pub(crate) fn zoned_settings() -> [ZonedSettings; 3] {
     let usual = ZonedSettings::default();
     [
         ZonedSettings { memory: 8 << 20, ..usual },
-        ZonedSettings { extent: 64 << 10, memory: 128 << 10, write_through: false },
-        ZonedSettings { extent: 4 << 10, memory: 64 << 10, write_through: true },
+        ZonedSettings { extent: 64 << 10, memory: 128 << 10, write_through: false, gc: 0 },
+        ZonedSettings { extent: 4 << 10, memory: 64 << 10, write_through: true, gc: 0 },
     ]
 }
 

@@ -4,6 +4,7 @@
 
 mod found;
 mod model;
+mod pace;
 mod planted;
 
 use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneKind, ZoneState, ZonedDevice};
@@ -15,7 +16,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SETTINGS: ZonedSettings = ZonedSettings { extent: 16 << 10, memory: 96 << 10, write_through: false };
+const SETTINGS: ZonedSettings =
+    ZonedSettings { extent: 16 << 10, memory: 96 << 10, write_through: false, gc: 0 };
 const SHAPE: SimZones = SimZones { zones: 24, conventional: 0, capacity: 128 << 10, active_max: 6 };
 const LABEL: &[u8] = b"label";
 

@@ -49,7 +49,7 @@ impl Setup {
             active_max: 3 + random.below(5) as u32,
         };
         let memory = extent * (1 + random.below(6));
-        let settings = ZonedSettings { extent, memory, write_through: random.below(5) == 0 };
+        let settings = ZonedSettings { extent, memory, write_through: random.below(5) == 0, gc: 0 };
         let longest = (capacity / CELL) as usize * if is_fine { 2 } else { 1 };
         Self { shape, block, settings, longest, with_faults: random.below(4) == 0 }
     }

@@ -1,0 +1,126 @@
+//! Zones are emptied in time: a device is written again and again while nine tenths of
+//! it are of use.
+
+use crate::{LABEL, SETTINGS, io};
+use braid_contract::{Environment, ObjectId, SplitMix, Store, ZonedDevice};
+use braid_stores::zoned::{ZonedSettings, ZonedStore};
+use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Instant;
+
+const MANY: SimZones = SimZones { zones: 130, conventional: 0, capacity: 256 << 10, active_max: 6 };
+/// What a write has moved at most for each of its own bytes, and a piece more.
+const SHARE: u64 = 16;
+const PIECE: u64 = 1 << 20;
+
+/// Zones that are to be free, with those that are kept back.
+const ENOUGH: u32 = 6;
+
+struct Churn {
+    store: ZonedStore,
+    random: SplitMix,
+    objects: Vec<(ObjectId, u64)>,
+    made: u64,
+}
+
+impl Churn {
+    fn new(shape: SimZones, settings: ZonedSettings, environment: Arc<dyn Environment>) -> Self {
+        let device: Arc<dyn ZonedDevice> = Arc::new(SimZoned::new(shape));
+        let store = ZonedStore::open(device, settings, environment).unwrap();
+        store.set_label(LABEL).unwrap();
+        Self { store, random: SplitMix::new(5), objects: Vec::new(), made: 0 }
+    }
+
+    /// Writes a new object and syncs it; answers its length, and how much was moved.
+    fn write(&mut self) -> (u64, u64) {
+        self.made += 1;
+        let id = ObjectId(u128::from(self.made).to_be_bytes());
+        let len = 4096 * (1 + self.random.below(40));
+        let data = vec![self.made as u8; len as usize];
+        let moved = |store: &ZonedStore| store.zones().unwrap().moved_bytes;
+        let before = moved(&self.store);
+        self.store.create(id).unwrap();
+        let stream = io(self.random.below(3));
+        assert_eq!(self.store.write_at(id, 0, &[IoSlice::new(&data)], stream).unwrap() as u64, len);
+        self.store.sync(&[id], true).unwrap();
+        self.objects.push((id, len));
+        (len, moved(&self.store) - before)
+    }
+
+    /// Removes any object.
+    fn remove(&mut self) {
+        let at = self.random.below(self.objects.len() as u64) as usize;
+        let (id, _) = self.objects.swap_remove(at);
+        self.store.remove(&[id]).unwrap();
+    }
+
+    fn used(&self) -> f64 {
+        let usage = self.store.usage().unwrap();
+        (usage.total - usage.available) as f64 / usage.total as f64
+    }
+}
+
+#[test]
+fn a_write_moves_no_more_than_its_share_on_a_device_that_is_nearly_full() {
+    let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 1));
+    let mut churn = Churn::new(MANY, SETTINGS, environment);
+    let device = u64::from(MANY.zones) * MANY.capacity;
+    let (mut written, mut most) = (0, 0);
+    while written < 100 * device {
+        while churn.used() > 0.9 {
+            churn.remove();
+        }
+        let (len, moved) = churn.write();
+        written += len;
+        most = most.max(moved.saturating_sub(SHARE * len));
+    }
+    let status = churn.store.zones().unwrap();
+    assert!(most <= PIECE, "a write had {most} bytes moved beyond its share: {status:?}");
+    assert!(status.moved_bytes > device, "little had to be moved: {status:?}");
+    assert_eq!(status.mixed, 0);
+}
+
+/// A simulated machine on which threads may be started.
+#[derive(Debug)]
+struct Threads(SimEnvironment);
+
+impl Environment for Threads {
+    fn wall_ns(&self) -> i64 {
+        self.0.wall_ns()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.0.monotonic_ns()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> braid_contract::Result<()> {
+        self.0.fill_random(bytes)
+    }
+
+    fn threads(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn zones_are_emptied_while_nothing_is_written() {
+    let environment = Arc::new(Threads(SimEnvironment::new(Arc::new(SimClock::new()), 2)));
+    let settings = ZonedSettings { gc: 1 << 30, ..SETTINGS };
+    let mut churn = Churn::new(MANY, settings, environment);
+    while churn.used() < 0.97 {
+        churn.write();
+    }
+    assert!(churn.store.zones().unwrap().free < ENOUGH);
+    // Nothing more is written, but every third object goes: no zone is empty.
+    let gone: Vec<ObjectId> = churn.objects.iter().step_by(3).map(|(id, _)| *id).collect();
+    for id in &gone {
+        churn.store.remove(&[*id]).unwrap();
+    }
+    let began = Instant::now();
+    while churn.store.zones().unwrap().free < ENOUGH {
+        assert!(began.elapsed().as_secs() < 60, "{:?}", churn.store.zones());
+        std::thread::yield_now();
+    }
+    assert!(churn.store.zones().unwrap().moved_bytes > 0);
+}
