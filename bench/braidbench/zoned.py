@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ WORK_DIR = Path("/dev/shm")
 CELLS = ["fill", "overwrite", "mixed"]
 # Steps, steps a second, zones, MiB of a zone.
 LOADS = {"log-store": (2000, 40, 44, 8), "spool": (8000, 100, 30, 4)}
+# Times the room is written, zones, MiB of a zone.
+CHURN = (100, 130, 2)
 SIDES = {"streams": "{ learned: off, profiles: [ by-hand.yaml, all ] }", "no-streams": "off",
          "learned": "{ learned: on, profiles: [ ] }"}
 BY_HAND = """\
@@ -37,9 +40,12 @@ streams:
 VALUE_LEN, KEY_LEN = 400, 20
 ZONE_MIB, OPEN = 64, 14
 MEASURED = [("operations", "/s"), ("p99", "µs"), ("p99.99", "µs"), ("written", "GB"), ("amplification", ""),
-            ("moved", "MB"), ("mixed zones", ""), ("memory", "MB"), ("on home", "MB")]
+            ("moved", "MB"), ("mixed zones", ""), ("memory", "MB"), ("longest wait", "ms"), ("in use", "%"),
+            ("in use at most", "%"), ("on home", "MB")]
 OF_LOADS = [("seconds", "s"), ("written", "GB"), ("amplification", ""), ("moved", "MB"), ("mixed zones", ""),
             ("streams", ""), ("on home", "MB")]
+OF_CHURN = [("written", "GB"), ("amplification", ""), ("gc share", "%"), ("gc time", "s"), ("waits", ""),
+            ("longest wait", "ms"), ("file, median", "ms"), ("file, p99", "ms"), ("file, at most", "ms"), ("on home", "MB")]
 PERCENTILES = re.compile(r"P99: ([0-9.]+) .*P99\.99: ([0-9.]+)")
 STACK = """\
 stack:
@@ -70,6 +76,7 @@ def measure(host: Host, report: Report, args, _keep: Path) -> None:
     lineup = [side for side in SIDES if not args.sides or side in args.sides]
     cells = [cell for cell in CELLS if not args.cells or cell in args.cells]
     loads = [load for load in LOADS if not args.cells or load in args.cells]
+    churned = not args.cells or "churn" in args.cells
     if cells and shutil.which("db_bench") is None:
         raise BenchError("db_bench is missing (Debian: rocksdb-tools)")
     keys = args.keys or (200_000 if args.quick else 5_000_000)
@@ -82,6 +89,8 @@ def measure(host: Host, report: Report, args, _keep: Path) -> None:
                     _one(host, report, args, side, cells, keys)
                 for load in loads:
                     _load(host, report, args, side, load)
+                if churned:
+                    _churn(host, report, args, side)
     finally:
         for cell in cells:
             heads = [f"{what}, {unit}" if unit else what for what, unit in MEASURED]
@@ -91,6 +100,10 @@ def measure(host: Host, report: Report, args, _keep: Path) -> None:
             heads = [f"{what}, {unit}" if unit else what for what, unit in OF_LOADS]
             rows = [[side, *[_text(report, side, f"{load}: {what}") for what, _ in OF_LOADS]] for side in lineup]
             report.table(f"{load} on zones", ["side", *heads], rows)
+        if churned:
+            heads = [f"{what}, {unit}" if unit else what for what, unit in OF_CHURN]
+            rows = [[side, *[_text(report, side, f"churn: {what}") for what, _ in OF_CHURN]] for side in lineup]
+            report.table("Zones that are nine tenths full, written anew again and again", ["side", *heads], rows)
 
 
 def _text(report: Report, side: str, what: str) -> str:
@@ -142,19 +155,38 @@ def _load(host: Host, report: Report, args, side: str, load: str) -> None:
             report.cell(side, f"{load}: {what}", unit).samples.append(value)
 
 
+def _churn(host: Host, report: Report, args, side: str) -> None:
+    """Files that take nine tenths of the room are replaced at random."""
+    times, *geometry = CHURN
+    times = 3 if args.quick else times
+    stack = STACK + "    rules: [ {{ when: 'true', tier: zones }} ]\n"
+    with _mounted(host, args.braid, side, stack, tuple(geometry)) as mount:
+        room = _tiers(args.braid, mount)["zones"]["available"]
+        program = str(Path(__file__).with_name("zoned_loads.py"))
+        said = json.loads(programs.output(host, [sys.executable, program, "churn", str(mount), str(room), str(times)]))
+        zones, home = _zones(args.braid, mount)
+        new = zones["data_bytes"] + zones["moved_bytes"] + zones["index_bytes"]
+        values = [zones["data_bytes"] / 1e9, new / zones["data_bytes"], 100 * zones["moved_bytes"] / new, zones["gc_ns"] / 1e9,
+                  zones["gc_waits"], zones["gc_longest_wait_ns"] / 1e6, *[1e3 * said[key] for key in ("median", "p99", "most")],
+                  home / 1e6]
+        for (what, unit), value in zip(OF_CHURN, values):
+            report.cell(side, f"churn: {what}", unit).samples.append(value)
+
+
 def _cell(host: Host, report: Report, braid: Path, side: str, cell: str, keys: int, mount: Path) -> None:
     before, logs = _zones(braid, mount)[0], None
     if cell == "mixed":
         (mount / "logs").mkdir(exist_ok=True)
         logs = programs.start(host, [sys.executable, "-c", LOGS, str(mount / "logs")])
-    try:
-        said = programs.output(host, [
-            "db_bench", f"--db={mount / 'db'}", f"--benchmarks={'fillrandom' if cell == 'fill' else 'overwrite'}",
-            f"--num={keys}", f"--key_size={KEY_LEN}", f"--value_size={VALUE_LEN}", "--compression_type=none", "--seed=1",
-            "--max_background_jobs=4", "--histogram=1", f"--use_existing_db={int(cell != 'fill')}"])
-    finally:
-        if logs is not None:
-            programs.end(logs)
+    with _watched(braid, mount) as used:
+        try:
+            said = programs.output(host, [
+                "db_bench", f"--db={mount / 'db'}", f"--benchmarks={'fillrandom' if cell == 'fill' else 'overwrite'}",
+                f"--num={keys}", f"--key_size={KEY_LEN}", f"--value_size={VALUE_LEN}", "--compression_type=none", "--seed=1",
+                "--max_background_jobs=4", "--histogram=1", f"--use_existing_db={int(cell != 'fill')}"])
+        finally:
+            if logs is not None:
+                programs.end(logs)
     after, home = _zones(braid, mount)
     found = PERCENTILES.search(said)
     if found is None:
@@ -162,12 +194,39 @@ def _cell(host: Host, report: Report, braid: Path, side: str, cell: str, keys: i
     new = {key: after[key] - before[key] for key in ("data_bytes", "moved_bytes", "index_bytes")}
     values = [programs.operations(said), float(found[1]), float(found[2]), new["data_bytes"] / 1e9,
               sum(new.values()) / max(1, new["data_bytes"]), new["moved_bytes"] / 1e6, after["mixed"],
-              after["memory_bytes"] / 1e6, home / 1e6]
+              after["memory_bytes"] / 1e6, after["gc_longest_wait_ns"] / 1e6, used[-1], max(used), home / 1e6]
     for (what, unit), value in zip(MEASURED, values):
         report.cell(side, f"{cell}: {what}", unit).samples.append(value)
 
 
+@contextlib.contextmanager
+def _watched(braid: Path, mount: Path) -> Iterator[list[float]]:
+    """Collects how much of the zones' room is in use, in percent, every second and at the end."""
+    used, over = [], threading.Event()
+
+    def look() -> None:
+        told = _tiers(braid, mount)["zones"]
+        used.append(100 * (1 - told["available"] / told["total"]))
+
+    def watch() -> None:
+        while not over.wait(1):
+            look()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield used
+    finally:
+        over.set()
+        watcher.join()
+        look()
+
+
+def _tiers(braid: Path, mount: Path) -> dict[str, dict]:
+    return {tier["name"]: tier for tier in json.loads(run(braid, "status", mount, "--json"))["tiers"]}
+
+
 def _zones(braid: Path, mount: Path) -> tuple[dict, int]:
     """What the zoned tier has and did, and the bytes of ranges that are on home."""
-    tiers = {tier["name"]: tier for tier in json.loads(run(braid, "status", mount, "--json"))["tiers"]}
+    tiers = _tiers(braid, mount)
     return tiers["zones"]["zones"], tiers["names"]["ranges"] * 2**21

@@ -1,10 +1,11 @@
 """Loads of scenario `zoned` that no profile knows; each writes files below a directory and removes them when they are as
 old as such files get. Run as a program: LOAD DIRECTORY STEPS STEPS-A-SECOND. The pace matters: space comes back about a
-second after a file was removed, and a tier that is full meanwhile passes data on to home."""
+second after a file was removed, and a tier that is full meanwhile passes data on to home. Or: churn DIRECTORY BYTES TIMES."""
 
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import random
 import sys
@@ -61,6 +62,36 @@ def spool(files: Files, steps: int) -> None:
         files.end_step()
 
 
+def churn(root: Path, room: int, times: int) -> None:
+    """Files take nine tenths of the room, and are replaced at random, until so many times the room was written. Prints, as
+    JSON, the bytes that were written, and the seconds that a file took: median, 99th percentile, at most."""
+    live, files, written, took, block = 0, [], 0, [], 4 * KIB
+    while written < times * room:
+        size = random.randrange(4, 64) * block
+        while live + size > room * 9 // 10:
+            at = random.randrange(len(files))
+            files[at], files[-1] = files[-1], files[at]
+            name, freed = files.pop()
+            name.unlink()
+            live -= freed
+        name = root / f"churn/{len(took) % 64:02}/{len(took)}"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        with open(name, "wb") as file:
+            file.write(os.urandom(size))
+            file.flush()
+            os.fsync(file.fileno())
+        took.append(time.monotonic() - began)
+        files.append((name, size))
+        live, written = live + size, written + size
+    took.sort()
+    count = len(took)
+    print(json.dumps({"written": written, "files": count, "median": took[count // 2], "p99": took[count * 99 // 100],
+                      "most": took[-1]}))
+
+
 if __name__ == "__main__":
     random.seed(1)
+    if sys.argv[1] == "churn":
+        sys.exit(churn(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
     {"log-store": log_store, "spool": spool}[sys.argv[1]](Files(Path(sys.argv[2]), float(sys.argv[4])), int(sys.argv[3]))

@@ -1,9 +1,10 @@
 //! The objects of a zoned store, and their index on the device.
 
+use super::log::IndexRoom;
 use super::object::{Object, Shared};
 use super::replay::Replay;
 use super::table::Resident;
-use braid_contract::{Errno, ObjectId, Result};
+use braid_contract::{Errno, Error, ObjectId, Result};
 use braid_format::ZoneRecord;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -89,6 +90,18 @@ impl Index {
         self.shared.device.flush()?;
         *unsettled = None;
         Ok(())
+    }
+
+    /// `ENOSPC` unless the index has room for more. The caller holds no object.
+    pub(super) fn check_room(&self) -> Result<()> {
+        if self.shared.log.room() == IndexRoom::Unsure {
+            self.settle()?;
+            self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
+        }
+        match self.shared.log.room() {
+            IndexRoom::Enough | IndexRoom::Unsure => Ok(()),
+            IndexRoom::Full => Err(Error::new(Errno::ENOSPC, "the object index is full")),
+        }
     }
 
     pub(super) fn object(&self, id: ObjectId) -> Result<Arc<Object>> {

@@ -35,7 +35,19 @@ pub(super) struct IndexLog {
     durable: AtomicU64,
     /// Bytes that were written since then.
     written: AtomicU64,
+    /// Bytes of the newest checkpoint, and of the records that were added since.
+    checkpoint: AtomicU64,
+    grown: AtomicU64,
     environment: Arc<dyn Environment>,
+}
+
+/// Whether an index has room for more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IndexRoom {
+    Enough,
+    /// A checkpoint tells.
+    Unsure,
+    Full,
 }
 
 /// Records that are to be written, in their order.
@@ -129,8 +141,21 @@ impl IndexLog {
     ) -> Self {
         let block = device.geometry().block as usize;
         let (pending, writer) = (Mutex::default(), Mutex::new(writer));
-        let (durable, written) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { device, block, store, regions, pending, writer, durable, written, environment }
+        let (durable, written, grown) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let checkpoint = AtomicU64::new(0);
+        Self {
+            device,
+            block,
+            store,
+            regions,
+            pending,
+            writer,
+            durable,
+            written,
+            checkpoint,
+            grown,
+            environment,
+        }
     }
 
     /// The log that is on the device, whose records are handed to `replay`, with
@@ -171,13 +196,16 @@ impl IndexLog {
         })?;
         let Found { store, generation, salt, frames: sequence, end, torn, .. } = found;
         let writer = Writer { region: at, generation, salt, sequence, at: end, torn };
-        Ok(Some(Self::with(device, regions, Arc::clone(environment), store, writer)))
+        let log = Self::with(device, regions, Arc::clone(environment), store, writer);
+        log.grown.store(end, Ordering::Relaxed);
+        Ok(Some(log))
     }
 
     /// Adds a record, which is in the log after the next [`commit`](Self::commit).
     pub(super) fn add(&self, record: &ZoneRecord) {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
+        self.grown.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut pending = self.pending.lock();
         pending.count += 1;
         match pending.frames.last_mut().filter(|frame| frame.len() + bytes.len() <= FRAME_PAYLOAD_MAX) {
@@ -232,6 +260,19 @@ impl IndexLog {
     /// Bytes that were written to the device since the store was opened.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is room for a checkpoint, and for what moving data adds to it.
+    pub(super) fn room(&self) -> IndexRoom {
+        let most = self.regions.iter().map(|region| region.len / 2).min().unwrap_or(0);
+        let (checkpoint, grown) =
+            (self.checkpoint.load(Ordering::Relaxed), self.grown.load(Ordering::Relaxed));
+        match checkpoint + grown {
+            all if all <= most / 8 * 7 => IndexRoom::Enough,
+            // Much of it may be gone since: it is an upper bound.
+            _ if grown > most / 16 => IndexRoom::Unsure,
+            _ => IndexRoom::Full,
+        }
     }
 
     /// Whether a checkpoint has to come before anything else.
@@ -312,7 +353,7 @@ impl IndexLog {
         self.environment.fill_random(&mut salt)?;
         let (generation, salt) = (writer.generation + 1, u64::from_le_bytes(salt));
         let mut next = Writer { region, generation, salt, sequence: 0, at: 0, torn: false };
-        let (mut payload, mut failed) = (Vec::new(), None);
+        let (mut payload, mut failed, grown) = (Vec::new(), None, self.grown.load(Ordering::Relaxed));
         snapshot(&mut |record| {
             if failed.is_some() {
                 return;
@@ -341,6 +382,8 @@ impl IndexLog {
                 tracing::debug!(%error, "the older log of the object index is not closed");
             }
         }
+        self.checkpoint.store(next.at, Ordering::Relaxed);
+        self.grown.fetch_sub(grown, Ordering::Relaxed);
         *writer = next;
         Ok(())
     }

@@ -254,6 +254,7 @@ impl Store for ZonedStore {
     }
 
     fn create(&self, id: ObjectId) -> Result<()> {
+        self.index.check_room()?;
         let mut objects = self.index.objects.write();
         if let Entry::Vacant(entry) = objects.entry(id) {
             let object = self.highest.fetch_add(1, Ordering::Relaxed) + 1;
@@ -284,6 +285,7 @@ impl Store for ZonedStore {
         let object = self.index.object(id)?;
         let len = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
+        self.index.check_room()?;
         // All of it is refused, or none.
         {
             let (state, mut at) = (object.state.read(), offset);
@@ -314,6 +316,7 @@ impl Store for ZonedStore {
     fn allocate(&self, id: ObjectId, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let object = self.index.object(id)?;
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
+        self.index.check_room()?;
         let mut state = object.state.write();
         state.check_there()?;
         object.reserve(&self.index.shared, &mut state, &(offset..end))?;

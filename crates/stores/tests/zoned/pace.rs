@@ -2,10 +2,10 @@
 //! it are of use.
 
 use crate::{LABEL, SETTINGS, io};
-use braid_contract::{Environment, ObjectId, SplitMix, Store, ZonedDevice};
+use braid_contract::{Environment, Errno, ObjectId, SplitMix, Store, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
 use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones};
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -123,4 +123,47 @@ fn zones_are_emptied_while_nothing_is_written() {
         std::thread::yield_now();
     }
     assert!(churn.store.zones().unwrap().moved_bytes > 0);
+}
+
+#[test]
+fn an_index_that_is_full_takes_no_more_and_loses_nothing() {
+    let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 3));
+    let device: Arc<dyn ZonedDevice> =
+        Arc::new(SimZoned::new(SimZones { zones: 40, conventional: 0, capacity: 128 << 10, active_max: 6 }));
+    let open = || ZonedStore::open(Arc::clone(&device), SETTINGS, Arc::clone(&environment) as _).unwrap();
+    let mut store = open();
+    store.set_label(LABEL).unwrap();
+    let mut there: Vec<ObjectId> = Vec::new();
+    let mut number = 0_u128;
+    for round in 0..4 {
+        let before = there.len();
+        let errno = loop {
+            number += 1;
+            let id = ObjectId(number.to_be_bytes());
+            let made = store.create(id).and_then(|()| {
+                there.push(id);
+                store.write_at(id, 0, &[IoSlice::new(&number.to_be_bytes())], io(1))?;
+                if number % 7 == 0 { store.sync(&[id], false) } else { Ok(()) }
+            });
+            if let Err(error) = made {
+                break error.errno();
+            }
+        };
+        assert_eq!(errno, Errno::ENOSPC);
+        assert!(there.len() > before + 20, "round {round}: {} objects, then none", there.len());
+        let usage = store.usage().unwrap();
+        assert!(usage.available > usage.total / 4, "the zones are full, not the index");
+        store.sync_all().unwrap();
+        drop(store);
+        store = open();
+        let has_its_data = |id: &&ObjectId| {
+            let mut found = [0; 16];
+            store.read_at(**id, 0, &mut [IoSliceMut::new(&mut found)], io(1)).unwrap() == 16 && found == id.0
+        };
+        // The last one of a round may have got none.
+        assert!(there.iter().filter(has_its_data).count() + round + 1 >= there.len());
+        // Where some go, others fit.
+        let gone: Vec<ObjectId> = there.drain(..100).collect();
+        store.remove(&gone).unwrap();
+    }
 }
