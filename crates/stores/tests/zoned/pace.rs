@@ -67,7 +67,7 @@ fn a_write_moves_no_more_than_its_share_on_a_device_that_is_nearly_full() {
     let mut churn = Churn::new(MANY, SETTINGS, environment);
     let device = u64::from(MANY.zones) * MANY.capacity;
     let (mut written, mut most) = (0, 0);
-    while written < 100 * device {
+    while written < 25 * device {
         while churn.used() > 0.9 {
             churn.remove();
         }
