@@ -80,14 +80,13 @@ impl Examiner<'_> {
         if let Some(violation) = machine.violations().first() {
             return Err(format!("a process would have been killed: {violation}"));
         }
-        let environment = Arc::clone(&machine.environment);
-        let problems = self.subject.check(self.setup, &machine.disks, environment);
+        let problems = self.subject.check(self.setup, machine.drives());
         let problems = problems.map_err(|error| format!("the volume can't be checked: {error}"))?;
         if problems.is_empty() { Ok(cuts) } else { Err(format!("the check found: {}", problems.join("; "))) }
     }
 
     fn open(&self, machine: &Machine) -> Result<Box<dyn Mounted>, String> {
-        let opened = self.subject.open(self.setup, &machine.disks, Arc::clone(&machine.environment));
+        let opened = self.subject.open(self.setup, machine.drives());
         opened.map_err(|error| format!("the volume can't be opened: {error}"))
     }
 }

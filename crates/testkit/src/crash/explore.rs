@@ -161,7 +161,7 @@ impl<'a> Explorer<'a> {
             let mut random = SplitMix::of(seed, number as u64);
             let crash = |left| Some(Crash { cut: number, left });
             let when = || describe(workload, cut);
-            let all = self.expect(&recorded.history, cut.moment, Rules::ProcessCrash);
+            let all = self.expect(&recorded.history, cut.moment, workload.setup.rules_of_process());
             let synced = self.expect(&recorded.history, cut.moment, workload.setup.rules());
             let again = synced.and_recovery();
             let machine = cut.machine.after_process_crash(SEEDS[2]);
@@ -201,7 +201,9 @@ impl<'a> Explorer<'a> {
         recorded.cuts[..=crash.cut].iter().for_each(|cut| println!("    {}", cut.next));
         let synced = self.expect(&recorded.history, cut.moment, replay.workload.setup.rules());
         let first = match crash.left {
-            Left::Process => self.expect(&recorded.history, cut.moment, Rules::ProcessCrash),
+            Left::Process => {
+                self.expect(&recorded.history, cut.moment, replay.workload.setup.rules_of_process())
+            }
             Left::Power(_) => synced.clone(),
         };
         let expected = Expected { first: &first, second: &synced.and_recovery() };

@@ -1,9 +1,13 @@
 //! The simulated machine that a workload runs on: its disks, its clock, and
 //! what becomes of them in a crash.
 
+use super::Drives;
 use super::history::Rules;
 use super::op::ParseError;
-use crate::sim::{Chooser, Disk, DiskConfig, Effect, Frozen, Model, SimClock, SimEnvironment};
+use crate::sim::{
+    Chooser, Disk, DiskConfig, Effect, Frozen, Model, SimClock, SimEnvironment, SimZoned, SimZones,
+    ZoneEffect, ZonedMoment,
+};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,6 +20,10 @@ const TIGHT: u64 = 640 << 10;
 /// Size of disk 1 where it is to run full: enough for its own structures and
 /// a few ranges.
 const SMALL: u64 = 160 << 10;
+
+/// The zoned device in place of the last disk, and one of a small disk.
+const ZONES: SimZones = SimZones { zones: 24, conventional: 0, capacity: 128 << 10, active_max: 6 };
+const SMALL_ZONES: u32 = 8;
 
 /// Time for which a machine is off, in nanoseconds: distinguishes changes of
 /// recovery from those of the workload.
@@ -39,11 +47,13 @@ pub struct Setup {
     pub fsync_names: bool,
     /// Blocks may be torn ([`Model`]).
     pub tear: bool,
+    /// A zoned device is in place of the last disk.
+    pub zoned: bool,
 }
 
 impl Setup {
     /// How many setups there are with one policy.
-    pub(crate) const COUNT: u64 = 64;
+    pub(crate) const COUNT: u64 = 128;
 
     /// One combination of the settings other than the policy, by its number
     /// below [`COUNT`](Self::COUNT).
@@ -57,11 +67,18 @@ impl Setup {
             fsync_names: flag(3),
             tear: flag(4),
             tight: flag(5),
+            zoned: flag(6),
         }
     }
 
     fn model(&self) -> Model {
         Model { journal_order: self.journal_order, fsync_names: self.fsync_names, tear: self.tear }
+    }
+
+    /// What the end of the process may do here: what a zoned store gathers is in its
+    /// memory.
+    pub(crate) fn rules_of_process(&self) -> Rules {
+        if self.zoned { self.rules() } else { Rules::ProcessCrash }
     }
 
     /// What loss of power may do here.
@@ -75,7 +92,8 @@ impl fmt::Display for Setup {
         write!(f, "policy={},disks={},small={},", self.policy, self.disks, u8::from(self.small))?;
         write!(f, "tight={},model=", u8::from(self.tight))?;
         let letters = [(self.journal_order, 'j'), (self.fsync_names, 'n'), (self.tear, 't')];
-        letters.iter().filter(|(set, _)| *set).try_for_each(|(_, letter)| write!(f, "{letter}"))
+        letters.iter().filter(|(set, _)| *set).try_for_each(|(_, letter)| write!(f, "{letter}"))?;
+        if self.zoned { f.write_str(",zoned=1") } else { Ok(()) }
     }
 }
 
@@ -95,6 +113,7 @@ impl FromStr for Setup {
             journal_order: model.contains('j'),
             fsync_names: model.contains('n'),
             tear: model.contains('t'),
+            zoned: field("zoned").is_ok_and(|zoned| zoned == "1"),
         })
     }
 }
@@ -103,6 +122,8 @@ impl FromStr for Setup {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) disks: Vec<Disk>,
+    /// The device that is in place of the last disk.
+    pub(crate) zoned: Option<Arc<SimZoned>>,
     pub(crate) environment: Arc<SimEnvironment>,
 }
 
@@ -110,6 +131,7 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 pub(crate) struct FrozenMachine {
     disks: Vec<Frozen>,
+    zoned: Option<ZonedMoment>,
     clock: SimClock,
 }
 
@@ -129,17 +151,26 @@ impl Machine {
                 model: setup.model(),
             })
         });
-        Self::assemble(disks.collect(), SimClock::new(), seed)
+        let is_small = setup.small && setup.disks == 2;
+        let zones = if is_small { SMALL_ZONES } else { ZONES.zones };
+        let zoned = setup.zoned.then(|| SimZoned::new(SimZones { zones, ..ZONES }));
+        Self::assemble(disks.collect(), zoned, SimClock::new(), seed)
     }
 
-    fn assemble(disks: Vec<Disk>, clock: SimClock, seed: u64) -> Self {
+    fn assemble(disks: Vec<Disk>, zoned: Option<SimZoned>, clock: SimClock, seed: u64) -> Self {
         let clock = Arc::new(clock);
         disks.iter().for_each(|disk| disk.set_clock(Arc::clone(&clock)));
-        Self { disks, environment: Arc::new(SimEnvironment::new(clock, seed)) }
+        Self { disks, zoned: zoned.map(Arc::new), environment: Arc::new(SimEnvironment::new(clock, seed)) }
     }
 
     pub(crate) fn clock(&self) -> &SimClock {
         self.environment.clock()
+    }
+
+    /// What a volume is on.
+    pub(crate) fn drives(&self) -> Drives {
+        let environment = Arc::clone(&self.environment);
+        Drives { disks: self.disks.clone(), zoned: self.zoned.clone(), environment }
     }
 
     /// Whether any disk fails.
@@ -154,7 +185,11 @@ impl Machine {
 
     /// Its state at this moment.
     pub(crate) fn freeze(&self) -> FrozenMachine {
-        FrozenMachine { disks: self.disks.iter().map(Disk::freeze).collect(), clock: self.clock().fork() }
+        FrozenMachine {
+            disks: self.disks.iter().map(Disk::freeze).collect(),
+            zoned: self.zoned.as_ref().map(|zoned| zoned.moment()),
+            clock: self.clock().fork(),
+        }
     }
 
     /// Prints every effect on the disks from now on.
@@ -162,11 +197,15 @@ impl Machine {
         for disk in &self.disks {
             disk.set_observer(Some(Arc::new(|effect: &Effect| println!("    {effect}"))));
         }
+        if let Some(zoned) = &self.zoned {
+            zoned.set_observer(Some(Arc::new(|effect: &ZoneEffect| println!("    {effect}"))));
+        }
     }
 
     /// What no process would survive.
     pub(crate) fn violations(&self) -> Vec<String> {
-        self.disks.iter().flat_map(Disk::violations).collect()
+        let of_disks = self.disks.iter().flat_map(Disk::violations);
+        of_disks.chain(self.zoned.iter().flat_map(|zoned| zoned.broken_rules())).collect()
     }
 }
 
@@ -174,19 +213,25 @@ impl FrozenMachine {
     /// A machine that starts again after it lost power.
     pub(crate) fn after_power_loss(&self, chooser: &mut dyn Chooser, seed: u64) -> Machine {
         let disks = self.disks.iter().map(|disk| disk.after_power_loss(chooser)).collect();
-        Machine::assemble(disks, self.later(), seed)
+        let zoned = self.zoned.as_ref().map(|zoned| zoned.after_power_loss(chooser));
+        Machine::assemble(disks, zoned, self.later(), seed)
     }
 
     /// The machine goes on, without the process.
     pub(crate) fn after_process_crash(&self, seed: u64) -> Machine {
         let disks = self.disks.iter().map(Frozen::after_process_crash).collect();
-        Machine::assemble(disks, self.later(), seed)
+        let zoned = self.zoned.as_ref().map(ZonedMoment::resume);
+        Machine::assemble(disks, zoned, self.later(), seed)
     }
 
     /// Whether the disks are as they were in `other`.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let versions = |machine: &Self| machine.disks.iter().map(Frozen::version).collect::<Vec<_>>();
-        versions(self) == versions(other)
+        let zones_are_same = match (&self.zoned, &other.zoned) {
+            (Some(zoned), Some(other)) => zoned.is_same(other),
+            _ => true,
+        };
+        zones_are_same && versions(self) == versions(other)
     }
 
     fn later(&self) -> SimClock {

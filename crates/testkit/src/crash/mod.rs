@@ -67,31 +67,37 @@ pub use replay::{Crash, Left, Replay};
 pub use search::{Found, Search, Workloads};
 pub use workload::{BLOCK, RANGE, Start, Workload};
 
-use crate::sim::{Disk, SimEnvironment};
+use crate::sim::{Disk, SimEnvironment, SimZoned};
 use braid_contract::{FileSystem, InodeId, Result};
 use std::sync::Arc;
+
+/// What a volume is on.
+#[derive(Clone, Debug)]
+pub struct Drives {
+    /// The disks, home first.
+    pub disks: Vec<Disk>,
+    /// A zoned device, in place of the last disk.
+    pub zoned: Option<Arc<SimZoned>>,
+    /// Time and chance.
+    pub environment: Arc<SimEnvironment>,
+}
 
 /// A kind of volume that is searched.
 pub trait Subject: Sync {
     /// Names of the placement policies that workloads are run under.
     fn policies(&self) -> &[&str];
 
-    /// Opens the volume on these disks, home first: makes it, or recovers it.
+    /// Opens the volume on these drives: makes it, or recovers it.
     ///
     /// # Errors
     /// What kept it from being opened, which is a failure.
-    fn open(
-        &self,
-        setup: &Setup,
-        disks: &[Disk],
-        environment: Arc<SimEnvironment>,
-    ) -> Result<Box<dyn Mounted>>;
+    fn open(&self, setup: &Setup, drives: Drives) -> Result<Box<dyn Mounted>>;
 
-    /// Checks the disks, without a repair: each problem as a line.
+    /// Checks the drives, without a repair: each problem as a line.
     ///
     /// # Errors
     /// The error that prevented the check, which is a failure.
-    fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>>;
+    fn check(&self, setup: &Setup, drives: Drives) -> Result<Vec<String>>;
 }
 
 /// An open volume. To drop it is to crash the process.

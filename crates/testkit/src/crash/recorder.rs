@@ -3,7 +3,7 @@
 
 use super::history::Moment;
 use super::machine::{FrozenMachine, Machine};
-use crate::sim::Effect;
+use crate::sim::{Effect, ZoneEffect};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of a moment between steps.
@@ -44,6 +44,14 @@ impl Recorder {
                 }
             })));
         }
+        if let Some(zoned) = &machine.zoned {
+            let (machine, state) = (Arc::downgrade(machine), Arc::clone(&state));
+            zoned.set_observer(Some(Arc::new(move |effect: &ZoneEffect| {
+                if let Some(machine) = machine.upgrade() {
+                    record(&state, &machine, || format!("before {effect}"));
+                }
+            })));
+        }
         Self { machine: Arc::clone(machine), state }
     }
 
@@ -76,6 +84,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.machine.disks.iter().for_each(|disk| disk.set_observer(None));
+        self.machine.zoned.iter().for_each(|zoned| zoned.set_observer(None));
     }
 }
 

@@ -138,8 +138,7 @@ impl<'a> Run<'a> {
     }
 
     fn open_volume(&mut self) -> Result<(), Error> {
-        let environment = Arc::clone(&self.machine.environment);
-        self.mounted = Some(Rc::from(self.subject.open(self.setup, &self.machine.disks, environment)?));
+        self.mounted = Some(Rc::from(self.subject.open(self.setup, self.machine.drives())?));
         Ok(())
     }
 
@@ -232,6 +231,8 @@ impl<'a> Run<'a> {
             }
             Op::Close(name) => self.open[name.at()].take().map_or(Ok(()), |open| self.release(open)),
             Op::Remount => self.remount(step),
+            // What a zoned store has gathered is lost then, and some of it may be.
+            Op::Kill if self.setup.zoned => self.remount(step),
             Op::Kill => {
                 self.mounted = None;
                 self.forget_opens();

@@ -83,6 +83,7 @@ impl Shrinker<'_> {
             Workload { setup, ..now.clone() }
         };
         candidates.push(with(&|setup| setup.disks = 2));
+        candidates.push(with(&|setup| setup.zoned = false));
         candidates.push(with(&|setup| setup.small = false));
         candidates.push(with(&|setup| setup.tight = false));
         candidates.push(with(&|setup| setup.tear = false));

@@ -33,4 +33,4 @@ pub use clock::{SimClock, SimEnvironment};
 pub use disk::{Disk, DiskConfig, Failing, Model, Observer};
 pub use effect::Effect;
 pub use power::Frozen;
-pub use zoned::{SimZoned, SimZones, ZoneEffect, ZonedMoment};
+pub use zoned::{SimZoned, SimZones, ZoneEffect, ZoneObserver, ZonedMoment};

@@ -42,12 +42,15 @@ pub enum ZoneEffect {
     Flush,
 }
 
+/// Learns of each change of a device before it happens.
+pub type ZoneObserver = Arc<dyn Fn(&ZoneEffect) + Send + Sync>;
+
 /// A simulated zoned device.
-#[derive(Debug)]
 pub struct SimZoned {
     shape: SimZones,
     block: u64,
     inner: Mutex<Inner>,
+    observer: Mutex<Option<ZoneObserver>>,
 }
 
 /// A device at one moment.
@@ -94,6 +97,12 @@ impl fmt::Display for ZoneEffect {
     }
 }
 
+impl fmt::Debug for SimZoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimZoned").field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
 impl SimZoned {
     /// An empty device with blocks of 4 KiB.
     #[must_use]
@@ -110,7 +119,12 @@ impl SimZoned {
             Arc::new(Zone::new(kind, shape.capacity, block))
         };
         let zones = (0..shape.zones).map(zone).collect();
-        Self { shape, block, inner: Mutex::new(Inner::new(zones)) }
+        Self { shape, block, inner: Mutex::new(Inner::new(zones)), observer: Mutex::default() }
+    }
+
+    /// Has each change told before it happens, or not any more.
+    pub fn set_observer(&self, observer: Option<ZoneObserver>) {
+        *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = observer;
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -224,6 +238,10 @@ impl SimZoned {
     /// Counts an effect; the power may go before it. Answers after how many blocks it
     /// fails, if it does.
     fn effect<'a>(&'a self, effect: ZoneEffect) -> Result<(MutexGuard<'a, Inner>, Option<u64>)> {
+        let observer = self.observer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(observer) = observer {
+            observer(&effect);
+        }
         let mut inner = self.inner();
         match &mut inner.left {
             Some(0) => inner.off = true,
@@ -272,8 +290,15 @@ impl ZonedMoment {
         self.zones.iter().all(|zone| zone.is_durable())
     }
 
+    /// Whether the device is as it was at another moment.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.zones.iter().zip(&other.zones).all(|(zone, other)| Arc::ptr_eq(zone, other))
+    }
+
     fn with(&self, zones: Vec<Arc<Zone>>) -> SimZoned {
-        SimZoned { shape: self.shape, block: self.block, inner: Mutex::new(Inner::new(zones)) }
+        let inner = Mutex::new(Inner::new(zones));
+        SimZoned { shape: self.shape, block: self.block, inner, observer: Mutex::default() }
     }
 }
 

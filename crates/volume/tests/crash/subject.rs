@@ -3,9 +3,9 @@
 use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result, Store};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
+use braid_stores::zoned::{ZonedSettings, ZonedStore};
 use braid_testkit::conformance::store::AppendOnlyStore;
-use braid_testkit::crash::{Mounted, RANGE, Setup, Subject};
-use braid_testkit::sim::{Disk, SimEnvironment};
+use braid_testkit::crash::{Drives, Mounted, RANGE, Setup, Subject};
 use braid_volume::{
     HomeConfig, JobStatus, OpenError, Problem, RangeSize, Severity, TierConfig, Volume, VolumeConfig,
 };
@@ -48,7 +48,7 @@ pub(crate) struct Braid {
 
 struct Open {
     volume: Arc<Volume>,
-    disks: Vec<Disk>,
+    drives: Drives,
     policy: String,
 }
 
@@ -92,13 +92,8 @@ impl Subject for Braid {
         &POLICIES
     }
 
-    fn open(
-        &self,
-        setup: &Setup,
-        disks: &[Disk],
-        environment: Arc<SimEnvironment>,
-    ) -> Result<Box<dyn Mounted>> {
-        let volume = Volume::open(config(setup, disks, environment)?).map_err(plain)?;
+    fn open(&self, setup: &Setup, drives: Drives) -> Result<Box<dyn Mounted>> {
+        let volume = Volume::open(config(setup, &drives)?).map_err(plain)?;
         #[cfg(feature = "failpoints")]
         if let Some(failpoint) = self.failpoint {
             volume.set_failpoint(failpoint);
@@ -107,11 +102,11 @@ impl Subject for Braid {
         if let Some(failpoint) = self.failpoint {
             match failpoint {}
         }
-        Ok(Box::new(Open { volume, disks: disks.to_vec(), policy: setup.policy.clone() }))
+        Ok(Box::new(Open { volume, drives, policy: setup.policy.clone() }))
     }
 
-    fn check(&self, setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<Vec<String>> {
-        let config = config(setup, disks, environment)?;
+    fn check(&self, setup: &Setup, drives: Drives) -> Result<Vec<String>> {
+        let config = config(setup, &drives)?;
         let report = braid_volume::check(config, false, &mut |_| {}).map_err(plain)?;
         let problems = report.problems.iter().filter(|problem| is_wrong(setup, problem));
         let lines = problems.map(|problem| {
@@ -164,7 +159,7 @@ impl Mounted for Open {
     }
 
     fn add_tier(&self, disk: usize) -> Result<()> {
-        self.volume.add_tier(tier(disk, &self.disks[disk], &self.policy)?).map(drop)
+        self.volume.add_tier(tier(disk, &self.drives, &self.policy)?).map(drop)
     }
 
     fn shutdown(&self) -> Result<()> {
@@ -189,9 +184,9 @@ fn tier_name(disk: usize) -> String {
     format!("t{disk}")
 }
 
-fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Result<VolumeConfig> {
-    let [home, others @ ..] = disks else { return Err(Errno::EINVAL.into()) };
-    let tiers = (1..).zip(others).map(|(at, disk)| tier(at, disk, &setup.policy));
+fn config(setup: &Setup, drives: &Drives) -> Result<VolumeConfig> {
+    let home = drives.disks.first().ok_or_else(|| Error::from(Errno::EINVAL))?;
+    let tiers = (1..drives.disks.len()).map(|at| tier(at, drives, &setup.policy));
     Ok(VolumeConfig {
         home: HomeConfig {
             name: tier_name(0),
@@ -211,13 +206,21 @@ fn config(setup: &Setup, disks: &[Disk], environment: Arc<SimEnvironment>) -> Re
         monitor: true,
         movers: braid_volume::MoversConfig::NONE,
         create: true,
-        environment,
+        environment: Arc::clone(&drives.environment) as _,
     })
 }
 
-fn tier(at: usize, disk: &Disk, policy: &str) -> Result<TierConfig> {
-    let mut store: Arc<dyn Store> = Arc::new(DirStore::new(disk.root())?);
-    if policy == ONCE {
+fn tier(at: usize, drives: &Drives, policy: &str) -> Result<TierConfig> {
+    let zoned = drives.zoned.as_ref().filter(|_| at + 1 == drives.disks.len());
+    let mut store: Arc<dyn Store> = match zoned {
+        Some(device) => {
+            let settings = ZonedSettings { extent: 16 << 10, memory: 64 << 10, write_through: false, gc: 0 };
+            let environment = Arc::clone(&drives.environment);
+            Arc::new(ZonedStore::open(Arc::clone(device) as _, settings, environment)?)
+        }
+        None => Arc::new(DirStore::new(drives.disks[at].root())?),
+    };
+    if policy == ONCE && zoned.is_none() {
         store = Arc::new(AppendOnlyStore::over(store, true));
     }
     Ok(TierConfig {
