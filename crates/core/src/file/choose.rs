@@ -11,8 +11,8 @@ use braid_hint::{FoundStream, Hints, KnownStream, Task, Writer};
 use braid_placement::{Chosen, Credits, Facts, Origin, Policy, Rule, TierView, WriteSpan};
 use braid_tiers::{Tier, bit};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// A request for the tier of new ranges.
 pub struct PlacementRequest<'a> {
@@ -34,6 +34,7 @@ pub struct TierChoice {
     pub(crate) reason: Reason,
     policy: Arc<dyn Policy>,
     stream: Option<StreamId>,
+    writer: WriterNames,
     pin: bool,
 }
 
@@ -95,13 +96,14 @@ pub fn choose(
         view.has_room |= tier.is_healthy() && tier.takes_ranges();
     }
     let (rules, policy) = (core.placer.rules(), core.placer.policy());
-    let facts = FileFacts { core, file: request.file };
+    let facts = FileFacts::new(core, request.file);
     let number = |name: &str| core.tiers.number(name);
     let chosen = rules.choose(&policy, &request.context(credits, &tiers), &facts, &number);
     let Chosen { tier, reason, policy, rule, stream } = chosen.ok_or(Errno::ENOSPC)?;
+    let writer = facts.writer;
     request.file.stream.set(rules.generation(), request.origin.thread, stream);
     let (tier, pin) = (core.tiers.get(tier)?, rule.is_some_and(|rule| rule.pin));
-    Ok(TierChoice { tier, reason, policy, stream: stream.stream, pin })
+    Ok(TierChoice { tier, reason, policy, stream: stream.stream, writer, pin })
 }
 
 /// Tells the policy that a plain file grows on home, as it chose.
@@ -126,7 +128,8 @@ pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
     choice.add_to(credits, &tiers, request.span.new_bytes);
-    follow(core, request.file, &FileFacts { core, file: request.file }, request.origin, choice.stream);
+    let facts = FileFacts { writer: choice.writer.clone(), ..FileFacts::new(core, request.file) };
+    follow(core, request.file, &facts, request.origin, choice.stream);
     if choice.pin {
         request.file.pinned.store(true, Ordering::Relaxed);
     }
@@ -152,7 +155,7 @@ pub(super) fn charge_home(core: &Core, file: &File, bytes: u64, ranges: RangeSiz
 /// byte on, however small it is.
 pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: WriteSpan) -> bool {
     let number = |name: &str| core.tiers.number(name);
-    let facts = FileFacts { core, file };
+    let facts = FileFacts::new(core, file);
     core.placer.rules().sends_away((&facts, origin, span), core.tiers.home().id, &number)
 }
 
@@ -164,7 +167,7 @@ pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hi
         return Hint::default();
     }
     let span = WriteSpan::at_rest(size);
-    let ask = || rules.stream_of(&FileFacts { core, file }, origin, span);
+    let ask = || rules.stream_of(&FileFacts::new(core, file), origin, span);
     // Each write asks: the rules are looked at once.
     let found = || file.stream.get_or(rules.generation(), origin.thread, ask).stream;
     let stream = origin.hint.stream.or_else(found);
@@ -216,7 +219,7 @@ pub(super) fn rule_for(core: &Core, file: &File, origin: Origin, span: WriteSpan
     if rules.is_empty() {
         return None;
     }
-    rules.find(&FileFacts { core, file }, origin, span)
+    rules.find(&FileFacts::new(core, file), origin, span)
 }
 
 impl TierChoice {
@@ -256,9 +259,18 @@ impl PlacementRequest<'_> {
 pub(crate) struct FileFacts<'a> {
     pub(crate) core: &'a Core,
     pub(crate) file: &'a File,
+    writer: WriterNames,
 }
 
-impl FileFacts<'_> {
+/// The names of the thread that an operation is for, once they were looked up.
+type WriterNames = OnceLock<Option<Task>>;
+
+impl<'a> FileFacts<'a> {
+    /// The facts for one operation.
+    pub(crate) fn new(core: &'a Core, file: &'a File) -> Self {
+        Self { core, file, writer: OnceLock::new() }
+    }
+
     /// The path below the mount that the file has now; empty if it has none.
     pub(crate) fn path_now(&self) -> String {
         let (path, root) = (self.file.data().path(), self.core.home.root().path());
@@ -284,8 +296,8 @@ impl Facts for FileFacts<'_> {
     }
 
     fn task(&self, thread: u32) -> Option<Task> {
-        let (program, thread) = braid_sys::task_names(thread)?;
-        Some(Task { program, thread })
+        let look_up = || braid_sys::task_names(thread).map(|(program, thread)| Task { program, thread });
+        self.writer.get_or_init(look_up).clone()
     }
 
     fn profiled(&self, hints: &Hints, generation: u32, origin: Origin, writer: &Writer<'_>) -> FoundStream {

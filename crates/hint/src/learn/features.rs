@@ -2,6 +2,7 @@
 
 use super::shape::parts_of;
 use crate::profile::Task;
+use braid_contract::StreamId;
 
 /// What is known of a file when it is first written.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +44,12 @@ const LIFE_WEIGHT: f32 = 4.0;
 const LIFE_MAX: u32 = 30;
 /// How much a name counts, which is arbitrary: enough to keep kinds apart while there
 /// are few.
-const NAME_WEIGHT: f32 = 0.3;
-const FLAG_WEIGHT: f32 = 0.3;
+const NAME_WEIGHT: f32 = 0.07;
+const FLAG_WEIGHT: f32 = 0.1;
 /// The figure where nothing is known.
 const NEUTRAL: f32 = 0.5;
+/// Of a kind of which no file was closed yet.
+pub(super) const UNKNOWN: Writing = [NEUTRAL; WRITING];
 
 pub(super) type Writing = [f32; WRITING];
 pub(super) type Figures = [f32; FIGURES];
@@ -79,12 +82,10 @@ pub(super) fn known(opening: &Opening<'_>, shape: &str, writer: &str) -> Known {
     known[..FLAGS].copy_from_slice(&flags);
     let (dir, name, extension) = parts_of(shape);
     for (salt, token) in [dir, name, extension, writer].into_iter().enumerate() {
-        let hash = token.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ salt as u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let hash = hash ^ hash >> 32;
-        let at = FLAGS + (hash % NAMES as u64) as usize;
-        known[at] += if hash & (1 << 30) == 0 { NAME_WEIGHT } else { -NAME_WEIGHT };
+        let hash = StreamId::named(&format!("{salt}{token}")).0;
+        let hash = hash ^ hash >> 16;
+        let at = FLAGS + hash as usize % NAMES;
+        known[at] += if hash & (1 << 14) == 0 { NAME_WEIGHT } else { -NAME_WEIGHT };
     }
     known
 }

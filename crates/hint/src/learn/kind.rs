@@ -18,19 +18,19 @@ pub(super) struct Kind {
     lived_ns: f64,
     since_ns: u64,
     /// Files that ended.
-    ended: f64,
+    pub(super) ended: f64,
     /// Files that told something.
     pub(super) told: u32,
     /// Number of its last story.
     pub(super) last: u64,
-    /// Its figures were learned.
-    pub(super) is_learned: bool,
+    /// Its centre, if it has one.
+    pub(super) centre: Option<usize>,
 }
 
 impl Kind {
     pub(super) fn new(known: Known, now_ns: u64) -> Self {
-        let (writing, since_ns, is_learned) = (None, now_ns, false);
-        Self { known, writing, there: 0, lived_ns: 0.0, since_ns, ended: 0.0, told: 0, last: 0, is_learned }
+        let (writing, since_ns, centre) = (None, now_ns, None);
+        Self { known, writing, there: 0, lived_ns: 0.0, since_ns, ended: 0.0, told: 0, last: 0, centre }
     }
 
     fn live_until(&mut self, now_ns: u64) {

@@ -1,12 +1,12 @@
 //! The learner: what files do goes in, a stream for a file that is first written comes
 //! out.
 
-use super::cluster::{Clusters, Told};
+use super::cluster::{Clusters, Joined};
 use super::features::{Opening, Written, known};
 use super::kind::Kind;
 use super::shape::{pattern_of, shape_of};
 use crate::profile::Task;
-use braid_contract::{StreamId, WriteLife};
+use braid_contract::{SplitMix, StreamId, WriteLife};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -56,7 +56,9 @@ pub struct Learner {
     followed: HashMap<u64, Followed>,
     /// Files that are followed, by when that began.
     by_age: BTreeMap<u64, u64>,
-    batch: Vec<Told>,
+    /// Kinds that told something which is not learned yet.
+    batch: Vec<Arc<str>>,
+    random: SplitMix,
     stories: u64,
 }
 
@@ -108,11 +110,12 @@ impl Learner {
     #[must_use]
     pub fn new(streams: u16, seed: u64) -> Self {
         Self {
-            clusters: Clusters::new(usize::from(streams.clamp(1, 1024)), seed),
+            clusters: Clusters::new(usize::from(streams.clamp(1, 1024))),
             kinds: HashMap::new(),
             followed: HashMap::new(),
             by_age: BTreeMap::new(),
             batch: Vec::new(),
+            random: SplitMix::new(seed),
             stories: 0,
         }
     }
@@ -122,14 +125,12 @@ impl Learner {
     #[must_use]
     pub fn stream_of(&self, opening: &Opening<'_>, now_ns: u64) -> Option<u16> {
         let names = Names::of(opening);
-        let by_kind = |name: &Arc<str>| self.kinds.get(name).and_then(|kind| kind.figures(now_ns));
-        let found = match names.full.as_ref().and_then(by_kind).or_else(|| by_kind(&names.shape)) {
-            Some(figures) => self.clusters.nearest(&figures),
-            None => {
-                let (shape, writer) = split(names.most_exact());
-                self.clusters.like(&known(opening, shape, writer))
-            }
-        };
+        let (shape, writer) = split(names.most_exact());
+        let known = known(opening, shape, writer);
+        let found = (self.centre_of(names.most_exact(), now_ns))
+            .or_else(|| self.clusters.place_for(&known))
+            .or_else(|| self.centre_of(&names.shape, now_ns))
+            .or_else(|| self.clusters.like(&known));
         found.and_then(|at| u16::try_from(at).ok())
     }
 
@@ -144,14 +145,7 @@ impl Learner {
         self.stories += 1;
         let kinds = Names::of(opening);
         for name in kinds.all() {
-            let (shape, writer) = split(name);
-            let known = known(opening, shape, writer);
-            if !self.kinds.contains_key(name) && self.kinds.len() >= KINDS_MAX {
-                self.forget_oldest();
-            }
-            let kind = self.kinds.entry(Arc::clone(name)).or_insert_with(|| Kind::new(known, now_ns));
-            kind.begins(known, now_ns);
-            kind.last = self.stories;
+            self.kind_begins(name, name == kinds.most_exact(), opening, now_ns);
         }
         self.by_age.insert(self.stories, file);
         self.followed.insert(file, Followed { kinds, began: self.stories });
@@ -183,8 +177,8 @@ impl Learner {
         let mut kinds: BTreeMap<usize, Vec<(&str, &Kind)>> = BTreeMap::new();
         for (name, kind) in &self.kinds {
             // Those with their writers are parts of those without.
-            let found = kind.figures(now_ns).filter(|_| !name.contains(WRITER));
-            if let Some(at) = found.and_then(|figures| self.clusters.nearest(&figures)) {
+            let centre = self.centre_of(name, now_ns).filter(|_| kind.told > 0 && !name.contains(WRITER));
+            if let Some(at) = centre {
                 kinds.entry(at).or_default().push((name, kind));
             }
         }
@@ -208,6 +202,23 @@ impl Learner {
         self.clusters.lives_ns()
     }
 
+    /// A file of a kind begins. The most exact of its kinds is of a stream from its first
+    /// file on, if one is free.
+    fn kind_begins(&mut self, name: &Arc<str>, is_most_exact: bool, opening: &Opening<'_>, now_ns: u64) {
+        let (shape, writer) = split(name);
+        let known = known(opening, shape, writer);
+        let is_new = !self.kinds.contains_key(name);
+        if is_new && self.kinds.len() >= KINDS_MAX {
+            self.forget_oldest();
+        }
+        let kind = self.kinds.entry(Arc::clone(name)).or_insert_with(|| Kind::new(known, now_ns));
+        kind.begins(known, now_ns);
+        kind.last = self.stories;
+        if is_new && is_most_exact {
+            kind.centre = self.clusters.begins(&known);
+        }
+    }
+
     /// Learns from the most exact of a file's kinds.
     fn learn(&mut self, kinds: &Names, now_ns: u64) {
         self.stories += 1;
@@ -216,14 +227,44 @@ impl Learner {
                 kind.last = self.stories;
             }
         }
-        let Some(kind) = self.kinds.get_mut(kinds.most_exact()) else { return };
-        let Some(figures) = kind.figures(now_ns) else { return };
-        let is_first = !std::mem::replace(&mut kind.is_learned, true);
-        self.batch.push(Told { figures, is_first });
+        self.batch.push(Arc::clone(kinds.most_exact()));
         // The first ones are learned at once: a cold start should be short.
         if self.batch.len() >= BATCH || self.stories < 8 * BATCH as u64 {
-            self.clusters.learn(&mut self.batch);
+            self.learn_batch(now_ns);
         }
+    }
+
+    /// Learns a batch, in an order that is by chance: it must not matter more than it
+    /// has to.
+    fn learn_batch(&mut self, now_ns: u64) {
+        for at in (1..self.batch.len()).rev() {
+            let other = self.random.below(at as u64 + 1) as usize;
+            self.batch.swap(at, other);
+        }
+        for name in std::mem::take(&mut self.batch) {
+            let Some(kind) = self.kinds.get(&name) else { continue };
+            let Some(figures) = kind.figures(now_ns) else { continue };
+            let Joined { centre, merged } = self.clusters.learn(&figures, kind.ended as f32, kind.centre);
+            self.are_one(merged);
+            if let Some(kind) = self.kinds.get_mut(&name) {
+                kind.centre = Some(centre);
+            }
+        }
+        let merged = self.clusters.merge_near();
+        self.are_one(merged);
+    }
+
+    /// The kinds of a centre that is gone are of another one.
+    fn are_one(&mut self, merged: Option<(usize, usize)>) {
+        let Some((from, into)) = merged else { return };
+        let moved = self.kinds.values_mut().filter(|kind| kind.centre == Some(from));
+        moved.for_each(|kind| kind.centre = Some(into));
+    }
+
+    /// The centre of a kind; `None` if it is not known.
+    fn centre_of(&self, name: &Arc<str>, now_ns: u64) -> Option<usize> {
+        let kind = self.kinds.get(name)?;
+        kind.centre.or_else(|| kind.figures(now_ns).and_then(|figures| self.clusters.nearest(&figures)))
     }
 
     /// A file is not followed any more.
@@ -242,7 +283,14 @@ impl Learner {
         let mut told: Vec<u64> = self.kinds.values().map(|kind| kind.last).collect();
         let middle = told.len() / 2;
         let (_, last, _) = told.select_nth_unstable(middle);
-        self.kinds.retain(|_, kind| kind.last > *last);
+        let clusters = &mut self.clusters;
+        self.kinds.retain(|_, kind| {
+            let stays = kind.last > *last;
+            if let Some(centre) = kind.centre.filter(|_| !stays) {
+                clusters.leaves(centre);
+            }
+            stays
+        });
     }
 }
 
@@ -305,7 +353,8 @@ mod tests {
         assert!(flushed.is_some() && compacted.is_some() && flushed != compacted);
         assert_eq!(of("db/77.sst", Some(&task("flush2"))), flushed, "threads with numbers are alike");
         assert!(of("db/77.sst", None).is_some() && of("db/new-7.sst", Some(&flush)).is_some());
-        assert_eq!(of("elsewhere/x.txt", None), None);
+        let other = of("elsewhere/x.txt", None);
+        assert!(other.is_some() && other != flushed && other != compacted, "a stream is free for it");
         let lives: Vec<u64> = learner.lives_ns().collect();
         let life = |stream: Option<u16>| lives[usize::from(stream.unwrap())];
         assert!(life(compacted) > 10 * life(flushed), "{lives:?}");
@@ -314,6 +363,26 @@ mod tests {
             (streams.len(), &*streams[0].kinds[0].pattern, streams[0].kinds[0].files),
             (1, "db/[0-9]*.sst", 40)
         );
+    }
+
+    #[test]
+    fn a_kind_keeps_the_stream_that_its_first_file_got() {
+        let mut learner = Learner::new(8, 1);
+        let paths = ["store/seg-1.log", "store/old-1.log", "store/MANIFEST-1"];
+        let mut given: Vec<Vec<Option<u16>>> = vec![Vec::new(); paths.len()];
+        for number in 0..100 {
+            let at = number * SECOND;
+            for (kind, path) in paths.iter().enumerate() {
+                let (file, opening) = (number * 3 + kind as u64, opening(path, None));
+                given[kind].push(learner.stream_of(&opening, at));
+                // The lives of the second kind are known late.
+                let seconds = [Some(3), (number > 60).then_some(300), Some(1)][kind];
+                live(&mut learner, file, &opening, at, seconds);
+            }
+        }
+        let first: Vec<_> = given.iter().map(|given| given[0]).collect();
+        assert_eq!(first, [Some(0), Some(1), Some(2)]);
+        assert!(given.iter().zip(first).all(|(given, first)| given.iter().all(|stream| *stream == first)));
     }
 
     #[test]
@@ -327,6 +396,11 @@ mod tests {
             assert!(learner.kinds.len() <= KINDS_MAX);
         }
         assert!(learner.lives_ns().count() <= 4);
+        assert_eq!(
+            learner.stream_of(&opening("elsewhere/by/chance.txt", None), 0),
+            None,
+            "no stream is free"
+        );
         for number in 0..2 * FOLLOWED_MAX as u64 {
             learner.begins(number, &opening("a/x", None), number);
         }
