@@ -312,3 +312,54 @@ fn streams_that_nobody_knows_are_learned_where_that_is_on() {
     assert_eq!(stream(&bench, &write("short", 200).to_string_lossy()), None);
     bench.unmount_clean();
 }
+
+#[test]
+fn what_was_learned_is_known_after_a_mount_and_damage_is_learned_again() {
+    let Some(bench) = bench("{ learned: on }") else { return };
+    let mount = ["mount", "s.yaml", "m"];
+    bench.ok(&mount);
+    fs::create_dir(bench.path("m/store")).unwrap();
+    let write = |name: &str, number: u64| {
+        let path = bench.path(&format!("m/store/{name}-{number}.dat"));
+        write_ranges(&path, &pattern(number, 4 * RANGE));
+        path
+    };
+    let of = |name: &str, number: u64| stream(&bench, &write(name, number).to_string_lossy()).unwrap();
+    let learn = || {
+        for number in 1..8 {
+            write("long", number);
+            fs::remove_file(write("short", number)).unwrap();
+        }
+    };
+    let listed = || bench.json(&["hints", "list", "--mount", "m", "--json"])["streams"].clone();
+    let names = |listed: &serde_json::Value| -> Vec<(String, String)> {
+        let streams = listed.as_array().unwrap().iter();
+        let learned = streams.filter(|stream| stream["name"].as_str().unwrap().starts_with("learned-"));
+        learned.map(|stream| (stream["name"].to_string(), stream["files"].to_string())).collect()
+    };
+    learn();
+    let before = (names(&listed()), of("short", 100), of("long", 100));
+    assert_eq!(before.0.len(), 2, "{before:?}");
+    bench.unmount_clean();
+    let saved = bench.path("a/.braid/streams");
+    assert!(fs::metadata(&saved).unwrap().len() < 1 << 20);
+    bench.ok(&mount);
+    // The second kind comes first: what it gets is not by chance.
+    let after = (names(&listed()), of("long", 101), of("short", 101));
+    assert_eq!((&after.0, &after.2, &after.1), (&before.0, &before.1, &before.2));
+    bench.unmount_clean();
+    for damaged in ["not what it was".as_bytes().to_vec(), [&fs::read(&saved).unwrap()[..], b"x"].concat()] {
+        fs::write(&saved, &damaged).unwrap();
+        bench.ok(&mount);
+        assert!(names(&listed()).is_empty());
+        let said = fs::read_to_string(bench.path("log")).unwrap();
+        assert!(said.contains("what was learned of streams is of no use"), "{said}");
+        fs::remove_file(bench.path("log")).unwrap();
+        learn();
+        assert_eq!(names(&listed()).len(), 2);
+        bench.unmount_clean();
+        bench.ok(&mount);
+        assert_eq!(names(&listed()).len(), 2, "it was written anew");
+        bench.unmount_clean();
+    }
+}

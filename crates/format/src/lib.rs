@@ -22,6 +22,7 @@ mod range_size;
 mod rehome;
 mod seal;
 mod speeds;
+mod streams;
 mod words;
 mod zone_log;
 
@@ -41,6 +42,7 @@ pub use range_size::{RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSi
 pub use rehome::{RehomeRecord, RehomeStage};
 pub use seal::{Proof, Seal, Secret};
 pub use speeds::{SavedBandwidth, SavedSpeed, SavedSpeeds};
+pub use streams::{SAVED_KINDS_MAX, SavedKind, decode_kinds, encode_kinds};
 pub use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 pub use zone_log::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FrameHead, FrameKind, ZONED_LABEL_MAX, ZoneRecord};
 

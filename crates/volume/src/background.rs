@@ -5,7 +5,6 @@
 use crate::cache_work;
 use crate::forget::keep_bound;
 use crate::jobs::{JobList, PARALLEL_MAX};
-use crate::speeds;
 use crate::threads::Stop;
 use crate::volume::Volume;
 use braid_contract::{Mover, Result};
@@ -169,10 +168,8 @@ impl Volume {
     fn clean_up(&self) {
         let _entered = self.core.barrier.enter();
         reap_due(&self.core);
-        if self.movers.heat.save_if_due(&self.core.home)
-            && let Err(error) = speeds::save(&self.core)
-        {
-            tracing::warn!(%error, "the speeds of tiers could not be saved");
+        if self.movers.heat.save_if_due(&self.core.home) {
+            self.save_experience();
         }
         self.set_space_aside();
     }

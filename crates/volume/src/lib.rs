@@ -41,6 +41,7 @@ mod rehome;
 mod speeds;
 mod status;
 mod strays;
+mod streams;
 mod threads;
 mod volume;
 mod watch;

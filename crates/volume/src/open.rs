@@ -17,6 +17,7 @@ use crate::rehome::Changes;
 use crate::rehome::HomeReplacement;
 use crate::speeds;
 use crate::strays::look_for_strays;
+use crate::streams;
 use crate::threads::BackgroundThreads;
 use crate::volume::Volume;
 use crate::watch::Watch;
@@ -124,6 +125,7 @@ impl Volume {
         }
         volume.movers.heat.load(&volume.core.home);
         speeds::load(&volume.core);
+        streams::load(&volume.core);
         volume.jobs.load();
         volume.membership.finish_removals(left_out)?;
         leave_notices(&volume.core);

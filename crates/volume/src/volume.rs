@@ -9,6 +9,7 @@ use crate::placement::Placement;
 use crate::rehome::HomeReplacement;
 use crate::speeds;
 use crate::strays::Strays;
+use crate::streams;
 use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
 use braid_core::Core;
@@ -65,13 +66,22 @@ impl Volume {
         if let Err(error) = self.movers.heat.save(&self.core.home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
         }
-        if let Err(error) = speeds::save(&self.core) {
-            tracing::warn!(%error, "the next mount does not know how fast tiers are");
-        }
+        self.save_experience();
         if let Err(error) = save_counts(&self.core) {
             tracing::warn!(%error, "the next mount counts the ranges anew");
         }
         Ok(())
+    }
+
+    /// Saves what is known of tiers and streams for the next mount, which does without
+    /// what can't be saved.
+    pub(crate) fn save_experience(&self) {
+        if let Err(error) = speeds::save(&self.core) {
+            tracing::warn!(%error, "the speeds of tiers could not be saved");
+        }
+        if let Err(error) = streams::save(&self.core) {
+            tracing::warn!(%error, "what was learned of streams could not be saved");
+        }
     }
 
     /// Moves the range that holds byte `offset` of a file to the tier of this

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 /// Names in `.braid` of a home tier, and of any other tier.
 const HOME_NAMES: &[&str] = &[
     "label", "volume", "index", "open", "counts", "ballast", "intent", "limbo", "heat", "jobs", "import",
-    "README", "speeds",
+    "README", "speeds", "streams",
 ];
 const DATA_NAMES: &[&str] = &["label", "data", "README"];
 

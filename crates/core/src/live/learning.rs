@@ -2,7 +2,7 @@
 //! operations. `file/learned.rs` has them.
 
 use braid_contract::{InodeId, WriteLife};
-use braid_hint::{LEARNED_MAX, LearnedStream, Learner, Opening, Written, life_of};
+use braid_hint::{LEARNED_MAX, LearnedStream, Learner, Opening, RememberedKind, Written, life_of};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -54,6 +54,18 @@ impl Learning {
     /// What was learned so far, by the streams' numbers.
     pub fn streams(&self, now_ns: u64) -> Vec<LearnedStream> {
         self.learner.lock().streams(now_ns)
+    }
+
+    /// What the next mount is to know, the newest first.
+    pub fn remembered(&self, now_ns: u64) -> Vec<RememberedKind> {
+        self.learner.lock().remembered(now_ns)
+    }
+
+    /// Goes on with what a mount before remembered; before anything is learned.
+    pub fn go_on_with(&self, kinds: &[RememberedKind], now_ns: u64) {
+        let mut learner = self.learner.lock();
+        *learner = Learner::default().with(kinds, now_ns);
+        self.note_lives(&learner);
     }
 
     fn note_lives(&self, learner: &Learner) {

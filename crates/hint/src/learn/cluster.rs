@@ -90,6 +90,20 @@ impl Clusters {
         Some(centre)
     }
 
+    /// A kind is remembered that was of this centre; answers the one that it is of now.
+    pub(super) fn restore(&mut self, centre: usize, figures: &Figures, ended: f32) -> Option<usize> {
+        if centre >= self.most {
+            return None;
+        }
+        let empty = Centre { at: *figures, seen: 0.0, kinds: 0, is_sure: false };
+        self.centres.resize(self.centres.len().max(centre + 1), empty);
+        let joined = &mut self.centres[centre];
+        joined.takes(figures, 1.0);
+        joined.kinds += 1;
+        joined.is_sure = ended >= ENDED;
+        Some(centre)
+    }
+
     /// A kind is forgotten that was of this centre.
     pub(super) fn leaves(&mut self, centre: usize) {
         if let Some(left) = self.centres.get_mut(centre) {

@@ -68,6 +68,12 @@ impl Written {
     }
 }
 
+/// Whether each write is synced, and whether the page cache is bypassed, of files of
+/// which so much is known.
+pub(super) fn flags_of(known: &Known) -> [bool; FLAGS] {
+    std::array::from_fn(|at| known[at] > 0.0)
+}
+
 /// The figure's place between two powers of two, 0 to 1.
 fn log(figure: f64, least: u32, most: u32) -> f32 {
     let bits = figure.max(1.0).log2() as f32;

@@ -1,6 +1,6 @@
 //! What is expected of files of one kind.
 
-use super::features::{Figures, Known, WRITING, Writing, figures};
+use super::features::{Figures, Known, WRITING, Writing, figures, flags_of};
 
 /// Weight of the newest file of a kind.
 const FOLLOW: f32 = 0.25;
@@ -27,10 +27,59 @@ pub(super) struct Kind {
     pub(super) centre: Option<usize>,
 }
 
+/// What is remembered of a kind from mount to mount.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RememberedKind {
+    /// The shape of its files' paths, and of their writer's name.
+    pub name: String,
+    /// The number of its stream, if it has one.
+    pub stream: Option<u16>,
+    /// Each write is to be synced.
+    pub sync: bool,
+    /// Its files bypass the page cache.
+    pub direct: bool,
+    /// Files that told something.
+    pub told: u32,
+    /// Nanoseconds that its files lived, all together.
+    pub lived_ns: u64,
+    /// Files that ended, of which older ones count less.
+    pub ended: f64,
+    /// Figures of how they are written, each from 0 to 1.
+    pub writing: Writing,
+}
+
 impl Kind {
     pub(super) fn new(known: Known, now_ns: u64) -> Self {
         let (writing, since_ns, centre) = (None, now_ns, None);
         Self { known, writing, there: 0, lived_ns: 0.0, since_ns, ended: 0.0, told: 0, last: 0, centre }
+    }
+
+    /// As it was remembered; none of its files is followed.
+    pub(super) fn restored(kind: &RememberedKind, known: Known, now_ns: u64) -> Self {
+        Self {
+            writing: Some(kind.writing.map(|figure| figure.clamp(0.0, 1.0))),
+            lived_ns: kind.lived_ns as f64,
+            ended: kind.ended.clamp(0.0, ENDS_MAX),
+            told: kind.told,
+            ..Self::new(known, now_ns)
+        }
+    }
+
+    /// What is to be remembered of it, once a file told something; its files that are
+    /// there, of which nothing is known later, count as they do for the
+    /// [life](Self::life_ns) now.
+    pub(super) fn remembered(&self, name: &str, now_ns: u64) -> Option<RememberedKind> {
+        let [sync, direct] = flags_of(&self.known);
+        Some(RememberedKind {
+            name: name.to_owned(),
+            stream: self.centre.and_then(|centre| u16::try_from(centre).ok()),
+            sync,
+            direct,
+            told: self.told,
+            lived_ns: self.lived_until_ns(now_ns) as u64,
+            ended: self.ending(),
+            writing: self.writing?,
+        })
     }
 
     fn live_until(&mut self, now_ns: u64) {
@@ -70,9 +119,17 @@ impl Kind {
     /// are there, over the ends (as for lives of any length that end by chance). Before
     /// there are many ends, those that are there count as if half of them ended now.
     pub(super) fn life_ns(&self, now_ns: u64) -> f64 {
-        let until_now = f64::from(self.there) * now_ns.saturating_sub(self.since_ns) as f64;
+        self.lived_until_ns(now_ns) / self.ending()
+    }
+
+    fn lived_until_ns(&self, now_ns: u64) -> f64 {
+        self.lived_ns + f64::from(self.there) * now_ns.saturating_sub(self.since_ns) as f64
+    }
+
+    /// The ends that its files are taken to have had.
+    fn ending(&self) -> f64 {
         let ending = f64::from(self.there) / (2.0 * (1.0 + self.ended));
-        (self.lived_ns + until_now) / (self.ended + ending.max(0.5))
+        (self.ended + ending).max(0.5)
     }
 
     /// Its figures, once a file told something.

@@ -3,7 +3,7 @@
 
 use super::cluster::{Clusters, Joined};
 use super::features::{Opening, Written, known};
-use super::kind::Kind;
+use super::kind::{Kind, RememberedKind};
 use super::shape::{pattern_of, shape_of};
 use crate::profile::Task;
 use braid_contract::{SplitMix, StreamId, WriteLife};
@@ -194,6 +194,33 @@ impl Learner {
             })
         };
         kinds.into_iter().filter_map(stream).collect()
+    }
+
+    /// What is to be remembered of kinds that told something, those that told something
+    /// last first.
+    #[must_use]
+    pub fn remembered(&self, now_ns: u64) -> Vec<RememberedKind> {
+        let mut kinds: Vec<_> = self.kinds.iter().collect();
+        kinds.sort_unstable_by_key(|(name, kind)| (u64::MAX - kind.last, *name));
+        kinds.into_iter().filter_map(|(name, kind)| kind.remembered(name, now_ns)).collect()
+    }
+
+    /// Itself, of which nothing is learned yet, with what was remembered, in that order.
+    /// The files that were there then are not followed.
+    #[must_use]
+    pub fn with(mut self, kinds: &[RememberedKind], now_ns: u64) -> Self {
+        for remembered in kinds.iter().take(KINDS_MAX).rev() {
+            let (shape, writer) = split(&remembered.name);
+            let opening = Opening { path: "", task: None, sync: remembered.sync, direct: remembered.direct };
+            let mut kind = Kind::restored(remembered, known(&opening, shape, writer), now_ns);
+            if let (Some(stream), Some(figures)) = (remembered.stream, kind.figures(now_ns)) {
+                kind.centre = self.clusters.restore(stream.into(), &figures, kind.ended as f32);
+            }
+            self.stories += 1;
+            kind.last = self.stories;
+            self.kinds.insert(remembered.name.as_str().into(), kind);
+        }
+        self
     }
 
     /// How long the files of each stream are expected to live, in nanoseconds, in the
@@ -405,6 +432,36 @@ mod tests {
             learner.begins(number, &opening("a/x", None), number);
         }
         assert!(learner.followed.len() == FOLLOWED_MAX && learner.by_age.len() == FOLLOWED_MAX);
+    }
+
+    #[test]
+    fn what_is_remembered_is_known_after_a_mount() {
+        let mut learner = Learner::default();
+        for number in 0..20 {
+            let at = number * SECOND;
+            live(&mut learner, number * 2, &opening("store/seg-1.log", None), at, Some(2));
+            live(&mut learner, number * 2 + 1, &opening("store/old-1.log", None), at, None);
+        }
+        let now = 20 * SECOND;
+        let remembered = learner.remembered(now);
+        assert_eq!(remembered.len(), 2);
+        assert!(remembered[0].name.starts_with("store/old"), "the newest is first");
+        // The clock begins anew.
+        let again = Learner::default().with(&remembered, 5);
+        for path in ["store/seg-7.log", "store/old-7.log", "new/x"] {
+            assert_eq!(
+                again.stream_of(&opening(path, None), 5),
+                learner.stream_of(&opening(path, None), now)
+            );
+        }
+        let seconds = |learner: &Learner| learner.lives_ns().map(|ns| ns / SECOND).collect::<Vec<_>>();
+        assert_eq!(again.remembered(5), remembered);
+        assert_eq!(seconds(&again).len(), 2);
+        assert!(again.streams(5).iter().all(|stream| stream.kinds[0].files == 20));
+        // What can't be is left out.
+        let lie = RememberedKind { stream: Some(LEARNED_MAX), ended: f64::MAX, ..remembered[0].clone() };
+        let again = Learner::default().with(&[lie], 5);
+        assert!(again.lives_ns().next().is_none() && again.streams(5).is_empty());
     }
 
     #[test]

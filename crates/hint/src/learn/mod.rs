@@ -1,6 +1,7 @@
 //! Streams learned from what files did: online mini-batch k-means (Reshim §3.2.2;
 //! Sculley 2010). Files of one kind, by the shape of their path and by their writer,
-//! tend to do the same; a cluster of kinds that do the same is a stream. What was
+//! tend to do the same; a cluster of kinds that do the same is a stream. A kind is of
+//! one stream, from its first file on, and leaves it when another fits better. What was
 //! learned answers for the next file of a kind when it is first written; files tell
 //! what they did when they are closed and removed. Nothing is reckoned on the path of
 //! each write. Pure, and the same for the same seed and the same calls.
@@ -12,4 +13,5 @@ mod learner;
 mod shape;
 
 pub use features::{Opening, Written};
+pub use kind::RememberedKind;
 pub use learner::{LEARNED_MAX, LearnedKind, LearnedStream, Learner, learned_name, learned_number, life_of};

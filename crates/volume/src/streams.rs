@@ -1,0 +1,49 @@
+//! What was learned of streams, remembered from mount to mount in `.braid/streams` of
+//! home: a volume that was in use knows its kinds of files, and the zones of their
+//! streams go on. All of it may be lost: it is learned again.
+
+use braid_contract::{Context, Errno, Error, Result};
+use braid_core::Core;
+use braid_format::{SAVED_KINDS_MAX, SavedKind, decode_kinds, encode_kinds};
+use braid_hint::RememberedKind;
+
+/// Where it is saved, below `.braid`.
+const SAVED: &str = "streams";
+
+/// Goes on with what was learned before.
+pub(crate) fn load(core: &Core) {
+    match read_saved(core) {
+        Ok(Some(kinds)) => core.learning.go_on_with(&kinds, core.environment.monotonic_ns()),
+        Ok(None) => {}
+        Err(error) => {
+            tracing::warn!(%error, "what was learned of streams is of no use; they are learned again");
+        }
+    }
+}
+
+/// Saves what is learned for the next mount. What was of no use goes, if nothing is.
+pub(crate) fn save(core: &Core) -> Result<()> {
+    let kinds = core.learning.remembered(core.environment.monotonic_ns());
+    let braid = core.home.braid()?;
+    if kinds.is_empty() {
+        return braid.ensure_gone_at(SAVED);
+    }
+    let kinds: Vec<_> = kinds.into_iter().map(to_save).collect();
+    braid.replace_small(SAVED, &encode_kinds(&kinds)).context("saving what was learned")
+}
+
+fn read_saved(core: &Core) -> Result<Option<Vec<RememberedKind>>> {
+    let Some(bytes) = core.home.braid()?.read_small(SAVED, SAVED_KINDS_MAX + 1)? else { return Ok(None) };
+    let saved = decode_kinds(&bytes).map_err(|error| Error::new(Errno::EUCLEAN, error.to_string()))?;
+    Ok(Some(saved.into_iter().map(as_remembered).collect()))
+}
+
+fn to_save(kind: RememberedKind) -> SavedKind {
+    let RememberedKind { name, stream, sync, direct, told, lived_ns, ended, writing } = kind;
+    SavedKind { name, stream, sync, direct, told, lived_ns, ended, writing }
+}
+
+fn as_remembered(kind: SavedKind) -> RememberedKind {
+    let SavedKind { name, stream, sync, direct, told, lived_ns, ended, writing } = kind;
+    RememberedKind { name, stream, sync, direct, told, lived_ns, ended, writing }
+}
