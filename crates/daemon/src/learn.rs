@@ -64,7 +64,7 @@ pub fn learn(trace: &Trace, file: &Path, out: Option<&Path>) -> Result<FromTrace
     for number in learning.stories.keys().copied().collect::<Vec<_>>() {
         learning.close(number, end_ns);
     }
-    let streams = learning.learner.streams(end_ns);
+    let streams = learning.learner.streams();
     if streams.is_empty() {
         return Err(place.refuse("no file is written in it", "record while files are made and written"));
     }

@@ -101,7 +101,7 @@ impl Volume {
     /// The streams that were learned, by number.
     #[must_use]
     pub fn learned_streams(&self) -> Vec<LearnedStream> {
-        self.core.learning.streams(self.core.environment.monotonic_ns())
+        self.core.learning.streams()
     }
 
     /// Hands `visit` every file of the namespace with ranges on a tier that is

@@ -52,8 +52,8 @@ impl Learning {
     }
 
     /// What was learned so far, by the streams' numbers.
-    pub fn streams(&self, now_ns: u64) -> Vec<LearnedStream> {
-        self.learner.lock().streams(now_ns)
+    pub fn streams(&self) -> Vec<LearnedStream> {
+        self.learner.lock().streams()
     }
 
     /// What the next mount is to know, the newest first.
