@@ -100,7 +100,7 @@ impl Kind {
         for at in 0..WRITING {
             writing[at] += FOLLOW * (new[at] - writing[at]);
         }
-        self.told += 1;
+        self.told = self.told.saturating_add(1);
     }
 
     /// A file is not followed any more; it may have ended.

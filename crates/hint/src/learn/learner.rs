@@ -178,7 +178,8 @@ impl Learner {
         for (name, kind) in self.kinds.iter().filter(|(_, kind)| kind.told > 0) {
             // Others are only the shapes of kinds with writers.
             if let Some(centre) = kind.centre {
-                *streams.entry(centre).or_default().entry(split(name).0).or_default() += kind.told;
+                let files = streams.entry(centre).or_default().entry(split(name).0).or_default();
+                *files = files.saturating_add(kind.told);
             }
         }
         let lives: Vec<u64> = self.clusters.lives_ns().collect();
@@ -459,10 +460,18 @@ mod tests {
         assert_eq!(again.remembered(5), remembered);
         assert_eq!(seconds(&again).len(), 2);
         assert!(again.streams().iter().all(|stream| stream.kinds[0].files == 20));
-        // What can't be is left out.
-        let lie = RememberedKind { stream: Some(LEARNED_MAX), ended: f64::MAX, ..remembered[0].clone() };
-        let again = Learner::default().with(&[lie], 5);
+        // What can't be does no harm.
+        let lie = RememberedKind {
+            stream: Some(LEARNED_MAX),
+            ended: f64::MAX,
+            lived_ns: u64::MAX,
+            told: u32::MAX,
+            ..remembered[0].clone()
+        };
+        let mut again = Learner::default().with(&[lie], 5);
         assert!(again.lives_ns().next().is_none() && again.streams().is_empty());
+        live(&mut again, 1, &opening("store/old-1.log", None), 6, Some(1));
+        assert_eq!(again.streams().len(), 1);
     }
 
     #[test]
