@@ -135,7 +135,7 @@ stack:
         let all = zones["streams"].as_array().unwrap();
         all.iter().find(|told| told["name"] == stream).map_or(0, |told| told["bytes"].as_u64().unwrap())
     };
-    assert!(of("wal") > 0 && of("no stream") > 0 && zones["mixed"] == 0, "{zones}");
+    assert!(of("wal") > 0 && of("learned-0") > 0 && zones["mixed"] == 0, "{zones}");
     let text = bench.ok(&["status", "m"]);
     assert!(text.contains("zns: 23 zones:") && text.contains("zns: wal: "), "{text}");
     bench.ok(&["tier", "remove", "zns", "m"]);
