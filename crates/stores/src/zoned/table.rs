@@ -394,6 +394,27 @@ impl Table {
         Some(number as u32)
     }
 
+    /// The open zones that were begun, and of which nothing is of use.
+    pub(super) fn dead_open(&self) -> Vec<u32> {
+        self.open.iter().copied().filter(|zone| self.is_dead_open(*zone)).collect()
+    }
+
+    /// Has nothing else written to an open zone of which nothing is of use; answers
+    /// whether it is one. No write to it is under way.
+    pub(super) fn take_dead_open(&mut self, zone: u32) -> bool {
+        let is_dead = self.is_dead_open(zone);
+        if is_dead {
+            self.close(zone);
+            self.zones[zone as usize].state = Use::Emptied;
+        }
+        is_dead
+    }
+
+    fn is_dead_open(&self, zone: u32) -> bool {
+        let zone = &self.zones[zone as usize];
+        zone.state == Use::Open && zone.valid == 0 && zone.write_pointer > 0 && !zone.unsure
+    }
+
     /// How many zones are missing before nothing has to be moved: so many more than are
     /// kept back should be free, as far as there are any.
     pub(super) fn short_of(&self) -> u32 {

@@ -273,7 +273,17 @@ impl Zones {
 
     /// A zone of which nothing is of use, and to which nothing else is to be written.
     pub(super) fn next_dead(&self) -> Option<u32> {
-        self.table.lock().next_dead()
+        let (full, open) = {
+            let mut table = self.table.lock();
+            (table.next_dead(), table.dead_open())
+        };
+        // What is being written to an open one is not in the table yet.
+        full.or_else(|| {
+            open.into_iter().find(|zone| {
+                let writing = self.writers[*zone as usize].try_lock();
+                writing.is_some() && self.table.lock().take_dead_open(*zone)
+            })
+        })
     }
 
     /// How many zones are missing before nothing has to be moved.

@@ -1,7 +1,8 @@
 //! Zones are emptied in time: a device is written again and again while nine tenths of
 //! it are of use.
 
-use crate::{LABEL, SETTINGS, io};
+use crate::model::id;
+use crate::{LABEL, SETTINGS, SHAPE, fill, io, new_store};
 use braid_contract::{Environment, Errno, ObjectId, SplitMix, Store, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
 use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones};
@@ -166,4 +167,24 @@ fn an_index_that_is_full_takes_no_more_and_loses_nothing() {
         let gone: Vec<ObjectId> = there.drain(..100).collect();
         store.remove(&gone).unwrap();
     }
+}
+
+#[test]
+fn an_open_zone_of_which_nothing_is_of_use_comes_before_what_has_to_be_moved() {
+    let (_device, store) = new_store(SHAPE);
+    for number in 0..36 {
+        fill(&store, number, 64 << 10, 3).unwrap();
+    }
+    fill(&store, 100, 100_000, 1).unwrap();
+    store.sync_all().unwrap();
+    // Half of each full zone goes, and all of the one that is open.
+    for number in (0..36).step_by(2) {
+        store.remove(&[id(number)]).unwrap();
+    }
+    store.remove(&[id(100)]).unwrap();
+    let free = store.zones().unwrap().free;
+    fill(&store, 101, 4096, 2).unwrap();
+    store.sync_all().unwrap();
+    let status = store.zones().unwrap();
+    assert_eq!((status.free, status.moved_bytes), (free, 0), "{status:?}");
 }
