@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Bytes that are read from the device at a time.
 const READ_MAX: usize = 1 << 20;
+/// Bytes that are compared at a time with what is written again.
+const COMPARE_MAX: usize = 64 << 10;
 
 /// An object.
 pub(super) struct Object {
@@ -41,6 +43,8 @@ pub(super) struct State {
     pub(super) reserved: Spans,
     buffers: BTreeMap<u64, Buffer>,
     pub(super) removed: bool,
+    /// Grows with each change of what was written.
+    pub(super) changes: u64,
     /// The times that the log has.
     logged: Option<(Timestamp, Option<Timestamp>)>,
 }
@@ -127,14 +131,18 @@ impl Object {
     }
 
     /// Refuses data that is not what the object has, where it has any. The kernel's
-    /// cache writes the end of a file in whole pages, again when they fill up.
+    /// cache writes the end of a file in whole pages, again when they fill up. What can't
+    /// be read answers its own error: its range could not be moved elsewhere either.
     pub(super) fn refuse_other(shared: &Shared, state: &State, offset: u64, data: &[u8]) -> Result<()> {
         let mut there = Vec::new();
         for part in state.present.within(offset..offset + data.len() as u64) {
-            there.resize((part.end - part.start) as usize, 0);
-            Self::read(shared, state, part.start, &mut there)?;
-            if there[..] != data[(part.start - offset) as usize..(part.end - offset) as usize] {
-                return Err(Error::new(Errno::EOPNOTSUPP, "a zoned tier writes each byte once"));
+            let written = &data[(part.start - offset) as usize..(part.end - offset) as usize];
+            for (at, piece) in (part.start..).step_by(COMPARE_MAX).zip(written.chunks(COMPARE_MAX)) {
+                there.resize(piece.len(), 0);
+                Self::read(shared, state, at, &mut there)?;
+                if there != piece {
+                    return Err(Error::new(Errno::EOPNOTSUPP, "a zoned tier writes each byte once"));
+                }
             }
         }
         Ok(())
@@ -170,6 +178,7 @@ impl Object {
         buffer.loaded.insert(blocks.clone());
         buffer.dirty.insert(blocks);
         buffer.stream = stream;
+        state.changes += 1;
         state.present.insert(span.clone());
         state.size = state.size.max(span.end);
         Ok(())
@@ -298,6 +307,7 @@ impl Object {
 
     /// These bytes are gone.
     pub(super) fn cut(&self, shared: &Shared, state: &mut State, span: Range<u64>) {
+        state.changes += 1;
         state.present.remove(span.clone());
         state.placed.remove(span.clone());
         // Blocks of which no byte is left.

@@ -3,7 +3,7 @@
 use super::buffers::{Buffers, Taken};
 use super::index::Index;
 use super::log::{IndexLog, regions_of};
-use super::object::{Object, Shared};
+use super::object::{Object, Shared, State};
 use super::pace::{Background, Pace};
 use super::replay::Replay;
 use super::table::Stream;
@@ -159,9 +159,16 @@ impl ZonedStore {
         }
     }
 
-    /// Writes bytes of one extent of an object. Those that it has already stay.
-    fn write_extent(&self, object: &Arc<Object>, part: (u64, &[u8], Stream)) -> Result<()> {
-        let (shared, (offset, data, stream)) = (&self.index.shared, part);
+    /// Writes bytes of one extent of an object. Those that it has already stay: they are
+    /// compared, unless the object is as it was when they were, after `compared` changes.
+    /// Answers how many bytes from the first one on are there.
+    fn write_extent(
+        &self,
+        object: &Arc<Object>,
+        part: (u64, &[u8], Stream),
+        compared: &mut u64,
+    ) -> Result<usize> {
+        let (shared, (offset, data, _)) = (&self.index.shared, part);
         let span = offset..offset + data.len() as u64;
         let extent = offset / shared.extent;
         let mut spare = None;
@@ -170,16 +177,14 @@ impl ZonedStore {
             if state.removed {
                 break Err(Errno::ENOENT.into());
             }
-            if let Err(error) = Object::refuse_other(shared, &state, offset, data) {
+            if state.changes != *compared
+                && let Err(error) = Object::refuse_other(shared, &state, offset, data)
+            {
                 break Err(error);
             }
-            let gaps = state.present.gaps_within(span.clone());
-            if gaps.is_empty() || spare.is_some() || state.has_buffer(extent) {
+            if state.present.covers(&span) || spare.is_some() || state.has_buffer(extent) {
                 state.mtime = self.now();
-                break gaps.into_iter().try_for_each(|gap| {
-                    let new = &data[(gap.start - offset) as usize..(gap.end - offset) as usize];
-                    object.write(shared, &mut state, (gap.start, new, stream), &mut spare)
-                });
+                break self.fill_gaps(object, &mut state, part, compared, &mut spare);
             }
             drop(state);
             match self.buffer() {
@@ -191,6 +196,32 @@ impl ZonedStore {
             shared.buffers.put(spare);
         }
         result
+    }
+
+    /// Writes the parts of an extent that the object does not have. Answers how many bytes
+    /// from the first one on are there; the error is told if there are none.
+    fn fill_gaps(
+        &self,
+        object: &Arc<Object>,
+        state: &mut State,
+        (offset, data, stream): (u64, &[u8], Stream),
+        compared: &mut u64,
+        spare: &mut Option<AlignedBuf>,
+    ) -> Result<usize> {
+        let was_compared = state.changes == *compared;
+        for gap in state.present.gaps_within(offset..offset + data.len() as u64) {
+            let (from, to) = ((gap.start - offset) as usize, (gap.end - offset) as usize);
+            let part = (gap.start, &data[from..to], stream);
+            match object.write(&self.index.shared, state, part, spare) {
+                Ok(()) => {}
+                Err(_) if from > 0 => return Ok(from),
+                Err(error) => return Err(error),
+            }
+        }
+        if was_compared {
+            *compared = state.changes;
+        }
+        Ok(data.len())
     }
 
     /// A free buffer: if all are in use, what is in one is written. The caller holds
@@ -287,7 +318,7 @@ impl Store for ZonedStore {
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
         self.index.check_room()?;
         // All of it is refused, or none.
-        {
+        let mut compared = {
             let (state, mut at) = (object.state.read(), offset);
             if state.present.touches(&(offset..end)) {
                 for buf in bufs {
@@ -295,18 +326,22 @@ impl Store for ZonedStore {
                     at += buf.len() as u64;
                 }
             }
-        }
+            state.changes
+        };
         let (mut at, extent) = (offset, self.index.shared.extent);
         for buf in bufs {
             let mut rest = &buf[..];
             while !rest.is_empty() {
                 let (part, after) = rest.split_at(rest.len().min((extent - at % extent) as usize));
-                match self.write_extent(&object, (at, part, io.hint.stream)) {
-                    Ok(()) => {}
+                let done = match self.write_extent(&object, (at, part, io.hint.stream), &mut compared) {
+                    Ok(done) => done,
                     Err(_) if at > offset => return Ok((at - offset) as usize),
                     Err(error) => return Err(error),
-                }
+                };
                 self.write_filled(&object, at / extent, self.write_through || io.direct);
+                if done < part.len() {
+                    return Ok((at - offset) as usize + done);
+                }
                 (at, rest) = (at + part.len() as u64, after);
             }
         }

@@ -2,6 +2,7 @@
 //! short, zones that fail.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod again;
 mod found;
 mod model;
 mod pace;
