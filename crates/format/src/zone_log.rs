@@ -9,6 +9,8 @@ const FRAME_MAGIC: &[u8; 8] = b"BRAIDZLG";
 /// The version of frames and records.
 const VERSION: u16 = 1;
 const CRC_AT: usize = 12;
+/// The highest number of an object.
+const OBJECT_MAX: u64 = u64::MAX / 2;
 /// In place of a stream.
 const NO_STREAM: u32 = u32::MAX;
 
@@ -287,7 +289,14 @@ impl ZoneRecord {
                 *bytes = rest;
                 Self::Label(label.to_vec())
             }
-            2 => Self::Made { object: number(bytes)?, id: ObjectId(take::<16>(bytes)?) },
+            2 => {
+                let (object, id) = (number(bytes)?, ObjectId(take::<16>(bytes)?));
+                // Others are made after it.
+                if object > OBJECT_MAX {
+                    return Err(FormatError::Damaged("a record has a number that is no object's"));
+                }
+                Self::Made { object, id }
+            }
             3 => {
                 let [object, start, end] = [number(bytes)?, number(bytes)?, number(bytes)?];
                 let (zone, at) = (small(bytes)?, small(bytes)?);
@@ -437,6 +446,7 @@ mod tests {
             // A span that ends where it begins.
             &[&[5][..], &1u64.to_le_bytes(), &7u64.to_le_bytes(), &7u64.to_le_bytes()].concat(),
             &[&[4][..], &1u64.to_le_bytes(), &u64::MAX.to_le_bytes()].concat(),
+            &[&[2][..], &u64::MAX.to_le_bytes(), &[3; 16]].concat(),
         ] {
             assert!(ZoneRecord::decode_all(wrong).is_err(), "{wrong:?}");
         }

@@ -39,7 +39,7 @@ impl Index {
     /// Takes over what the log says.
     fn adopt(&self, replay: Replay) {
         if replay.lost > 0 {
-            let bytes = replay.lost * self.shared.block;
+            let bytes = replay.lost.saturating_mul(self.shared.block);
             tracing::error!(bytes, "the device has lost data that it had said was durable; reading it fails");
         }
         // What is lost must not be taken for what is written there next.

@@ -188,6 +188,10 @@ impl IndexLog {
         if let Some(error) = &found.broken {
             return Err(damaged(&regions[at], found.end, error));
         }
+        if found.generation == u64::MAX {
+            let error = FormatError::Damaged("its generation has none after it");
+            return Err(damaged(&regions[at], 0, &error));
+        }
         scan(&*device, &regions[at], block, &mut |number, kind, records| {
             // Data is durable before a checkpoint holds, and before the next frame is
             // begun.

@@ -75,7 +75,7 @@ impl Replay {
                 let count = u32::try_from(blocks.end - blocks.start).ok();
                 let count = count.filter(|count| at.checked_add(*count).is_some());
                 let Some(count) = count else {
-                    self.lost += blocks.end - blocks.start;
+                    self.lost = self.lost.saturating_add(blocks.end - blocks.start);
                     return;
                 };
                 let is_there = zone == LOST || written(zone).is_some_and(|written| at + count <= written);
@@ -135,7 +135,7 @@ impl Replay {
             let lost: Vec<(u64, Place)> =
                 known.extents.iter().filter(|(_, place)| place.zone != LOST && !is_there(place)).collect();
             for (first, place) in lost {
-                self.lost += u64::from(place.blocks);
+                self.lost = self.lost.saturating_add(place.blocks.into());
                 known.extents.put(first, Place { zone: LOST, ..place });
             }
         }

@@ -162,7 +162,7 @@ impl Table {
     /// there are as many.
     pub(super) fn promise(&mut self, blocks: u64) -> bool {
         let space = self.space();
-        let fits = blocks == 0 || space.used + blocks <= space.usable;
+        let fits = blocks == 0 || space.used.saturating_add(blocks) <= space.usable;
         if fits {
             self.promised += blocks;
         }
@@ -171,7 +171,7 @@ impl Table {
 
     /// At recovery: so many blocks were promised before.
     pub(super) fn has_promised(&mut self, blocks: u64) {
-        self.promised += blocks;
+        self.promised = self.promised.saturating_add(blocks);
     }
 
     /// So many blocks that were promised are not needed.
@@ -328,9 +328,11 @@ impl Table {
     /// At recovery: an object has these blocks in this place.
     pub(super) fn found(&mut self, place: Place, resident: Resident) {
         if let Some(zone) = self.zones.get_mut(place.zone as usize) {
-            zone.valid += place.blocks;
+            // Only a damaged index has more there than the zone holds.
+            let before = zone.valid;
+            zone.valid = before.saturating_add(place.blocks);
             zone.residents.insert(place.at, resident);
-            self.valid += u64::from(place.blocks);
+            self.valid += u64::from(zone.valid - before);
         }
     }
 
@@ -369,8 +371,10 @@ impl Table {
     /// is to be written to it. Those in `tried` are left out.
     pub(super) fn next_to_empty(&mut self, tried: &BTreeSet<u32>) -> Option<ToEmpty> {
         // Where more is of use than what lies there, an index was damaged.
-        let settled =
-            |zone: &Zone| zone.residents.values().map(|resident| resident.blocks).sum::<u32>() == zone.valid;
+        let settled = |zone: &Zone| {
+            let blocks = zone.residents.values().map(|resident| u64::from(resident.blocks));
+            blocks.sum::<u64>() == u64::from(zone.valid)
+        };
         let gains = |(number, zone): &(usize, &Zone)| {
             zone.state == Use::Full && zone.valid < zone.capacity && !tried.contains(&(*number as u32))
         };
@@ -487,7 +491,7 @@ impl Table {
         // What failed holds no more than it does.
         let held: u64 = self.failed.iter().map(|zone| u64::from(self.zones[*zone as usize].valid)).sum();
         let usable = (self.room + held).saturating_sub(u64::from(RESERVE) * self.largest);
-        Space { used: self.valid + self.promised, usable }
+        Space { used: self.valid.saturating_add(self.promised), usable }
     }
 
     /// The zones, and what there is of each stream.

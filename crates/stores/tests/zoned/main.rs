@@ -4,6 +4,7 @@
 
 mod again;
 mod found;
+mod hostile;
 mod model;
 mod pace;
 mod planted;
