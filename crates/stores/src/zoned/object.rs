@@ -20,6 +20,9 @@ const READ_MAX: usize = 1 << 20;
 /// Bytes that are compared at a time with what is written again.
 const COMPARE_MAX: usize = 64 << 10;
 
+/// No object has a byte there, nor is a block beyond it.
+pub(super) const END: u64 = 1 << 63;
+
 /// An object.
 pub(super) struct Object {
     pub(super) id: ObjectId,
@@ -305,7 +308,7 @@ impl Object {
         }
     }
 
-    /// These bytes are gone.
+    /// These bytes are gone. A block that is reserved stays so, unless all of it is.
     pub(super) fn cut(&self, shared: &Shared, state: &mut State, span: Range<u64>) {
         state.changes += 1;
         state.present.remove(span.clone());
@@ -322,8 +325,8 @@ impl Object {
         for freed in state.extents.remove(gone.clone()) {
             shared.zones.free(Written::Promised, freed);
         }
-        shared.zones.keep_promise(state.promised_within(shared, gone.clone()).count());
-        state.reserved.remove(gone.clone());
+        let promised = state.promised_within(shared, gone.clone()).count();
+        state.reserved.remove(whole_blocks(&span, shared.block));
         let first = gone.start * shared.block / shared.extent;
         let held: Vec<u64> = state.buffers.range(first..).map(|(extent, _)| *extent).collect();
         for extent in held {
@@ -333,6 +336,8 @@ impl Object {
             }
             self.forget_blocks(shared, state, extent, &gone);
         }
+        let still = state.promised_within(shared, gone).count();
+        shared.zones.keep_promise(promised - still);
     }
 
     /// Drops blocks from a buffer, and the buffer if nothing is left in it.
@@ -401,9 +406,14 @@ impl Object {
 
     /// The object is gone.
     pub(super) fn clear(&self, shared: &Shared, state: &mut State) {
-        self.cut(shared, state, 0..i64::MAX as u64);
+        self.cut(shared, state, 0..END);
         (state.size, state.removed) = (0, true);
     }
+}
+
+/// The blocks of which a span has all bytes.
+pub(super) fn whole_blocks(span: &Range<u64>, block: u64) -> Range<u64> {
+    span.start.div_ceil(block)..span.end / block
 }
 
 /// Where a run of blocks is.

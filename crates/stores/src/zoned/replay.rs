@@ -1,6 +1,7 @@
 //! What the log of the index says of each object, as it is replayed.
 
 use super::extents::{Extents, LOST, Place};
+use super::object::{END, whole_blocks};
 use super::spans::Spans;
 use super::table::Stream;
 use braid_contract::{ObjectId, StreamId, Timestamp};
@@ -93,7 +94,7 @@ impl Replay {
             ZoneRecord::Size { object, size } => {
                 let Some(known) = self.objects.get_mut(&object) else { return };
                 known.size = size;
-                known.cut(size..u64::MAX / 2, self.block);
+                known.cut(size..END, self.block);
             }
             ZoneRecord::Punched { object, start, end } => {
                 // It tells of gaps in what is not there: they were there before.
@@ -151,7 +152,7 @@ impl Known {
         let end = touched.end - u64::from(touched.end > 0 && keeps(touched.end - 1));
         if first < end {
             self.extents.remove(first..end);
-            self.reserved.remove(first..end);
+            self.reserved.remove(whole_blocks(&span, block));
         }
     }
 }

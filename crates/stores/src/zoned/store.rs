@@ -3,7 +3,7 @@
 use super::buffers::{Buffers, Taken};
 use super::index::Index;
 use super::log::{IndexLog, regions_of};
-use super::object::{Object, Shared, State};
+use super::object::{END, Object, Shared, State};
 use super::pace::{Background, Pace};
 use super::replay::Replay;
 use super::table::Stream;
@@ -389,7 +389,7 @@ impl Store for ZonedStore {
         let mut state = object.state.write();
         state.check_there()?;
         self.index.shared.log.add(&ZoneRecord::Size { object: object.number, size });
-        object.cut(&self.index.shared, &mut state, size..i64::MAX as u64);
+        object.cut(&self.index.shared, &mut state, size..END);
         (state.size, state.mtime) = (size, self.now());
         Ok(())
     }

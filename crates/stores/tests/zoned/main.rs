@@ -8,6 +8,7 @@ mod hostile;
 mod model;
 mod pace;
 mod planted;
+mod reserved;
 
 use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneKind, ZoneState, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
