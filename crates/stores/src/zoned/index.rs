@@ -9,6 +9,7 @@ use braid_format::ZoneRecord;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// All objects.
 pub(super) struct Index {
@@ -17,6 +18,16 @@ pub(super) struct Index {
     pub(super) label: Mutex<Option<Vec<u8>>>,
     /// What is to be done before anything is written.
     unsettled: Mutex<Option<Unsettled>>,
+    losses: Mutex<Losses>,
+}
+
+/// What is known of what the device has lost.
+#[derive(Default)]
+struct Losses {
+    /// Flushes that had failed when the zones were last asked.
+    failures: u64,
+    /// Zones of which objects know what was lost there, and the log may not yet.
+    zones: Vec<u32>,
 }
 
 /// What recovery leaves to the first write.
@@ -31,7 +42,7 @@ impl Index {
     /// The objects that the log has.
     pub(super) fn new(shared: Shared, replay: Replay) -> Self {
         let (objects, label, unsettled) = (RwLock::default(), Mutex::default(), Mutex::default());
-        let index = Self { shared, objects, label, unsettled };
+        let index = Self { shared, objects, label, unsettled, losses: Mutex::default() };
         index.adopt(replay);
         index
     }
@@ -77,9 +88,14 @@ impl Index {
         *self.unsettled.lock() = Some(Unsettled { checkpoint, zones });
     }
 
-    /// Does what recovery has left, once: opening a store alone writes nothing. The
-    /// caller holds no object.
+    /// Does what is to be done before anything is written. The caller holds no object.
     pub(super) fn settle(&self) -> Result<()> {
+        self.settle_recovery()?;
+        self.settle_losses()
+    }
+
+    /// Does what recovery has left, once: opening a store alone writes nothing.
+    fn settle_recovery(&self) -> Result<()> {
         let mut unsettled = self.unsettled.lock();
         let Some(left) = &*unsettled else { return Ok(()) };
         if left.checkpoint {
@@ -102,6 +118,45 @@ impl Index {
             IndexRoom::Enough | IndexRoom::Unsure => Ok(()),
             IndexRoom::Full => Err(Error::new(Errno::ENOSPC, "the object index is full")),
         }
+    }
+
+    /// After a flush that failed, asks the zones whether the device has lost what was
+    /// written. Objects know then what they have lost, by that or otherwise: a place
+    /// behind a write pointer must not be taken for one that is written again.
+    fn settle_losses(&self) -> Result<()> {
+        let zones = &self.shared.zones;
+        let (mut losses, failures) = (self.losses.lock(), self.shared.watched.failures());
+        if losses.failures != failures {
+            zones.ask_all()?;
+            losses.failures = failures;
+        }
+        for (zone, lost) in zones.take_lost() {
+            for resident in lost {
+                let Ok(object) = self.object(resident.object) else { continue };
+                object.lose_in(&self.shared, &mut object.state.write(), zone, resident);
+            }
+            losses.zones.push(zone);
+        }
+        if !losses.zones.is_empty() {
+            self.shared.log.commit(&|emit| self.snapshot(emit))?;
+            losses.zones.drain(..).for_each(|zone| zones.loss_is_known(zone));
+        }
+        Ok(())
+    }
+
+    /// Fails once if the device has lost data of some of the objects, as the next sync
+    /// does after a write-back that failed.
+    pub(super) fn tell_lost(&self, ids: &[ObjectId]) -> Result<()> {
+        let is_untold = |id: &&ObjectId| {
+            self.object(**id).is_ok_and(|object| std::mem::take(&mut object.state.write().untold))
+        };
+        // This error tells of all of them.
+        if ids.iter().filter(is_untold).count() > 0 { Err(lost_error()) } else { Ok(()) }
+    }
+
+    /// Fails once if the device has lost data of any object.
+    pub(super) fn tell_any_lost(&self) -> Result<()> {
+        if self.shared.untold.swap(false, Ordering::AcqRel) { Err(lost_error()) } else { Ok(()) }
     }
 
     pub(super) fn object(&self, id: ObjectId) -> Result<Arc<Object>> {
@@ -135,4 +190,8 @@ impl Index {
             object.describe(&self.shared, &object.state.read(), emit);
         }
     }
+}
+
+fn lost_error() -> Error {
+    Error::new(Errno::EIO, "the device has lost data that was written and not durable")
 }

@@ -2,6 +2,7 @@
 //! device. When a region is full, a checkpoint of the whole index begins the other
 //! one.
 
+use super::watched::Watched;
 use braid_contract::{Context, Environment, Errno, Error, Result, ZoneKind, ZonedDevice};
 use braid_format::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FormatError, FrameHead, FrameKind, ZoneRecord};
 use braid_sys::AlignedBuf;
@@ -25,7 +26,7 @@ pub(super) struct Region {
 
 /// The log, and what is not in it yet.
 pub(super) struct IndexLog {
-    device: Arc<dyn ZonedDevice>,
+    device: Arc<Watched>,
     block: usize,
     store: [u8; 16],
     regions: [Region; 2],
@@ -121,7 +122,7 @@ pub(super) fn regions_of(device: &dyn ZonedDevice) -> Result<([Region; 2], u32)>
 impl IndexLog {
     /// A log that is not on the device yet.
     pub(super) fn new(
-        device: Arc<dyn ZonedDevice>,
+        device: Arc<Watched>,
         regions: [Region; 2],
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
@@ -133,7 +134,7 @@ impl IndexLog {
     }
 
     fn with(
-        device: Arc<dyn ZonedDevice>,
+        device: Arc<Watched>,
         regions: [Region; 2],
         environment: Arc<dyn Environment>,
         store: [u8; 16],
@@ -165,7 +166,7 @@ impl IndexLog {
     /// `EUCLEAN` if the newest checkpoint is lost, or what is followed by whole frames
     /// is damaged or of a newer version; those of the device.
     pub(super) fn open(
-        device: Arc<dyn ZonedDevice>,
+        device: Arc<Watched>,
         regions: [Region; 2],
         environment: &Arc<dyn Environment>,
         replay: &mut dyn FnMut(ZoneRecord, bool) -> Result<()>,
@@ -231,7 +232,9 @@ impl IndexLog {
             // Another thread made the records durable, with what they are about.
             return Ok(());
         }
+        let failures = self.device.failures();
         let written = self.write_all(&mut writer, &frames, snapshot).and_then(|()| self.device.flush());
+        let written = written.and_then(|()| self.device.check_since(failures));
         match written {
             Ok(()) => self.durable.store(count, Ordering::Release),
             Err(_) => {
@@ -249,16 +252,29 @@ impl IndexLog {
             let mut pending = self.pending.lock();
             (take(&mut pending.frames), pending.count)
         };
-        match self.switch(&mut writer, snapshot) {
+        let failures = self.device.failures();
+        match self.switch(&mut writer, snapshot).and_then(|()| self.device.check_since(failures)) {
             Ok(()) => {
                 self.durable.store(count, Ordering::Release);
                 Ok(())
             }
             Err(error) => {
+                // It may hold all the same: what follows goes behind another one.
+                writer.torn = true;
                 self.pending.lock().frames.splice(0..0, frames);
                 Err(error.context("writing the object index"))
             }
         }
+    }
+
+    /// Records that were added since the store was opened.
+    pub(super) fn added(&self) -> u64 {
+        self.pending.lock().count
+    }
+
+    /// Those of them that are durable.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
     }
 
     /// Bytes that were written to the device since the store was opened.

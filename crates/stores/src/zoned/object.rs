@@ -2,9 +2,11 @@
 
 use super::buffers::Buffers;
 use super::extents::{Extents, LOST, Place};
+use super::former::{Former, Formers};
 use super::log::IndexLog;
 use super::spans::Spans;
-use super::table::{Stream, Written};
+use super::table::{Resident, Stream, Written};
+use super::watched::Watched;
 use super::zones::{Claim, Zones};
 use braid_contract::{Errno, Error, ObjectId, Result, Timestamp, ZonedDevice};
 use braid_format::ZoneRecord;
@@ -14,6 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that are read from the device at a time.
 const READ_MAX: usize = 1 << 20;
@@ -46,6 +49,10 @@ pub(super) struct State {
     pub(super) reserved: Spans,
     buffers: BTreeMap<u64, Buffer>,
     pub(super) removed: bool,
+    /// Where blocks were that were moved.
+    formers: Formers,
+    /// The device has lost data of it, and no sync has told of that.
+    pub(super) untold: bool,
     /// Grows with each change of what was written.
     pub(super) changes: u64,
     /// The times that the log has.
@@ -65,17 +72,26 @@ struct Buffer {
 /// What all objects of a store use.
 pub(super) struct Shared {
     pub(super) device: Arc<dyn ZonedDevice>,
+    /// The same.
+    pub(super) watched: Arc<Watched>,
     pub(super) zones: Zones,
     pub(super) log: IndexLog,
     pub(super) buffers: Buffers<Object>,
     pub(super) block: u64,
     /// Bytes of an extent, a power of two.
     pub(super) extent: u64,
+    /// The device has lost data, and no sync of everything has told of that.
+    pub(super) untold: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
         bytes.start / self.block..bytes.end.div_ceil(self.block)
+    }
+
+    fn extents_of(&self, blocks: &Range<u64>) -> Range<u64> {
+        let per_extent = self.extent / self.block;
+        blocks.start / per_extent..blocks.end.div_ceil(per_extent)
     }
 
     fn bytes_of(&self, blocks: &Range<u64>) -> Range<u64> {
@@ -264,6 +280,7 @@ impl Object {
     fn is_written(&self, shared: &Shared, state: &mut State, first: u64, place: Place) {
         let blocks = first..first + u64::from(place.blocks);
         let bytes = shared.bytes_of(&blocks);
+        state.formers.forget(&blocks);
         state.reserved.remove(blocks);
         state.placed.remove(bytes.clone());
         state.present.within(bytes).for_each(|part| state.placed.insert(part));
@@ -278,10 +295,66 @@ impl Object {
         (first, place): (u64, Place),
         why: Written,
     ) {
-        let freed = state.extents.put(first, place);
+        let blocks = first..first + u64::from(place.blocks);
+        let before: Vec<(u64, Place)> = state.extents.within(blocks.clone()).collect();
+        state.extents.put(first, place);
         self.describe_place(shared, &state.placed, (first, place), &mut |record| shared.log.add(record));
-        // Only then: a zone without anything of use is reset with the next commit.
-        freed.into_iter().for_each(|place| shared.zones.free(why, place));
+        for (first, place) in before {
+            if why == Written::Moved {
+                let (resets, record) = (shared.zones.resets(place.zone), shared.log.added());
+                state.formers.add(Former { first, place, resets, record }, shared.log.durable());
+            }
+            // Only then: a zone without anything of use is reset with the next commit.
+            shared.zones.free(why, place);
+        }
+        if place.zone == LOST {
+            self.recover(shared, state, blocks);
+        }
+    }
+
+    /// What the object has in a zone, of a resident of it, is lost where the zone has
+    /// lost it.
+    pub(super) fn lose_in(&self, shared: &Shared, state: &mut State, zone: u32, resident: Resident) {
+        let blocks = resident.first..resident.first + u64::from(resident.blocks);
+        let there: Vec<(u64, Place)> =
+            state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
+        for (first, mut place) in there {
+            let Some(from) = shared.zones.lost_from(zone) else { return };
+            let gone = place.split_off(from);
+            if gone > 0 {
+                let lost = Place { zone: LOST, at: 0, blocks: gone };
+                self.is_at(shared, state, (first + u64::from(place.blocks), lost), Written::Promised);
+            }
+        }
+    }
+
+    /// The device has lost these blocks. Where they were before they were moved, they
+    /// are again; what is in memory is written anew; the next sync tells of the rest.
+    fn recover(&self, shared: &Shared, state: &mut State, blocks: Range<u64>) {
+        let mut lost = Spans::default();
+        lost.insert(blocks.clone());
+        for Former { first, place, resets, .. } in state.formers.within(&blocks) {
+            let was_there = first..first + u64::from(place.blocks);
+            let resident = Resident { object: self.id, first, blocks: place.blocks };
+            if lost.covers(&was_there) && shared.zones.take_back(place, resident, resets) {
+                lost.remove(was_there);
+                self.is_at(shared, state, (first, place), Written::Promised);
+            }
+        }
+        let before = state.promised_within(shared, blocks.clone()).count();
+        for (_, buffer) in state.buffers.range_mut(shared.extents_of(&blocks)) {
+            let there: Vec<Range<u64>> =
+                lost.within(blocks.clone()).flat_map(|part| buffer.loaded.within(part)).collect();
+            for part in there {
+                lost.remove(part.clone());
+                buffer.dirty.insert(part);
+            }
+        }
+        shared.zones.has_promised(state.promised_within(shared, blocks).count() - before);
+        if lost.next(0).is_some() {
+            state.untold = true;
+            shared.untold.store(true, Ordering::Release);
+        }
     }
 
     /// What the index says of a place.
@@ -311,6 +384,7 @@ impl Object {
     /// These bytes are gone. A block that is reserved stays so, unless all of it is.
     pub(super) fn cut(&self, shared: &Shared, state: &mut State, span: Range<u64>) {
         state.changes += 1;
+        state.formers.forget(&shared.blocks_of(&span));
         state.present.remove(span.clone());
         state.placed.remove(span.clone());
         // Blocks of which no byte is left.
@@ -441,7 +515,7 @@ impl State {
     /// Bytes of blocks that are in zones, or are to be.
     pub(super) fn allocated(&self, shared: &Shared) -> u64 {
         let mut new = self.promised_within(shared, 0..u64::MAX / shared.block);
-        for (first, place) in self.extents.iter() {
+        for (first, place) in self.extents.iter().filter(|(_, place)| place.zone != LOST) {
             new.remove(first..first + u64::from(place.blocks));
         }
         (self.extents.blocks() + new.count()) * shared.block
@@ -450,10 +524,9 @@ impl State {
     /// Those of some blocks that were promised room: they are in memory only, or
     /// reserved.
     fn promised_within(&self, shared: &Shared, blocks: Range<u64>) -> Spans {
-        let per_extent = shared.extent / shared.block;
         let mut promised = Spans::default();
         self.reserved.within(blocks.clone()).for_each(|part| promised.insert(part));
-        for (_, buffer) in self.buffers.range(blocks.start / per_extent..blocks.end.div_ceil(per_extent)) {
+        for (_, buffer) in self.buffers.range(shared.extents_of(&blocks)) {
             buffer.dirty.within(blocks.clone()).for_each(|part| promised.insert(part));
         }
         promised

@@ -7,6 +7,7 @@ use super::object::{END, Object, Shared, State};
 use super::pace::{Background, Pace};
 use super::replay::Replay;
 use super::table::Stream;
+use super::watched::Watched;
 use super::zones::{Claim, Zones};
 use braid_contract::{
     Context, Environment, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo,
@@ -17,7 +18,7 @@ use braid_sys::AlignedBuf;
 use std::collections::hash_map::Entry;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Operations that go on at the same time.
 const QUEUE_DEPTH: u32 = 64;
@@ -77,6 +78,8 @@ impl ZonedStore {
         settings: ZonedSettings,
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
+        let watched = Arc::new(Watched::new(device));
+        let device: Arc<dyn ZonedDevice> = Arc::clone(&watched) as _;
         let geometry = device.geometry();
         if !ZonedSettings::is_extent(settings.extent) || settings.extent < geometry.block {
             let [least, most] = ZonedSettings::EXTENTS;
@@ -93,18 +96,19 @@ impl ZonedStore {
         let zones = Zones::new(Arc::clone(&device), first..geometry.zones, open_max)?;
         let written = |zone: u32| zones.write_pointer(zone);
         let mut replay = Replay::new(geometry.block);
-        let log = IndexLog::open(Arc::clone(&device), regions, &environment, &mut |record, was_durable| {
+        let log = IndexLog::open(Arc::clone(&watched), regions, &environment, &mut |record, was_durable| {
             replay.add(record, was_durable, &written);
             Ok(())
         })?;
         replay.finish(&written);
         let log = match log {
             Some(log) => log,
-            None => IndexLog::new(Arc::clone(&device), regions, Arc::clone(&environment))?,
+            None => IndexLog::new(Arc::clone(&watched), regions, Arc::clone(&environment))?,
         };
         let count = (settings.memory / settings.extent).max(1) as usize;
         let buffers = Buffers::new(settings.extent as usize, count);
-        let shared = Shared { device, zones, log, buffers, block: geometry.block, extent: settings.extent };
+        let (block, extent, untold) = (geometry.block, settings.extent, AtomicBool::new(false));
+        let shared = Shared { device, watched, zones, log, buffers, block, extent, untold };
         let highest = AtomicU64::new(replay.highest);
         let index = Arc::new(Index::new(shared, replay));
         let pace = Arc::new(Pace::new(Arc::clone(&environment)));
@@ -395,20 +399,26 @@ impl Store for ZonedStore {
     }
 
     fn sync(&self, ids: &[ObjectId], _data_only: bool) -> Result<()> {
+        let failures = self.index.shared.watched.failures();
         for id in ids {
             let object = self.index.object(*id)?;
             self.flush(&object, None)?;
             object.log_times(&self.index.shared, &mut object.state.write());
         }
-        self.index.commit()
+        self.index.commit()?;
+        self.index.shared.watched.check_since(failures)?;
+        self.index.tell_lost(ids)
     }
 
     fn sync_all(&self) -> Result<()> {
+        let failures = self.index.shared.watched.failures();
         for object in self.index.all() {
             self.flush(&object, None)?;
             object.log_times(&self.index.shared, &mut object.state.write());
         }
-        self.index.commit()
+        self.index.commit()?;
+        self.index.shared.watched.check_since(failures)?;
+        self.index.tell_any_lost()
     }
 
     fn remove(&self, ids: &[ObjectId]) -> Result<()> {

@@ -36,6 +36,8 @@ pub(super) struct Table {
     largest: u64,
     /// The zones that can't.
     failed: Vec<u32>,
+    /// Zones that were found to have lost something, which objects do not know yet.
+    lost: Vec<u32>,
     /// Blocks that were written, new and [moved](Written::Moved).
     written: [u64; 2],
 }
@@ -53,6 +55,8 @@ struct Zone {
     /// The write pointer went back: what is behind it is lost, and nothing may be
     /// written there before the index says so.
     lost: bool,
+    /// How often it was to be reset.
+    resets: u64,
     /// It could not be emptied, for what is there could not be read: it is tried last.
     unread: bool,
     /// Blocks that objects use.
@@ -195,11 +199,9 @@ impl Table {
         zone
     }
 
-    /// Whether one more zone may be open, of so many that may be: those that could not
-    /// be finished, or must not, count as open.
+    /// Whether one more zone may be open, of so many that may be.
     pub(super) fn may_open(&self, open_max: usize) -> bool {
-        let unfinished = self.zones.iter().filter(|zone| zone.unfinished || zone.lost).count();
-        self.open.is_empty() || self.open.len() + unfinished < open_max
+        self.open.is_empty() || self.open.len() + self.unfinished() < open_max
     }
 
     pub(super) fn set_unfinished(&mut self, zone: u32, unfinished: bool) {
@@ -269,10 +271,73 @@ impl Table {
         let end = last.map_or(0, |(at, resident)| at.saturating_add(resident.blocks));
         let is_lost = end > written.write_pointer;
         written.lost |= is_lost;
+        if is_lost && !self.lost.contains(&zone) {
+            self.lost.push(zone);
+        }
         if written.state == Use::Open && (is_lost || written.write_pointer == written.capacity) {
             self.close(zone);
         }
         is_lost
+    }
+
+    /// Zones that were found to have lost something since the last call, with what.
+    pub(super) fn take_lost(&mut self) -> Vec<(u32, Vec<Resident>)> {
+        let zones = std::mem::take(&mut self.lost);
+        let lost = |zone: u32| {
+            let Zone { write_pointer, residents, .. } = &self.zones[zone as usize];
+            let is_lost = |(at, resident): &(&u32, &Resident)| *at + resident.blocks > *write_pointer;
+            (zone, residents.iter().filter(is_lost).map(|(_, resident)| *resident).collect())
+        };
+        zones.into_iter().map(lost).collect()
+    }
+
+    /// The index says durably what a zone has lost. Answers whether the zone is to be
+    /// finished.
+    pub(super) fn loss_is_known(&mut self, zone: u32) -> bool {
+        let known = &mut self.zones[zone as usize];
+        // It may have lost more since, or be none for data any more.
+        if self.lost.contains(&zone) || known.state != Use::Full {
+            return false;
+        }
+        known.lost = false;
+        (1..known.capacity).contains(&known.write_pointer)
+    }
+
+    /// The zones that were begun and can be reset.
+    pub(super) fn begun(&self) -> Vec<u32> {
+        let is_begun =
+            |(_, zone): &(usize, &Zone)| matches!(zone.state, Use::Open | Use::Full | Use::Emptied);
+        self.zones.iter().enumerate().filter(is_begun).map(|(number, _)| number as u32).collect()
+    }
+
+    /// Whether nothing more goes to a zone, and all that it should have is there.
+    pub(super) fn is_closed(&self, zone: u32) -> bool {
+        let zone = &self.zones[zone as usize];
+        zone.state == Use::Full && !zone.lost
+    }
+
+    /// Closes the zone that was written longest ago, if more than so many are open,
+    /// with those that could not be finished, or must not.
+    pub(super) fn close_excess(&mut self, open_max: usize) -> Option<u32> {
+        let is_excess = self.open.len() + self.unfinished() > open_max;
+        let zone = *self.open.first().filter(|_| is_excess)?;
+        self.close(zone);
+        Some(zone)
+    }
+
+    /// Zones that could not be finished, or must not: they count as open.
+    fn unfinished(&self) -> usize {
+        self.zones.iter().filter(|zone| zone.unfinished || zone.lost).count()
+    }
+
+    /// How often a zone was to be reset.
+    pub(super) fn resets(&self, zone: u32) -> u64 {
+        self.zones.get(zone as usize).map_or(0, |zone| zone.resets)
+    }
+
+    /// A zone is about to be reset: nothing there can be of use again.
+    pub(super) fn is_to_be_reset(&mut self, zone: u32) {
+        self.zones[zone as usize].resets += 1;
     }
 
     /// Of a zone that lost data, the first block that is gone.
@@ -460,7 +525,7 @@ impl Table {
     pub(super) fn is_reset(&mut self, zone: u32) {
         let reset = &mut self.zones[zone as usize];
         self.valid -= u64::from(reset.valid);
-        *reset = Zone { state: Use::Free, capacity: reset.capacity, ..Zone::default() };
+        *reset = Zone { state: Use::Free, capacity: reset.capacity, resets: reset.resets, ..Zone::default() };
         self.free.push_back(zone);
     }
 

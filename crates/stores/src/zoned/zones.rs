@@ -133,6 +133,10 @@ impl Zones {
                     places.push(place);
                 }
                 Ok(Outcome::Closed) => {}
+                // Too many zones are begun: another one would be refused too.
+                Ok(Outcome::Refused(error)) if done == 0 && error.errno() == Errno::EOVERFLOW => {
+                    return Err(error);
+                }
                 Ok(Outcome::Refused(_)) if failed + 1 < ATTEMPTS => failed += 1,
                 Ok(Outcome::Refused(_)) | Err(_) if done > 0 => break,
                 Ok(Outcome::Refused(error)) | Err(error) => return Err(error),
@@ -193,19 +197,46 @@ impl Zones {
 
     /// Asks the device how far a zone was written, and whether it still can be.
     fn ask(&self, zone: u32) -> Result<()> {
+        match self.ask_write_pointer(zone)? {
+            ZoneState::Offline => self.table.lock().fails(zone, Use::Offline),
+            ZoneState::ReadOnly => self.table.lock().fails(zone, Use::ReadOnly),
+            // One that is full was closed by its write pointer.
+            ZoneState::Full | ZoneState::Empty | ZoneState::Open | ZoneState::Closed => {}
+        }
+        Ok(())
+    }
+
+    /// Asks the device how far a zone was written, and answers its state.
+    fn ask_write_pointer(&self, zone: u32) -> Result<ZoneState> {
         let found = self.device.report(zone).with_context(|| format!("zone {zone}"))?;
-        let mut table = self.table.lock();
-        if table.is_written_to(zone, (found.write_pointer / self.block) as u32) {
+        if self.table.lock().is_written_to(zone, (found.write_pointer / self.block) as u32) {
             let at = found.write_pointer;
             tracing::error!(zone, at, "the device has lost data of this zone; reading it fails");
         }
-        match found.state {
-            ZoneState::Offline => table.fails(zone, Use::Offline),
-            ZoneState::ReadOnly => table.fails(zone, Use::ReadOnly),
-            ZoneState::Full => table.close(zone),
-            ZoneState::Empty | ZoneState::Open | ZoneState::Closed => {}
+        Ok(found.state)
+    }
+
+    /// Asks how far zones were written. Those that were finished and are so no more are
+    /// finished again; so are open ones, if there are too many with those that can't be.
+    pub(super) fn ask_all(&self) -> Result<()> {
+        let begun = self.table.lock().begun();
+        for zone in begun {
+            let _writing = self.writers[zone as usize].lock();
+            let state = self.ask_write_pointer(zone)?;
+            if matches!(state, ZoneState::Open | ZoneState::Closed) && self.table.lock().is_closed(zone) {
+                self.finish(zone);
+            }
         }
-        Ok(())
+        loop {
+            let Some(zone) = self.table.lock().close_excess(self.open_max) else { return Ok(()) };
+            let _writing = self.writers[zone as usize].lock();
+            self.finish(zone);
+        }
+    }
+
+    /// Zones that were found to have lost something since the last call, with what.
+    pub(super) fn take_lost(&self) -> Vec<(u32, Vec<Resident>)> {
+        self.table.lock().take_lost()
     }
 
     /// A zone took no write: nothing more goes there. It goes on if the device does
@@ -228,6 +259,34 @@ impl Zones {
             self.finish(zone);
         }
         Ok(())
+    }
+
+    /// The index says durably what a zone has lost: it is as any other one that is full.
+    pub(super) fn loss_is_known(&self, zone: u32) {
+        let _writing = self.writers[zone as usize].lock();
+        if self.table.lock().loss_is_known(zone) {
+            self.finish(zone);
+        }
+    }
+
+    /// How often a zone was to be reset.
+    pub(super) fn resets(&self, zone: u32) -> u64 {
+        self.table.lock().resets(zone)
+    }
+
+    /// An object has its blocks in a place again that it had left, if the zone was not
+    /// to be reset since. Answers whether it has.
+    pub(super) fn take_back(&self, place: Place, resident: Resident, resets: u64) -> bool {
+        let Some(writer) = self.writers.get(place.zone as usize) else { return false };
+        let _writing = writer.lock();
+        let mut table = self.table.lock();
+        let is_written =
+            table.write_pointer(place.zone).is_some_and(|written| place.at + place.blocks <= written);
+        let is_there = is_written && table.resets(place.zone) == resets;
+        if is_there {
+            table.found(place, resident);
+        }
+        is_there
     }
 
     /// Blocks that an object has had in this place are not its any more: they were
@@ -257,7 +316,14 @@ impl Zones {
     pub(super) fn finish(&self, zone: u32) {
         // What was not flushed might be lost, and would not be missed. Then another zone
         // may be begun in its place.
-        let finished = self.device.flush().and_then(|()| self.device.finish(zone));
+        let finished = self.device.flush().and_then(|()| {
+            // A flush before this one may have failed.
+            self.ask_write_pointer(zone)?;
+            match self.lost_from(zone) {
+                Some(_) => Err(Error::new(Errno::EIO, "it has lost data")),
+                None => self.device.finish(zone),
+            }
+        });
         let finished = finished.and_then(|()| self.device.flush());
         self.table.lock().set_unfinished(zone, finished.is_err());
         if let Err(error) = finished {
@@ -307,12 +373,21 @@ impl Zones {
     }
 
     /// Resets a zone of which nothing is of use any more, durably. One that can't be
-    /// reset has failed, which is no error.
+    /// reset has failed, which is no error; nor is it that something there is of use
+    /// [again](Self::take_back): the zone stays.
     ///
     /// # Errors
     /// If the device does not answer: the zone stays as it is.
     pub(super) fn reset(&self, zone: u32) -> Result<()> {
         let _writing = self.writers[zone as usize].lock();
+        {
+            let mut table = self.table.lock();
+            if !table.is_empty(zone) {
+                table.stays(zone);
+                return Ok(());
+            }
+            table.is_to_be_reset(zone);
+        }
         let Err(error) = self.device.reset(zone) else {
             // If that were undone, what was here would be taken for what is written next.
             let flushed = self.device.flush();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod again;
+mod flush;
 mod found;
 mod hostile;
 mod model;
@@ -331,6 +332,8 @@ fn a_write_pointer_that_goes_back_meanwhile_is_not_written_over() {
     assert!(store.sync_all().is_err());
     device.cut_after(u64::MAX);
     device.lose_from(2, 16 << 10);
+    // That is told once.
+    assert_eq!(store.sync_all().unwrap_err().errno(), Errno::EIO);
     for number in 2..6 {
         fill(&store, number, 40_000, 1).unwrap();
         store.sync_all().unwrap();

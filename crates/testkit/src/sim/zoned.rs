@@ -2,7 +2,7 @@
 //! not flushed, in any combination that a device allows (`docs/crash-model.md`). Its
 //! zones are shared between all its states until they are written.
 
-use super::choose::Chooser;
+use super::choose::{AllLost, Chooser, Seeded};
 use super::zone::{Outcome, Zone};
 use braid_contract::{Errno, Error, Result, ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +84,9 @@ struct Inner {
     unread: BTreeMap<u32, u64>,
     /// Zones whose next reset is done, and answers an error.
     unheard: BTreeSet<u32>,
+    /// The effect from which on a flush fails and loses what was not durable, as a
+    /// count, and what decides on that.
+    losing: Option<(u64, Option<u64>)>,
 }
 
 impl fmt::Display for ZoneEffect {
@@ -184,6 +187,13 @@ impl SimZoned {
         inner.failing = Some((inner.effects + effects, blocks));
     }
 
+    /// The first flush after so many more effects fails, and what was not durable is as
+    /// after a power loss, which a seed decides on; without one, all of it is lost.
+    pub fn lose_with_flush(&self, effects: u64, seed: Option<u64>) {
+        let mut inner = self.inner();
+        inner.losing = Some((inner.effects + effects, seed));
+    }
+
     /// So many of the next reads of a zone fail.
     pub fn fail_reads(&self, zone: u32, reads: u64) {
         self.inner().unread.insert(zone, reads);
@@ -265,17 +275,7 @@ impl ZonedMoment {
     /// The device after the power was lost at this moment and came back.
     #[must_use]
     pub fn after_power_loss(&self, chooser: &mut dyn Chooser) -> SimZoned {
-        let mut zones: Vec<Arc<Zone>> =
-            self.zones.iter().map(|zone| Zone::after_power_loss(zone, chooser, Outcome::Any)).collect();
-        if active(&zones) > self.shape.active_max {
-            // No device has so many: what made others free has happened then.
-            zones = self
-                .zones
-                .iter()
-                .map(|zone| Zone::after_power_loss(zone, chooser, Outcome::InOrder))
-                .collect();
-        }
-        self.with(zones)
+        self.with(what_is_left(&self.zones, self.shape.active_max, chooser))
     }
 
     /// The device at this moment, of which nothing is lost.
@@ -316,6 +316,7 @@ impl Inner {
             broken: Vec::new(),
             unread: BTreeMap::new(),
             unheard: BTreeSet::new(),
+            losing: None,
         }
     }
 
@@ -364,6 +365,18 @@ impl Inner {
             }
         }
         Ok(())
+    }
+}
+
+/// The zones after the power was lost.
+fn what_is_left(zones: &[Arc<Zone>], active_max: u32, chooser: &mut dyn Chooser) -> Vec<Arc<Zone>> {
+    let mut left = |outcome| -> Vec<Arc<Zone>> {
+        zones.iter().map(|zone| Zone::after_power_loss(zone, chooser, outcome)).collect()
+    };
+    match left(Outcome::Any) {
+        // No device has so many: what made others free has happened then.
+        found if active(&found) > active_max => left(Outcome::InOrder),
+        found => found,
     }
 }
 
@@ -454,6 +467,15 @@ impl ZonedDevice for SimZoned {
         let (mut inner, failing) = self.effect(ZoneEffect::Flush)?;
         if failing.is_some() {
             return Err(Error::new(Errno::EIO, "the flush failed"));
+        }
+        let now = inner.effects;
+        if let Some((_, seed)) = inner.losing.take_if(|(from, _)| *from < now) {
+            let mut chooser: Box<dyn Chooser> = match seed {
+                Some(seed) => Box::new(Seeded::new(seed)),
+                None => Box::new(AllLost),
+            };
+            inner.zones = what_is_left(&inner.zones, self.shape.active_max, &mut *chooser);
+            return Err(Error::new(Errno::EIO, "the flush failed, and data was lost"));
         }
         for zone in inner.zones.iter_mut().filter(|zone| !zone.is_durable()) {
             Arc::make_mut(zone).flush();

@@ -1,0 +1,193 @@
+//! Flushes that fail, and lose what was written before them.
+
+use super::model::{id, write};
+use super::{LABEL, SHAPE, check_space, churn, fill, io, new_store, open, read_all};
+use braid_contract::{Errno, SplitMix, Store};
+use braid_stores::zoned::ZonedStore;
+use braid_testkit::sim::{AllLost, SimZones};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+fn is_as_filled(number: u8, bytes: &[u8]) -> bool {
+    bytes.iter().enumerate().all(|(at, byte)| *byte == number.wrapping_add((at / 100) as u8))
+}
+
+fn sync(store: &ZonedStore, number: u8) -> Result<(), Errno> {
+    store.sync(&[id(number)], true).map_err(|error| error.errno())
+}
+
+#[test]
+fn what_is_in_memory_is_written_anew() {
+    let (device, store) = new_store(SHAPE);
+    fill(&store, 1, 6000, 1).unwrap();
+    device.lose_with_flush(0, None);
+    assert_eq!(sync(&store, 1), Err(Errno::EIO));
+    assert_eq!(sync(&store, 1), Ok(()));
+    check_space(&store);
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    assert!(is_as_filled(1, &read_all(&store, 1, 6000).unwrap()));
+    check_space(&store);
+}
+
+#[test]
+fn what_is_not_in_memory_is_told_once_and_can_not_be_read() {
+    let (device, store) = new_store(SHAPE);
+    // Whole extents: nothing of them stays in memory.
+    for number in 1..4 {
+        fill(&store, number, 32 << 10, number.into()).unwrap();
+    }
+    assert_eq!(sync(&store, 3), Ok(()));
+    fill(&store, 4, 32 << 10, 1).unwrap();
+    fill(&store, 5, 32 << 10, 2).unwrap();
+    fill(&store, 6, 6000, 3).unwrap();
+    device.lose_with_flush(0, None);
+    // Another one's sync fails.
+    assert_eq!(sync(&store, 6), Err(Errno::EIO));
+    let before = read_all(&store, 4, 32 << 10);
+    assert_eq!(before, Err(Errno::EIO), "what is lost is read");
+    assert_eq!(sync(&store, 4), Err(Errno::EIO));
+    assert_eq!(sync(&store, 4), Ok(()));
+    // Everything, and each by itself.
+    assert_eq!(store.sync_all().unwrap_err().errno(), Errno::EIO);
+    store.sync_all().unwrap();
+    assert_eq!(sync(&store, 5), Err(Errno::EIO));
+    for number in [1, 2, 3, 6] {
+        assert_eq!(sync(&store, number), Ok(()));
+    }
+    check_space(&store);
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    for number in [1, 2, 3] {
+        assert!(is_as_filled(number, &read_all(&store, number, 32 << 10).unwrap()));
+    }
+    assert!(is_as_filled(6, &read_all(&store, 6, 6000).unwrap()));
+    for number in [4, 5] {
+        assert_eq!(read_all(&store, number, 32 << 10), Err(Errno::EIO));
+        store.remove(&[id(number)]).unwrap();
+    }
+    check_space(&store);
+}
+
+#[test]
+fn a_flush_that_fails_beneath_a_sync_is_told() {
+    let (device, store) = new_store(SHAPE);
+    store.create(id(1)).unwrap();
+    // Of two streams, each in memory.
+    for (offset, stream) in [(0, 1), (16 << 10, 2)] {
+        assert_eq!(write(&store, 1, offset, &[9; 5000], io(stream)), Ok(5000));
+    }
+    // The second write fails, and its zone is finished: a flush comes first.
+    device.tear_next_write(3, 0);
+    device.lose_with_flush(0, None);
+    assert_eq!(sync(&store, 1), Err(Errno::EIO));
+    assert_eq!(sync(&store, 1), Ok(()));
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    let mut wanted = vec![9; (16 << 10) + 5000];
+    wanted[5000..16 << 10].fill(0);
+    assert!(read_all(&store, 1, wanted.len()).unwrap() == wanted);
+    check_space(&store);
+}
+
+/// Objects, and which of them a sync said to be durable, while a flush fails.
+struct Scene {
+    store: ZonedStore,
+    /// Those that were written and not synced.
+    fresh: BTreeSet<u8>,
+    safe: BTreeSet<u8>,
+}
+
+impl Scene {
+    const LEN: usize = 50_000;
+
+    fn step(&mut self, random: &mut SplitMix) {
+        let number = random.below(24) as u8;
+        match random.below(8) {
+            0 => match self.store.sync_all() {
+                Ok(()) => self.safe.append(&mut self.fresh),
+                // Any of them may have lost something.
+                Err(_) => self.fresh.clear(),
+            },
+            1 if self.fresh.contains(&number) => {
+                self.fresh.remove(&number);
+                if sync(&self.store, number).is_ok() {
+                    self.safe.insert(number);
+                }
+            }
+            _ => {
+                self.store.remove(&[id(number)]).unwrap();
+                self.safe.remove(&number);
+                self.fresh.remove(&number);
+                if fill(&self.store, number, Self::LEN, random.below(4)).is_ok() {
+                    self.fresh.insert(number);
+                }
+            }
+        }
+    }
+
+    fn has_what_is_safe(&self, store: &ZonedStore) {
+        for number in &self.safe {
+            let found = read_all(store, *number, Self::LEN);
+            assert!(found.as_ref().is_ok_and(|found| is_as_filled(*number, found)), "{number}: {found:?}");
+        }
+    }
+}
+
+/// Nothing of what a sync acknowledged is lost by a flush that fails, be it moved or
+/// not: zones are emptied all the time.
+#[test]
+fn a_flush_that_fails_takes_nothing_that_was_durable() {
+    let mut moved = 0;
+    for seed in 0..100 {
+        let mut random = SplitMix::of(5, seed);
+        let conventional = random.pick(&[0, 1, 2]);
+        let (device, store) = new_store(SimZones { zones: 17 + conventional, conventional, ..SHAPE });
+        let mut scene = Scene { store, fresh: BTreeSet::new(), safe: BTreeSet::new() };
+        for _ in 0..4 {
+            for _ in 0..60 {
+                scene.step(&mut random);
+            }
+            // A zone that takes no write is finished, with a flush of which no one hears.
+            let (at, seed) = (random.below(60), random.next_u64());
+            device.fail_after(at, random.below(4));
+            device.lose_with_flush(at + seed % 2, Some(seed).filter(|seed| seed % 3 > 0));
+            for _ in 0..40 {
+                scene.step(&mut random);
+                if random.below(8) == 0 {
+                    scene.has_what_is_safe(&open(&Arc::new(device.after_power_loss(&mut AllLost))));
+                }
+            }
+            scene.has_what_is_safe(&scene.store);
+            check_space(&scene.store);
+            // A read or a write may find that its zone's write pointer went back.
+            let went_back = |rule: &String| rule.contains("its write pointer") || rule.contains("nothing at");
+            let broken = device.broken_rules().into_iter().find(|rule| !went_back(rule));
+            assert_eq!(broken, None, "seed {seed}");
+        }
+        moved += scene.store.zones().unwrap().moved_bytes;
+        drop(scene.store);
+        scene.store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        assert_eq!(scene.store.label().unwrap().as_deref(), Some(LABEL));
+        scene.has_what_is_safe(&scene.store);
+        check_space(&scene.store);
+    }
+    assert!(moved > 0, "nothing had to be moved");
+}
+
+#[test]
+fn what_can_be_read_is_what_was_written_whatever_flush_fails() {
+    for effects in 0..60 {
+        let (device, store) = new_store(SHAPE);
+        device.lose_with_flush(effects, Some(effects));
+        _ = churn(&store, effects);
+        (0..2).for_each(|_| _ = store.sync_all());
+        store.sync_all().unwrap();
+        for number in 10..34 {
+            if store.stat(id(number)).is_ok_and(|stat| stat.size == 60_000) {
+                let found = read_all(&store, number, 60_000);
+                assert!(found.is_err() || is_as_filled(number, &found.unwrap()), "{number}, after {effects}");
+            }
+        }
+    }
+}
