@@ -43,6 +43,8 @@ CHECKPOINT_END, CHANGES, MOVED_ON = 2, 3, 4
 # Of each record, but for labels: its fields.
 RECORDS = {2: "<Q16s", 3: "<QQQII", 4: "<QQ", 5: "<QQQ", 6: "<QqIBqI", 7: "<Q", 8: "<II", 9: "<", 10: "<QQQ"}
 NOT_THERE = -1
+# In place of a zone: the device has lost what was there.
+LOST_ZONE = 0xFFFFFFFF
 # Of devices: the kernel's requests, and its unit of places.
 BLKREPORTZONE, BLKGETZONESZ, BLKGETNRZONES, BLKSSZGET = 0xC0101282, 0x80041284, 0x80041285, 0x1268
 ZONES_AT_A_TIME, DEVICE_SECTOR = 128, 512
@@ -671,6 +673,13 @@ class ZonedTier(Tier):
     def __init__(self, name, directory):
         super().__init__(name, directory)
         self.objects, self.label_bytes, self.place = {}, None, None
+        # Bytes of an object that the last record was about, if those never were durable.
+        self.passed_over = None
+
+    def doubts(self, why):
+        """What the index says can't be relied on."""
+        if self.doubt is None or why.split(" (")[0] not in self.doubt:
+            self.doubt = why if self.doubt is None else "%s; %s" % (self.doubt, why)
 
     def read_label(self):
         """The bytes of its label; reads the index."""
@@ -709,6 +718,7 @@ class ZonedTier(Tier):
         written = length if written is None else min(written, length)
         found, at, log = [], 0, None
         while at + block <= written:
+            self.check_version(zone, start + at)
             frame = self.frame(zone, start, at, written)
             if frame is None or frame[0][2] != len(found) or log not in (None, frame[0][:2] + frame[0][3:]):
                 break
@@ -723,12 +733,22 @@ class ZonedTier(Tier):
             probe += block
         return found, False
 
+    def check_version(self, zone, at):
+        """Tells if a frame is of a newer version: it may be the newest of all."""
+        try:
+            magic, version = struct.unpack("<8sH", self.place.read(zone, at, 10))
+        except OSError:
+            return
+        if magic == b"BRAIDZLG" and version > FRAME_VERSION:
+            self.doubts("a part of its index has format version %d, and this program knows up to %d"
+                        % (version, FRAME_VERSION))
+
     def frame(self, zone, start, at, written):
         """One frame: ((store, generation, sequence, chance), kind, records, length); None if there is none."""
         try:
             head = self.place.read(zone, start + at, FRAME_HEAD)
         except OSError as error:
-            self.doubt = "a part of its index can't be read (%s)" % error
+            self.doubts("a part of its index can't be read (%s)" % error)
             return None
         version, kind, crc, payload = struct.unpack_from("<HHII", head, 8)
         generation, sequence, store, chance = struct.unpack_from("<QQ16sQ", head, 24)
@@ -738,7 +758,7 @@ class ZonedTier(Tier):
         try:
             whole = self.place.read(zone, start + at, FRAME_HEAD + payload)
         except OSError as error:
-            self.doubt = "a part of its index can't be read (%s)" % error
+            self.doubts("a part of its index can't be read (%s)" % error)
             return None
         if crc32c(whole[:12] + bytes(4) + whole[16:]) != crc:
             return None
@@ -749,12 +769,12 @@ class ZonedTier(Tier):
         logs = [self.frames(*region) for region in self.regions()]
         whole = [(frames, broken) for frames, broken in logs if any(kind == CHECKPOINT_END for _, kind, _ in frames)]
         if not whole:
-            raise Damaged("it has no index of objects")
+            raise Damaged("it has no index of objects" + (" (%s)" % self.doubt if self.doubt else ""))
         frames, broken = max(whole, key=lambda log: log[0][0][0])
         if broken:
-            self.doubt = "a part of its index can't be read, and what comes after it was left out"
+            self.doubts("a part of its index can't be read, and what comes after it was left out")
         elif frames[-1][1] == MOVED_ON:
-            self.doubt = "its newest index can't be read, and an older one was used"
+            self.doubts("its newest index can't be read, and an older one was used")
         return frames
 
     def replay(self, frames):
@@ -766,7 +786,7 @@ class ZonedTier(Tier):
                 for record, fields in self.records(records):
                     self.apply(record, fields, durable)
         except (Damaged, struct.error) as error:
-            self.doubt = "its index could not be read to its end (%s)" % error
+            self.doubts("its index could not be read to its end (%s)" % error)
 
     def records(self, data):
         """The records of a frame, with their fields."""
@@ -786,6 +806,7 @@ class ZonedTier(Tier):
 
     def apply(self, record, fields, durable):
         """One record."""
+        passed_over, self.passed_over = self.passed_over, None
         if record == 1:
             self.label_bytes = fields
         elif record == 9:
@@ -803,7 +824,11 @@ class ZonedTier(Tier):
             found.size = fields[1]
             found.cut(fields[1], 1 << 63)
         elif record == 5:
-            found.cut(fields[1], fields[2])
+            # Of gaps in what never was durable: what was there before stays.
+            if passed_over and (passed_over[0], max(passed_over[1], fields[1])) == fields[:2] and fields[2] <= passed_over[2]:
+                self.passed_over = passed_over
+            else:
+                found.cut(fields[1], fields[2])
         else:
             seconds, nanos, is_set, read_seconds, read_nanos = fields[1:]
             found.mtime_ns = seconds * 10**9 + nanos
@@ -813,8 +838,9 @@ class ZonedTier(Tier):
         """Bytes of an object are in a zone; what is not there was never durable, or is lost."""
         _, start, end, zone, at = fields
         first, last = start // found.block, -(-end // found.block)
-        is_there = (at + last - first) * found.block <= (self.place.written(zone) or 0)
-        if not is_there and not durable:
+        is_there = zone != LOST_ZONE and (at + last - first) * found.block <= (self.place.written(zone) or 0)
+        if not is_there and not durable and zone != LOST_ZONE:
+            self.passed_over = fields[:3]
             return
         found.blocks.put(first, last, (zone if is_there else NOT_THERE, at))
         found.present.put(start, end)

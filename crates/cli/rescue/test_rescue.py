@@ -169,6 +169,55 @@ class Volume:
         os.setxattr(self.home(path), "user.braid.id", attribute)
 
 
+class Zones:
+    """A tier of a volume as a zoned device, emulated, in place of its directory; records are added to its index."""
+
+    CAPACITY, BLOCK = 1 << 20, 4096
+
+    def __init__(self, volume, tier, conventional=0):
+        self.root, self.conventional, self.at = os.path.join(volume.root, NAMES[tier]), conventional, 0
+        with open(os.path.join(self.root, ".braid/label"), "rb") as file:
+            label = file.read()
+        shutil.rmtree(self.root)
+        shape = "braid emulated zones 1\nzones 8\nconventional %d\ncapacity %d\nopen 4\nactive 4\n"
+        write(os.path.join(self.root, ".braid-zones"), (shape % (conventional, self.CAPACITY)).encode())
+        for zone in range(8):
+            write(self.path(zone), bytes(self.CAPACITY) if zone < conventional else b"")
+        self.frames, self.first = 0, max(2, conventional)
+        self.add(2, struct.pack("<BH", 1, len(label)) + label)
+
+    def path(self, zone):
+        kind = ("cnv", zone) if zone < self.conventional else ("seq", zone - self.conventional)
+        return os.path.join(self.root, "%s/%d" % kind)
+
+    def add(self, kind, *records, version=1):
+        """Adds a frame, by the number of its kind, with records."""
+        payload = b"".join(records)
+        head = struct.pack("<8sHHIIIQQ16sQ", b"BRAIDZLG", version, kind, 0, len(payload), 0, 1, self.frames, b"s" * 16, 5)
+        frame = with_crc(head + payload, 12)
+        frame += bytes(-len(frame) % self.BLOCK)
+        with open(self.path(0), "r+b") as file:
+            file.seek(self.at)
+            file.write(frame)
+        self.frames, self.at = self.frames + 1, self.at + len(frame)
+
+    def write(self, zone, data):
+        with open(self.path(zone), "ab") as file:
+            file.write(data)
+
+    @staticmethod
+    def made(number, id_):
+        return struct.pack("<BQ16s", 2, number, id_)
+
+    @staticmethod
+    def piece(number, start, end, zone, at):
+        return struct.pack("<BQQQII", 3, number, start, end, zone, at)
+
+    @staticmethod
+    def punched(number, start, end):
+        return struct.pack("<BQQQ", 5, number, start, end)
+
+
 def patch(path, offset, data):
     with open(path, "r+b") as file:
         file.seek(offset)
@@ -721,6 +770,59 @@ class RescueTest(unittest.TestCase):
         write(path, with_crc(label, 12))
         self.check(1, expected[:RANGE] + bytes(RANGE), "tier slow belongs to another volume",
                    "big: lost: bytes 65536 to 131072: tier 1 (slow) is not there")
+
+    # A tier on a zoned device
+
+    def zoned(self, conventional=0):
+        """A file of which the second range is on a zoned tier, in its first zone for data, and what it holds."""
+        expected = self.volume.spread("big", ID, 2 * RANGE, [0, 1])
+        zones = Zones(self.volume, 1, conventional)
+        zones.write(zones.first, expected[RANGE:])
+        zones.add(3, zones.made(1, ID), zones.piece(1, RANGE, 2 * RANGE, zones.first, 0))
+        return expected, zones
+
+    def test_objects_in_zones_come_back(self):
+        for conventional in [0, 1, 3]:
+            with self.subTest(conventional):
+                self.setUp()
+                expected, zones = self.zoned(conventional)
+                # What never was durable is not taken, nor what it says of its gaps.
+                zones.add(3, zones.piece(1, RANGE, RANGE + 9000, 5, 0), zones.punched(1, RANGE + 100, RANGE + 200))
+                self.check(0, expected, summary(1, 1))
+
+    def test_data_that_a_device_has_lost_is_told(self):
+        for zone in [2**32 - 1, 5]:
+            with self.subTest(zone):
+                self.setUp()
+                expected, zones = self.zoned()
+                zones.add(3, zones.piece(1, RANGE + 8192, RANGE + 16384, zone, 0))
+                if zone == 5:
+                    # Else it may never have been durable.
+                    zones.add(3)
+                self.check(1, expected[: RANGE + 8192] + bytes(8192) + expected[RANGE + 16384 :],
+                           "big: lost: bytes 73728 to 81920: [Errno 5] the device has lost this data")
+
+    def test_newer_index_is_named(self):
+        expected, zones = self.zoned()
+        zones.add(3, zones.punched(1, RANGE, 2 * RANGE), version=2)
+        self.check(1, expected, "big: guessed: tier 1 (slow): a part of its index has format version 2, and this program"
+                   " knows up to 1")
+
+    def test_newer_index_without_an_older_one_is_named(self):
+        expected, zones = self.zoned()
+        os.truncate(zones.path(0), 0)
+        zones.at = 0
+        zones.add(2, version=2)
+        self.check(1, expected[:RANGE] + bytes(RANGE), "note: label of tier slow in", "its index has format version 2")
+
+    def test_conventional_zones_that_are_shorter_than_others(self):
+        for conventional in [1, 2]:
+            with self.subTest(conventional):
+                self.setUp()
+                expected, zones = self.zoned(conventional)
+                os.truncate(zones.path(0), zones.at)
+                self.check(1, expected, "big: guessed: tier 1 (slow): a part of its index can't be read ([Errno 5] zone 0 ends"
+                           " before byte %d)\n" % (zones.at + rescue.FRAME_HEAD))
 
     # Copied directories
 
