@@ -150,7 +150,7 @@ impl Index {
         let is_untold = |id: &&ObjectId| {
             self.object(**id).is_ok_and(|object| std::mem::take(&mut object.state.write().untold))
         };
-        // This error tells of all of them.
+        // This error reports all of them.
         if ids.iter().filter(is_untold).count() > 0 { Err(lost_error()) } else { Ok(()) }
     }
 

@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) removed: bool,
     /// Where blocks were that were moved.
     formers: Formers,
-    /// The device has lost data of it, and no sync has told of that.
+    /// The device has lost data of it, and no sync has reported that.
     pub(super) untold: bool,
     /// Grows with each change of what was written.
     pub(super) changes: u64,
@@ -80,7 +80,7 @@ pub(super) struct Shared {
     pub(super) block: u64,
     /// Bytes of an extent, a power of two.
     pub(super) extent: u64,
-    /// The device has lost data, and no sync of everything has told of that.
+    /// The device has lost data, and no sync of everything has reported that.
     pub(super) untold: AtomicBool,
 }
 
@@ -329,7 +329,7 @@ impl Object {
     }
 
     /// The device has lost these blocks. Where they were before they were moved, they
-    /// are again; what is in memory is written anew; the next sync tells of the rest.
+    /// are again; what is in memory is written anew; the next sync reports the rest.
     fn recover(&self, shared: &Shared, state: &mut State, blocks: Range<u64>) {
         let mut lost = Spans::default();
         lost.insert(blocks.clone());

@@ -91,8 +91,10 @@ fn a_flush_that_fails_beneath_a_sync_is_told() {
 }
 
 /// Objects, and which of them a sync said to be durable, while a flush fails.
+#[derive(Default)]
 struct Scene {
-    store: ZonedStore,
+    /// The number of the first one.
+    first: u8,
     /// Those that were written and not synced.
     fresh: BTreeSet<u8>,
     safe: BTreeSet<u8>,
@@ -101,28 +103,38 @@ struct Scene {
 impl Scene {
     const LEN: usize = 50_000;
 
-    fn step(&mut self, random: &mut SplitMix) {
-        let number = random.below(24) as u8;
+    /// One operation, on some of so many objects.
+    fn step(&mut self, store: &ZonedStore, objects: u8, random: &mut SplitMix) {
+        let number = self.first + random.below(objects.into()) as u8;
         match random.below(8) {
-            0 => match self.store.sync_all() {
+            0 => match self.sync(store, random.below(2) == 0) {
                 Ok(()) => self.safe.append(&mut self.fresh),
                 // Any of them may have lost something.
                 Err(_) => self.fresh.clear(),
             },
             1 if self.fresh.contains(&number) => {
                 self.fresh.remove(&number);
-                if sync(&self.store, number).is_ok() {
+                if sync(store, number).is_ok() {
                     self.safe.insert(number);
                 }
             }
             _ => {
-                self.store.remove(&[id(number)]).unwrap();
+                store.remove(&[id(number)]).unwrap();
                 self.safe.remove(&number);
                 self.fresh.remove(&number);
-                if fill(&self.store, number, Self::LEN, random.below(4)).is_ok() {
+                if fill(store, number, Self::LEN, random.below(4)).is_ok() {
                     self.fresh.insert(number);
                 }
             }
+        }
+    }
+
+    /// Syncs everything, or what is not synced. A loss is told once by a sync of
+    /// everything, to one thread.
+    fn sync(&self, store: &ZonedStore, all: bool) -> Result<(), braid_contract::Error> {
+        match all && self.first == 0 {
+            true => store.sync_all(),
+            false => store.sync(&self.fresh.iter().copied().map(id).collect::<Vec<_>>(), true),
         }
     }
 
@@ -143,36 +155,65 @@ fn a_flush_that_fails_takes_nothing_that_was_durable() {
         let mut random = SplitMix::of(5, seed);
         let conventional = random.pick(&[0, 1, 2]);
         let (device, store) = new_store(SimZones { zones: 17 + conventional, conventional, ..SHAPE });
-        let mut scene = Scene { store, fresh: BTreeSet::new(), safe: BTreeSet::new() };
+        let mut scene = Scene::default();
         for _ in 0..4 {
             for _ in 0..60 {
-                scene.step(&mut random);
+                scene.step(&store, 24, &mut random);
             }
-            // A zone that takes no write is finished, with a flush of which no one hears.
+            // A zone that takes no write is finished, with a flush whose failure is passed over.
             let (at, seed) = (random.below(60), random.next_u64());
             device.fail_after(at, random.below(4));
             device.lose_with_flush(at + seed % 2, Some(seed).filter(|seed| seed % 3 > 0));
             for _ in 0..40 {
-                scene.step(&mut random);
+                scene.step(&store, 24, &mut random);
                 if random.below(8) == 0 {
                     scene.has_what_is_safe(&open(&Arc::new(device.after_power_loss(&mut AllLost))));
                 }
             }
-            scene.has_what_is_safe(&scene.store);
-            check_space(&scene.store);
+            scene.has_what_is_safe(&store);
+            check_space(&store);
             // A read or a write may find that its zone's write pointer went back.
             let went_back = |rule: &String| rule.contains("its write pointer") || rule.contains("nothing at");
             let broken = device.broken_rules().into_iter().find(|rule| !went_back(rule));
             assert_eq!(broken, None, "seed {seed}");
         }
-        moved += scene.store.zones().unwrap().moved_bytes;
-        drop(scene.store);
-        scene.store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
-        assert_eq!(scene.store.label().unwrap().as_deref(), Some(LABEL));
-        scene.has_what_is_safe(&scene.store);
-        check_space(&scene.store);
+        moved += store.zones().unwrap().moved_bytes;
+        drop(store);
+        let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        assert_eq!(store.label().unwrap().as_deref(), Some(LABEL));
+        scene.has_what_is_safe(&store);
+        check_space(&store);
     }
     assert!(moved > 0, "nothing had to be moved");
+}
+
+#[test]
+fn flushes_that_fail_take_nothing_that_was_durable_from_threads() {
+    const THREADS: u8 = 4;
+    for seed in 0..30 {
+        let (device, store) = new_store(SimZones { zones: 17, ..SHAPE });
+        let work = |thread: u8| {
+            let mut random = SplitMix::of(seed, thread.into());
+            let mut scene = Scene { first: 1 + thread * 6, ..Scene::default() };
+            for _ in 0..120 {
+                if random.below(40) == 0 {
+                    device.lose_with_flush(random.below(20), Some(random.next_u64()));
+                }
+                scene.step(&store, 6, &mut random);
+            }
+            scene
+        };
+        let scenes: Vec<Scene> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        scenes.iter().for_each(|scene| scene.has_what_is_safe(&store));
+        check_space(&store);
+        drop(store);
+        let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        scenes.iter().for_each(|scene| scene.has_what_is_safe(&store));
+        check_space(&store);
+    }
 }
 
 #[test]
