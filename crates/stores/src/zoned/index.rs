@@ -9,7 +9,7 @@ use braid_format::ZoneRecord;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All objects.
 pub(super) struct Index {
@@ -19,6 +19,8 @@ pub(super) struct Index {
     /// What is to be done before anything is written.
     unsettled: Mutex<Option<Unsettled>>,
     losses: Mutex<Losses>,
+    /// The [doubts](super::watched::Watched::doubts) about the device that objects know.
+    settled: AtomicU64,
 }
 
 /// What is known of what the device has lost.
@@ -42,7 +44,8 @@ impl Index {
     /// The objects that the log has.
     pub(super) fn new(shared: Shared, replay: Replay) -> Self {
         let (objects, label, unsettled) = (RwLock::default(), Mutex::default(), Mutex::default());
-        let index = Self { shared, objects, label, unsettled, losses: Mutex::default() };
+        let index =
+            Self { shared, objects, label, unsettled, losses: Mutex::default(), settled: AtomicU64::new(0) };
         index.adopt(replay);
         index
     }
@@ -120,6 +123,15 @@ impl Index {
         }
     }
 
+    /// Before data is read: what the device has lost may read as zeros.
+    pub(super) fn settle_doubts(&self) {
+        if self.settled.load(Ordering::Acquire) != self.shared.watched.doubts()
+            && let Err(error) = self.settle()
+        {
+            tracing::debug!(%error, "it is not known yet what the device has lost");
+        }
+    }
+
     /// After a flush that failed, asks the zones whether the device has lost what was
     /// written. Objects know then what they have lost, by that or otherwise: a place
     /// behind a write pointer must not be taken for one that is written again.
@@ -130,6 +142,7 @@ impl Index {
             zones.ask_all()?;
             losses.failures = failures;
         }
+        let doubts = self.shared.watched.doubts();
         for (zone, lost) in zones.take_lost() {
             for resident in lost {
                 let Ok(object) = self.object(resident.object) else { continue };
@@ -137,6 +150,7 @@ impl Index {
             }
             losses.zones.push(zone);
         }
+        self.settled.store(doubts, Ordering::Release);
         if !losses.zones.is_empty() {
             self.shared.log.commit(&|emit| self.snapshot(emit))?;
             losses.zones.drain(..).for_each(|zone| zones.loss_is_known(zone));

@@ -93,7 +93,7 @@ impl ZonedStore {
         let limits = [geometry.open_max, geometry.active_max].into_iter().flatten().min();
         // The log may need two zones while it goes from one to the other.
         let open_max = limits.map_or(usize::MAX, |most| most.saturating_sub(2) as usize);
-        let zones = Zones::new(Arc::clone(&device), first..geometry.zones, open_max)?;
+        let zones = Zones::new(Arc::clone(&watched), first..geometry.zones, open_max)?;
         let written = |zone: u32| zones.write_pointer(zone);
         let mut replay = Replay::new(geometry.block);
         let log = IndexLog::open(Arc::clone(&watched), regions, &environment, &mut |record, was_durable| {
@@ -300,6 +300,7 @@ impl Store for ZonedStore {
     }
 
     fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], _io: StoreIo) -> Result<usize> {
+        self.index.settle_doubts();
         let object = self.index.object(id)?;
         let state = object.state.read();
         state.check_there()?;
@@ -317,6 +318,7 @@ impl Store for ZonedStore {
     }
 
     fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
+        self.index.settle_doubts();
         let object = self.index.object(id)?;
         let len = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;

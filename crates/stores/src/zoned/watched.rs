@@ -1,5 +1,6 @@
-//! A zoned device that is watched for flushes that fail. What was written before such
-//! a flush may be lost, whatever a later flush answers.
+//! A zoned device that is watched for flushes that fail, and for write pointers that
+//! go back. What was written before such a flush may be lost, whatever a later flush
+//! answers.
 
 use braid_contract::{Errno, Error, Result, ZoneReport, ZonedDevice, ZonedGeometry};
 use parking_lot::Mutex;
@@ -12,18 +13,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Watched {
     device: Arc<dyn ZonedDevice>,
     failures: AtomicU64,
+    /// How often a zone was found to have lost something.
+    losses: AtomicU64,
     /// Held while it is flushed: a flush that follows one that failed finds it counted.
     flushing: Mutex<()>,
 }
 
 impl Watched {
     pub(super) fn new(device: Arc<dyn ZonedDevice>) -> Self {
-        Self { device, failures: AtomicU64::new(0), flushing: Mutex::default() }
+        Self { device, failures: AtomicU64::new(0), losses: AtomicU64::new(0), flushing: Mutex::default() }
     }
 
     /// Flushes that failed so far.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Acquire)
+    }
+
+    /// A zone has lost something.
+    pub(super) fn has_lost(&self) {
+        self.losses.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often there was a reason to believe that something is lost.
+    pub(super) fn doubts(&self) -> u64 {
+        self.failures() + self.losses.load(Ordering::Acquire)
     }
 
     /// Fails with `EIO` if a flush failed since there were so many that did: what was

@@ -7,6 +7,7 @@
 
 use super::extents::Place;
 use super::table::{RESERVE, Resident, Space, Stream, Table, ToEmpty, Use, Written};
+use super::watched::Watched;
 use braid_contract::{Context, Errno, Error, ObjectId, Result, ZoneKind, ZoneState, ZoneStatus, ZonedDevice};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ const ATTEMPTS: usize = 3;
 
 /// The zones for data.
 pub(super) struct Zones {
-    device: Arc<dyn ZonedDevice>,
+    device: Arc<Watched>,
     block: u64,
     /// Most zones that are open for data.
     open_max: usize,
@@ -59,7 +60,7 @@ impl Claim {
 
 impl Zones {
     /// The zones `numbers` of a device, of which `open_max` may be open at a time.
-    pub(super) fn new(device: Arc<dyn ZonedDevice>, numbers: Range<u32>, open_max: usize) -> Result<Self> {
+    pub(super) fn new(device: Arc<Watched>, numbers: Range<u32>, open_max: usize) -> Result<Self> {
         let block = device.geometry().block;
         let mut table = Table::default();
         for number in 0..numbers.end {
@@ -211,6 +212,7 @@ impl Zones {
         let found = self.device.report(zone).with_context(|| format!("zone {zone}"))?;
         if self.table.lock().is_written_to(zone, (found.write_pointer / self.block) as u32) {
             let at = found.write_pointer;
+            self.device.has_lost();
             tracing::error!(zone, at, "the device has lost data of this zone; reading it fails");
         }
         Ok(found.state)

@@ -46,6 +46,9 @@ fn what_is_not_in_memory_is_told_once_and_can_not_be_read() {
     assert_eq!(sync(&store, 6), Err(Errno::EIO));
     let before = read_all(&store, 4, 32 << 10);
     assert_eq!(before, Err(Errno::EIO), "what is lost is read");
+    // Nor is the device asked for what is behind its write pointers: it may have zeros.
+    assert_eq!(write(&store, 5, 0, &[5; 100], io(1)), Err(Errno::EIO));
+    assert_eq!(device.broken_rules(), [""; 0]);
     assert_eq!(sync(&store, 4), Err(Errno::EIO));
     assert_eq!(sync(&store, 4), Ok(()));
     // Everything, and each by itself.
