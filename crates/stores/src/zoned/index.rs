@@ -114,8 +114,11 @@ impl Index {
     /// `ENOSPC` unless the index has room for more. The caller holds no object.
     pub(super) fn check_room(&self) -> Result<()> {
         if self.shared.log.room() == IndexRoom::Unsure {
-            self.settle()?;
-            self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
+            let told = self.settle().and_then(|()| self.shared.log.checkpoint(&|emit| self.snapshot(emit)));
+            if let Err(error) = told {
+                // The next sync tells.
+                tracing::debug!(%error, "it is not known whether the index has room");
+            }
         }
         match self.shared.log.room() {
             IndexRoom::Enough | IndexRoom::Unsure => Ok(()),

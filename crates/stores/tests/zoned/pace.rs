@@ -144,7 +144,7 @@ fn an_index_that_is_full_takes_no_more_and_loses_nothing() {
             let made = store.create(id).and_then(|()| {
                 there.push(id);
                 store.write_at(id, 0, &[IoSlice::new(&number.to_be_bytes())], io(1))?;
-                if number % 7 == 0 { store.sync(&[id], false) } else { Ok(()) }
+                if number.is_multiple_of(7) { store.sync(&[id], false) } else { Ok(()) }
             });
             if let Err(error) = made {
                 break error.errno();
