@@ -64,8 +64,9 @@ impl Turn {
                     self.owed -= blocks as f64 * gain;
                     left = left.saturating_sub(blocks);
                 }
-                Step::Freed | Step::Stays => {}
-                Step::Nothing | Step::NoRoom => break,
+                Step::Stays => {}
+                // One zone is enough: a reset may take long.
+                Step::Freed | Step::Nothing | Step::NoRoom => break,
             }
         }
         self.owed = self.owed.min(0.0);
