@@ -171,7 +171,7 @@ fn zones(status: &Status) -> String {
         if zones.gc_ns > 0 {
             _ = writeln!(
                 text,
-                "{name}: zones were emptied for {}, which was {:.0} % of what was written; {} waited, {} at most",
+                "{name}: zones were emptied for {}; {:.0} % of what was written was moved for that; {} waited, {} at most",
                 show_latency(zones.gc_ns),
                 100.0 * zones.gc_share().unwrap_or_default(),
                 counted(zones.gc_waits, "write"),

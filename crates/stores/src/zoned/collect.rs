@@ -2,11 +2,11 @@
 //! use need only a reset; of others, what is of use is moved to zones of the same
 //! stream, a piece at a time. [pace](super::pace) says when.
 
-use super::extents::{LOST, Place};
+use super::extents::Place;
 use super::index::Index;
 use super::table::{Resident, Stream, ToEmpty, Written};
 use super::zones::Claim;
-use braid_contract::{Errno, Error, Result};
+use braid_contract::{Errno, Error, Result, ZonedDevice};
 use braid_sys::AlignedBuf;
 use std::collections::BTreeSet;
 
@@ -193,26 +193,12 @@ fn move_piece(
     let blocks = piece.first..piece.first + u64::from(piece.blocks);
     let mut moved = 0;
     let mut state = object.state.write();
+    // What the device has lost stays so when the zone is written anew.
+    object.lose_in(&index.shared, &mut state, zone, piece);
     let there: Vec<(u64, Place)> =
         state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
     let mut buf = AlignedBuf::new();
-    for (first, mut place) in there {
-        // What the device has lost stays so when the zone is written anew.
-        if let Some(gone) = index.shared.zones.lost_from(zone).map(|from| place.split_off(from)) {
-            let skipped = place.blocks;
-            let lost = Place { zone: LOST, at: 0, blocks: gone };
-            if gone > 0 {
-                object.is_at(
-                    &index.shared,
-                    &mut state,
-                    (first + u64::from(skipped), lost),
-                    Written::Promised,
-                );
-            }
-            if skipped == 0 {
-                continue;
-            }
-        }
+    for (first, place) in there {
         let bytes = buf.bytes((u64::from(place.blocks) * index.shared.block) as usize);
         let from = u64::from(place.at) * index.shared.block;
         index.shared.device.read(zone, from, bytes).map_err(Stuck::Source)?;

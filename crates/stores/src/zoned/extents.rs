@@ -43,15 +43,16 @@ impl Place {
 
 impl Extents {
     /// The blocks from `first` on are in this place now. Answers the places where
-    /// they were before.
-    pub(super) fn put(&mut self, first: u64, place: Place) -> Vec<Place> {
+    /// they were before, as [`remove`](Self::remove) does.
+    pub(super) fn put(&mut self, first: u64, place: Place) -> Vec<(u64, Place)> {
         let freed = self.remove(first..place.end_of(first));
         self.0.insert(first, place);
         freed
     }
 
-    /// These blocks are nowhere any more. Answers the places where they were.
-    pub(super) fn remove(&mut self, blocks: Range<u64>) -> Vec<Place> {
+    /// These blocks are nowhere any more. Answers the places where they were, each with
+    /// its first block.
+    pub(super) fn remove(&mut self, blocks: Range<u64>) -> Vec<(u64, Place)> {
         let mut freed = Vec::new();
         while let Some((first, place)) =
             self.0.range(..blocks.end).next_back().map(|(first, place)| (*first, *place))
@@ -66,7 +67,7 @@ impl Extents {
             if first < gone.start {
                 self.0.insert(first, place.part(first, first..gone.start));
             }
-            freed.push(place.part(first, gone));
+            freed.push((gone.start, place.part(first, gone)));
         }
         freed
     }
@@ -117,7 +118,7 @@ mod tests {
                 table[range].fill(None);
                 extents.remove(first..first + blocks)
             };
-            assert_eq!(freed.iter().map(|place| u64::from(place.blocks)).sum::<u64>(), before);
+            assert_eq!(freed.iter().map(|(_, place)| u64::from(place.blocks)).sum::<u64>(), before);
             let probe = random.below(48);
             let probe = probe..probe + random.below(48 - probe + 1);
             let mut found = [None; 48];

@@ -4,7 +4,7 @@ use super::log::IndexRoom;
 use super::object::{Object, Shared};
 use super::replay::Replay;
 use super::table::Resident;
-use braid_contract::{Errno, Error, ObjectId, Result};
+use braid_contract::{Errno, Error, ObjectId, Result, ZonedDevice};
 use braid_format::ZoneRecord;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -128,7 +128,7 @@ impl Index {
 
     /// Before data is read: what the device has lost may read as zeros.
     pub(super) fn settle_doubts(&self) {
-        if self.settled.load(Ordering::Acquire) != self.shared.watched.doubts()
+        if self.settled.load(Ordering::Acquire) != self.shared.device.doubts()
             && let Err(error) = self.settle()
         {
             tracing::debug!(%error, "it is not known yet what the device has lost");
@@ -140,12 +140,12 @@ impl Index {
     /// behind a write pointer must not be taken for one that is written again.
     fn settle_losses(&self) -> Result<()> {
         let zones = &self.shared.zones;
-        let (mut losses, failures) = (self.losses.lock(), self.shared.watched.failures());
+        let (mut losses, failures) = (self.losses.lock(), self.shared.device.failures());
         if losses.failures != failures {
             zones.ask_all()?;
             losses.failures = failures;
         }
-        let doubts = self.shared.watched.doubts();
+        let doubts = self.shared.device.doubts();
         for (zone, lost) in zones.take_lost() {
             for resident in lost {
                 let Ok(object) = self.object(resident.object) else { continue };

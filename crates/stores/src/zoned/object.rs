@@ -71,9 +71,7 @@ struct Buffer {
 
 /// What all objects of a store use.
 pub(super) struct Shared {
-    pub(super) device: Arc<dyn ZonedDevice>,
-    /// The same.
-    pub(super) watched: Arc<Watched>,
+    pub(super) device: Arc<Watched>,
     pub(super) zones: Zones,
     pub(super) log: IndexLog,
     pub(super) buffers: Buffers<Object>,
@@ -296,8 +294,7 @@ impl Object {
         why: Written,
     ) {
         let blocks = first..first + u64::from(place.blocks);
-        let before: Vec<(u64, Place)> = state.extents.within(blocks.clone()).collect();
-        state.extents.put(first, place);
+        let before = state.extents.put(first, place);
         self.describe_place(shared, &state.placed, (first, place), &mut |record| shared.log.add(record));
         for (first, place) in before {
             if why == Written::Moved {
@@ -396,7 +393,7 @@ impl Object {
         if gone.is_empty() {
             return;
         }
-        for freed in state.extents.remove(gone.clone()) {
+        for (_, freed) in state.extents.remove(gone.clone()) {
             shared.zones.free(Written::Promised, freed);
         }
         let promised = state.promised_within(shared, gone.clone()).count();

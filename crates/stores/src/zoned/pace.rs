@@ -38,7 +38,7 @@ pub(super) struct Turn {
     owed: f64,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Wake {
     /// Zones are short.
     due: bool,
@@ -107,7 +107,7 @@ impl Pace {
         if blocks == 0 || short == 0 {
             return;
         }
-        self.wake(Wake { due: true, over: false });
+        self.wake(|wake| wake.due = true);
         if let Err(error) = self.timed(waited, |turn| turn.pay(index, blocks, short)) {
             // A write that finds no zone tells.
             tracing::debug!(%error, "no zone is emptied now");
@@ -117,7 +117,7 @@ impl Pace {
     /// Something may be of no use any more.
     pub(super) fn freed(&self, index: &Index) {
         if index.shared.zones.short_of() > 0 {
-            self.wake(Wake { due: true, over: false });
+            self.wake(|wake| wake.due = true);
         }
     }
 
@@ -148,10 +148,8 @@ impl Pace {
         result
     }
 
-    fn wake(&self, why: Wake) {
-        let mut wake = self.wake.lock();
-        wake.due |= why.due;
-        wake.over |= why.over;
+    fn wake(&self, set: impl FnOnce(&mut Wake)) {
+        set(&mut self.wake.lock());
         self.woken.notify_one();
     }
 
@@ -208,7 +206,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.pace.wake(Wake { due: false, over: true });
+        self.pace.wake(|wake| wake.over = true);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

@@ -78,8 +78,7 @@ impl ZonedStore {
         settings: ZonedSettings,
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
-        let watched = Arc::new(Watched::new(device));
-        let device: Arc<dyn ZonedDevice> = Arc::clone(&watched) as _;
+        let device = Arc::new(Watched::new(device));
         let geometry = device.geometry();
         if !ZonedSettings::is_extent(settings.extent) || settings.extent < geometry.block {
             let [least, most] = ZonedSettings::EXTENTS;
@@ -93,22 +92,22 @@ impl ZonedStore {
         let limits = [geometry.open_max, geometry.active_max].into_iter().flatten().min();
         // The log may need two zones while it goes from one to the other.
         let open_max = limits.map_or(usize::MAX, |most| most.saturating_sub(2) as usize);
-        let zones = Zones::new(Arc::clone(&watched), first..geometry.zones, open_max)?;
+        let zones = Zones::new(Arc::clone(&device), first..geometry.zones, open_max)?;
         let written = |zone: u32| zones.write_pointer(zone);
         let mut replay = Replay::new(geometry.block);
-        let log = IndexLog::open(Arc::clone(&watched), regions, &environment, &mut |record, was_durable| {
+        let log = IndexLog::open(Arc::clone(&device), regions, &environment, &mut |record, was_durable| {
             replay.add(record, was_durable, &written);
             Ok(())
         })?;
         replay.finish(&written);
         let log = match log {
             Some(log) => log,
-            None => IndexLog::new(Arc::clone(&watched), regions, Arc::clone(&environment))?,
+            None => IndexLog::new(Arc::clone(&device), regions, Arc::clone(&environment))?,
         };
         let count = (settings.memory / settings.extent).max(1) as usize;
         let buffers = Buffers::new(settings.extent as usize, count);
         let (block, extent, untold) = (geometry.block, settings.extent, AtomicBool::new(false));
-        let shared = Shared { device, watched, zones, log, buffers, block, extent, untold };
+        let shared = Shared { device, zones, log, buffers, block, extent, untold };
         let highest = AtomicU64::new(replay.highest);
         let index = Arc::new(Index::new(shared, replay));
         let pace = Arc::new(Pace::new(Arc::clone(&environment)));
@@ -401,25 +400,25 @@ impl Store for ZonedStore {
     }
 
     fn sync(&self, ids: &[ObjectId], _data_only: bool) -> Result<()> {
-        let failures = self.index.shared.watched.failures();
+        let failures = self.index.shared.device.failures();
         for id in ids {
             let object = self.index.object(*id)?;
             self.flush(&object, None)?;
             object.log_times(&self.index.shared, &mut object.state.write());
         }
         self.index.commit()?;
-        self.index.shared.watched.check_since(failures)?;
+        self.index.shared.device.check_since(failures)?;
         self.index.tell_lost(ids)
     }
 
     fn sync_all(&self) -> Result<()> {
-        let failures = self.index.shared.watched.failures();
+        let failures = self.index.shared.device.failures();
         for object in self.index.all() {
             self.flush(&object, None)?;
             object.log_times(&self.index.shared, &mut object.state.write());
         }
         self.index.commit()?;
-        self.index.shared.watched.check_since(failures)?;
+        self.index.shared.device.check_since(failures)?;
         self.index.tell_any_lost()
     }
 

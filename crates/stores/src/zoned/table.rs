@@ -21,6 +21,8 @@ pub(super) type Stream = Option<StreamId>;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     zones: Vec<Zone>,
+    /// How many of them are for data.
+    for_data: u32,
     free: VecDeque<u32>,
     /// The zones that are open, the one that was written last at the end.
     open: Vec<u32>,
@@ -147,6 +149,7 @@ impl Table {
             _ => self.room += u64::from(capacity),
         }
         if state != Use::None {
+            self.for_data += 1;
             self.largest = self.largest.max(capacity.into());
         }
         if state == Use::Free {
@@ -487,9 +490,9 @@ impl Table {
     /// How many zones are missing before nothing has to be moved: so many more than are
     /// kept back should be free, as far as there are any.
     pub(super) fn short_of(&self) -> u32 {
-        let usable = self.zones.iter().filter(|zone| zone.state != Use::None).count() as u32;
         let [least, most] = SPARE;
-        (RESERVE + (usable / ZONES_PER_SPARE).clamp(least, most)).saturating_sub(self.free.len() as u32)
+        (RESERVE + (self.for_data / ZONES_PER_SPARE).clamp(least, most))
+            .saturating_sub(self.free.len() as u32)
     }
 
     /// The open zone with most that is of no use; `None` if all is.
@@ -569,7 +572,7 @@ impl Table {
             (told.zones, told.bytes) = (told.zones + 1, told.bytes + u64::from(zone.valid) * block);
         }
         ZoneStatus {
-            zones: count(|zone| zone.state != Use::None),
+            zones: self.for_data,
             free: count(|zone| zone.state == Use::Free),
             open: count(|zone| zone.state == Use::Open),
             mixed: count(|zone| zone.streams.len() > 1),
