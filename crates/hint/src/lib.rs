@@ -12,7 +12,7 @@ mod profile;
 pub use glob::{Glob, GlobError};
 pub use hints::{HintConfig, Hints, KnownStream, LearnWhere};
 pub use learn::{
-    LEARNED_MAX, LearnedKind, LearnedStream, Learner, Opening, RememberedKind, Written, learned_name,
-    learned_number, life_of,
+    LEARNED_MAX, LearnedKind, LearnedStream, Learner, Opening, RememberedKind, Written, learned_most,
+    learned_name, learned_number, life_of,
 };
 pub use profile::{FoundStream, Profile, ProfileStream, Task, Writer};

@@ -229,8 +229,8 @@ impl IndexDir {
         Ok(())
     }
 
-    /// Takes an id, durably marked, for the object of a file that is about to
-    /// become whole.
+    /// Takes an id, durably marked, for a file that is about to leave home, as a
+    /// whole or in part.
     pub fn take_marked(
         &self,
         handle: Option<&NativeHandle>,

@@ -104,8 +104,8 @@ impl Marks {
     }
 }
 
-/// Spare ids for future whole files. Their marks are durable already, so that
-/// creating one needs no sync.
+/// Spare ids for files that will leave home. Their marks are durable already, so
+/// that leaving needs no sync of them.
 #[derive(Debug, Default)]
 pub(super) struct Spares(Mutex<Spare>);
 

@@ -496,6 +496,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
     let observer =
         Watch { heat: Arc::clone(&heat), changes: Arc::clone(&changes), cache_work: Arc::clone(&cache_work) };
     let (barrier, slots) = braid_core::coord::of_volume();
+    let learning = Learning::new(streams::most(&tiers));
     let core = Arc::new(Core {
         id: plan.volume,
         range_size: plan.range_size,
@@ -512,7 +513,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         slots,
         removals: Removals::default(),
         freed: Freed::default(),
-        learning: Learning::default(),
+        learning,
         pool: pool(&*environment)?,
         placer: Arc::<Placement>::clone(&placement),
         observer: Arc::new(observer),

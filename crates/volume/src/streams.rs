@@ -5,10 +5,17 @@
 use braid_contract::{Context, Errno, Error, Result};
 use braid_core::Core;
 use braid_format::{SAVED_KINDS_MAX, SavedKind, decode_kinds, encode_kinds};
-use braid_hint::RememberedKind;
+use braid_hint::{LEARNED_MAX, RememberedKind, learned_most};
+use braid_tiers::Tiers;
 
 /// Where it is saved, below `.braid`.
 const SAVED: &str = "streams";
+
+/// Most streams that are learned: zoned tiers keep them apart, small ones few.
+pub(crate) fn most(tiers: &Tiers) -> u16 {
+    let zones = tiers.iter().filter_map(|tier| tier.zones()).map(|zones| zones.zones);
+    zones.min().map_or(LEARNED_MAX, learned_most)
+}
 
 /// Goes on with what was learned before.
 pub(crate) fn load(core: &Core) {

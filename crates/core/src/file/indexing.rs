@@ -14,6 +14,7 @@ use crate::file::whole_object::count_whole;
 use crate::live::{File, Layout, Shape, Spread};
 use braid_contract::{Errno, Error, Result};
 use braid_format::{Entry, Header, IdAttr, IdKind, RangeSize, Reason, SIZE_MAX};
+use braid_tiers::bit;
 use std::sync::atomic::Ordering;
 
 /// Why a file could not be spread.
@@ -50,7 +51,7 @@ fn make_spread(core: &Core, file: &File, ranges: RangeSize) -> Result<Spread> {
     if identity.size() > SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
-    let id = core.new_object_id()?;
+    let id = core.index.take_marked(None, &|| core.new_object_id())?;
     let header = Header {
         volume: core.id,
         id,
@@ -60,7 +61,6 @@ fn make_spread(core: &Core, file: &File, ranges: RangeSize) -> Result<Spread> {
         plain_size: identity.size(),
         handle: identity.handle.clone(),
     };
-    core.index.mark(id, None)?;
     let attr = IdAttr { kind: IdKind::Spread, id, ino: identity.ino(), btime_ns: identity.btime_ns() };
     let make = || -> Result<(Spread, u64)> {
         let index = core.index.create_index(header)?;
@@ -71,7 +71,12 @@ fn make_spread(core: &Core, file: &File, ranges: RangeSize) -> Result<Spread> {
         core.index.sync(&index)?;
         core.home.set_id_attr(&**file.data(), &attr)?;
         let credits = charge_home(core, file, home_ranges * ranges.bytes(), ranges);
-        Ok((Spread::load(index, credits, &core.environment)?, home_ranges))
+        let spread = Spread::load(index, credits, &core.environment)?;
+        // No other tier has anything of it, and home perhaps its inode only.
+        let unsynced = if home_ranges == 0 { 0 } else { bit(core.tiers.home().id) };
+        spread.dirty.store(unsynced, Ordering::Release);
+        spread.untimed.store(unsynced, Ordering::Release);
+        Ok((spread, home_ranges))
     };
     match make() {
         Ok((spread, home_ranges)) => {

@@ -22,6 +22,11 @@ const WRITER: char = '\0';
 /// Most streams that a volume learns: with two zones for the index and some for streams
 /// by name, as many as the least devices have open.
 pub const LEARNED_MAX: u16 = 8;
+/// Fewest that a device is too small for: enough for short, middling and long lives.
+const LEARNED_MIN: u32 = 3;
+/// Zones of a device for each stream: half of a stream's open zone is empty on average,
+/// which takes room from all, and costs more than a finer distinction gains.
+const ZONES_PER_STREAM: u32 = 12;
 /// From which expected life on, in nanoseconds, data is of a level.
 const LIVES: [(u64, WriteLife); 3] = [
     (86_400_000_000_000, WriteLife::Extreme),
@@ -39,6 +44,14 @@ pub fn learned_name(number: u16) -> String {
 #[must_use]
 pub fn learned_number(stream: StreamId) -> Option<u16> {
     (0..LEARNED_MAX).find(|number| StreamId::named(&learned_name(*number)) == stream)
+}
+
+/// Most streams that a volume learns whose smallest zoned tier has so many zones for
+/// data.
+#[must_use]
+pub fn learned_most(zones: u32) -> u16 {
+    let most = (zones / ZONES_PER_STREAM).clamp(LEARNED_MIN, LEARNED_MAX.into());
+    u16::try_from(most).unwrap_or(LEARNED_MAX)
 }
 
 /// The level of a life that is expected to be so long: `short` below a minute, `medium`

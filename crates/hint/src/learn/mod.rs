@@ -14,4 +14,6 @@ mod shape;
 
 pub use features::{Opening, Written};
 pub use kind::RememberedKind;
-pub use learner::{LEARNED_MAX, LearnedKind, LearnedStream, Learner, learned_name, learned_number, life_of};
+pub use learner::{
+    LEARNED_MAX, LearnedKind, LearnedStream, Learner, learned_most, learned_name, learned_number, life_of,
+};
