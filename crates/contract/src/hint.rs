@@ -18,10 +18,6 @@ impl StreamId {
     }
 }
 
-/// Data of one stream that is expected to die together.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LifetimeGroup(pub u32);
-
 /// How long data is expected to live, in the levels that the kernel knows
 /// (`F_SET_RW_HINT`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -63,8 +59,6 @@ impl WriteLife {
 pub struct Hint {
     /// The stream the data belongs to, if known.
     pub stream: Option<StreamId>,
-    /// The lifetime group within the stream, if known.
-    pub group: Option<LifetimeGroup>,
     /// How long it is expected to live, if known.
     pub life: Option<WriteLife>,
 }

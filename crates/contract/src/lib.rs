@@ -42,7 +42,7 @@ pub use file_system::{
     DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, FrontCache, IoMode,
     OpenFlags, OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,
 };
-pub use hint::{Hint, LifetimeGroup, StreamId, WriteLife};
+pub use hint::{Hint, StreamId, WriteLife};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
 pub use layer::Layer;

@@ -6,8 +6,7 @@ use braid_stores::dir::DirStore;
 use std::io::IoSlice;
 
 const ID: ObjectId = ObjectId([7; 16]);
-const IO: StoreIo =
-    StoreIo { direct: false, hint: braid_contract::Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: braid_contract::Hint { stream: None, life: None } };
 
 #[test]
 fn opening_creates_nothing_and_excludes_others() {

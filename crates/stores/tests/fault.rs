@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const A: ObjectId = ObjectId([1; 16]);
 const B: ObjectId = ObjectId([2; 16]);
-const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, life: None } };
 
 fn rules(texts: &[&str]) -> Vec<FaultRule> {
     texts.iter().map(|text| text.parse().unwrap()).collect()

@@ -7,7 +7,7 @@ use braid_stores::dir::DirStore;
 use std::io::{IoSlice, IoSliceMut};
 use std::process::Command;
 
-const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, life: None } };
 
 fn id(n: u16) -> ObjectId {
     // In a few directories, and everywhere else spread.

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const A: ObjectId = ObjectId([0xa; 16]);
 const B: ObjectId = ObjectId([0xb; 16]);
-const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, life: None } };
 const LABEL: &[u8] = b"the tier's label";
 
 fn open(dir: &Path) -> DirStore {

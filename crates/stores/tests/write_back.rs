@@ -8,7 +8,7 @@ use std::io::{IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, life: None } };
 const FIRST: u16 = 0;
 /// More objects than are kept open.
 const MANY: u16 = 3000;

@@ -4,7 +4,7 @@ use braid_contract::{Errno, Hint, ObjectId, Store, StoreIo};
 use braid_stores::memory::MemoryStore;
 use std::io::IoSlice;
 
-const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, life: None } };
 const A: ObjectId = ObjectId([1; 16]);
 const B: ObjectId = ObjectId([2; 16]);
 const PAGE: u64 = 4096;

@@ -71,7 +71,7 @@ pub fn run(implementation: &str, fresh: &dyn Fn() -> Fresh) -> Report {
 const LABEL: &[u8] = b"the tier's label";
 const A: ObjectId = ObjectId([0xa1; 16]);
 const B: ObjectId = ObjectId([0xb2; 16]);
-const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, group: None, life: None } };
+const IO: StoreIo = StoreIo { direct: false, hint: Hint { stream: None, life: None } };
 
 /// For every store.
 fn always(_: &dyn Store) -> bool {
