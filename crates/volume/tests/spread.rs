@@ -9,7 +9,9 @@ use braid_contract::{
     Errno, FallocateMode, FileSystem, InodeId, ObjectId, ReadPiece, RenameMode, Result, SeekTarget, Store,
     StoreIo, StoreLayer, StoreOperation,
 };
+use braid_testkit::sim::Model;
 use braid_volume::{FileLayout, Volume, check};
+use common::machine::Machine;
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -435,4 +437,36 @@ fn a_sync_beside_a_write_does_not_make_it_pass_for_synced() {
         assert!(gated.syncs.load(Ordering::Acquire) > before, "the write was never synced");
     });
     open.close();
+}
+
+/// What is synced on home until the first data of a new file is durable elsewhere.
+#[test]
+fn the_first_sync_of_a_file_that_left_home_syncs_its_home_file_once() {
+    let machine = Machine::<2>::new(["home", "tier"], Model::WORST);
+    let mut config = machine.config(0);
+    config.home.weight = Some(0.001);
+    let open = Open { volume: Volume::open(config).unwrap() };
+    let synced = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&synced);
+    machine.disks[0].set_observer(Some(Arc::new(move |effect| {
+        if ["fsync", "fdatasync"].contains(&effect.operation) {
+            sink.lock().unwrap().push(effect.path.clone());
+        }
+    })));
+    for number in 0..8 {
+        let (ino, handle) = open.create(&format!("file-{number}"));
+        open.write(handle, 0, &pattern(number, 2 * RANGE as usize));
+        open.volume.fsync(&caller(), handle, false).unwrap();
+        let explained = open.volume.explain(ino).unwrap();
+        assert!(explained.runs.iter().all(|run| run.tier.as_ref().is_some_and(|tier| tier.id.0 == 1)));
+    }
+    machine.disks[0].set_observer(None);
+    let synced = synced.lock().unwrap();
+    let count = |wanted: &dyn Fn(&str) -> bool| synced.iter().filter(|path| wanted(path)).count();
+    for number in 0..8 {
+        let name = format!("file-{number}");
+        assert_eq!(count(&|path| path.ends_with(&name)), 1, "{name}: {synced:?}");
+    }
+    // One, two, four and eight marks at a time.
+    assert_eq!(count(&|path| path.contains(".braid/open")), 4, "{synced:?}");
 }
