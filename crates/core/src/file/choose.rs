@@ -173,7 +173,7 @@ pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hi
     let stream = origin.hint.stream.or_else(found);
     let known = stream.and_then(|stream| rules.hints().stream(stream));
     let life = known.and_then(|known| life_of(core, known));
-    Hint { stream, life, ..origin.hint }
+    Hint { stream, life }
 }
 
 /// The stream that tiers are told for the file, by its name, and what is known of
