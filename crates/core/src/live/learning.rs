@@ -12,8 +12,6 @@ const SEED: u64 = 1;
 /// The streams that a volume learned.
 pub struct Learning {
     learner: Mutex<Learner>,
-    /// Most streams.
-    most: u16,
     /// How long the data of each stream is expected to live, as a position in
     /// [`WriteLife::ALL`]: each write asks.
     lives: [AtomicU8; LEARNED_MAX as usize],
@@ -23,11 +21,8 @@ impl Learning {
     /// Nothing is learned yet. There are at most so many streams, 1 to [`LEARNED_MAX`].
     #[must_use]
     pub fn new(most: u16) -> Self {
-        Self {
-            learner: Mutex::new(Learner::new(most, SEED)),
-            most,
-            lives: std::array::from_fn(|_| AtomicU8::new(0)),
-        }
+        let lives = std::array::from_fn(|_| AtomicU8::new(0));
+        Self { learner: Mutex::new(Learner::new(most, SEED)), lives }
     }
 
     /// The number of the stream of a file; `None` if nothing is known of files like it.
@@ -73,7 +68,7 @@ impl Learning {
     /// Goes on with what a mount before remembered; before anything is learned.
     pub fn go_on_with(&self, kinds: &[RememberedKind], now_ns: u64) {
         let mut learner = self.learner.lock();
-        *learner = Learner::new(self.most, SEED).with(kinds, now_ns);
+        *learner = learner.clone().with(kinds, now_ns);
         self.note_lives(&learner);
     }
 

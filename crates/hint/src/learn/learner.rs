@@ -22,8 +22,9 @@ const WRITER: char = '\0';
 /// Most streams that a volume learns: with two zones for the index and some for streams
 /// by name, as many as the least devices have open.
 pub const LEARNED_MAX: u16 = 8;
-/// Fewest that a device is too small for: enough for short, middling and long lives.
-const LEARNED_MIN: u32 = 3;
+/// The same for the smallest devices: enough to tell short, middling and long lives
+/// apart.
+const LEARNED_MIN: u16 = 3;
 /// Zones of a device for each stream: half of a stream's open zone is empty on average,
 /// which takes room from all, and costs more than a finer distinction gains.
 const ZONES_PER_STREAM: u32 = 12;
@@ -50,8 +51,7 @@ pub fn learned_number(stream: StreamId) -> Option<u16> {
 /// data.
 #[must_use]
 pub fn learned_most(zones: u32) -> u16 {
-    let most = (zones / ZONES_PER_STREAM).clamp(LEARNED_MIN, LEARNED_MAX.into());
-    u16::try_from(most).unwrap_or(LEARNED_MAX)
+    u16::try_from(zones / ZONES_PER_STREAM).unwrap_or(LEARNED_MAX).clamp(LEARNED_MIN, LEARNED_MAX)
 }
 
 /// The level of a life that is expected to be so long: `short` below a minute, `medium`
@@ -111,7 +111,7 @@ pub struct LearnedKind {
     pub files: u32,
 }
 
-/// The learner of a volume or a trace. The same run learns the same.
+/// The learner of a trace. The same run learns the same.
 impl Default for Learner {
     fn default() -> Self {
         Self::new(LEARNED_MAX, 1)
