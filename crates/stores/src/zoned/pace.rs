@@ -2,8 +2,9 @@
 //!
 //! As long as enough zones are free, not at all. Once they run short, each write moves
 //! a share that is in proportion to it, so that a zone is there when one is needed; a
-//! thread does the same at a steady rate, also when nothing is written. Only a write
-//! that finds no zone waits for a whole one.
+//! thread does the same at a steady rate, also when nothing is written. Zones that need
+//! only a reset are the thread's, which may take long over one. Only a write that finds
+//! no zone waits for a whole one.
 
 use super::collect::{Collector, Step};
 use super::index::Index;
@@ -27,6 +28,8 @@ pub(super) struct Pace {
     longest: AtomicU64,
     wake: Mutex<Wake>,
     woken: Condvar,
+    /// There is a thread that empties zones.
+    has_thread: bool,
     environment: Arc<dyn Environment>,
 }
 
@@ -75,7 +78,7 @@ impl Turn {
 }
 
 impl Pace {
-    pub(super) fn new(environment: Arc<dyn Environment>) -> Self {
+    pub(super) fn new(environment: Arc<dyn Environment>, has_thread: bool) -> Self {
         Self {
             turn: Mutex::default(),
             busy: AtomicU64::new(0),
@@ -83,6 +86,7 @@ impl Pace {
             longest: AtomicU64::new(0),
             wake: Mutex::default(),
             woken: Condvar::new(),
+            has_thread,
             environment,
         }
     }
@@ -108,6 +112,11 @@ impl Pace {
             return;
         }
         self.wake(|wake| wake.due = true);
+        let coming = if self.has_thread { index.shared.zones.to_be_reset() } else { 0 };
+        let short = short.saturating_sub(coming);
+        if short == 0 {
+            return;
+        }
         if let Err(error) = self.timed(waited, |turn| turn.pay(index, blocks, short)) {
             // A write that finds no zone tells.
             tracing::debug!(%error, "no zone is emptied now");

@@ -110,10 +110,9 @@ impl ZonedStore {
         let shared = Shared { device, zones, log, buffers, block, extent, untold };
         let highest = AtomicU64::new(replay.highest);
         let index = Arc::new(Index::new(shared, replay));
-        let pace = Arc::new(Pace::new(Arc::clone(&environment)));
-        let background = (settings.gc > 0 && environment.threads())
-            .then(|| Background::begin(&pace, &index, settings.gc))
-            .transpose()?;
+        let has_thread = settings.gc > 0 && environment.threads();
+        let pace = Arc::new(Pace::new(Arc::clone(&environment), has_thread));
+        let background = has_thread.then(|| Background::begin(&pace, &index, settings.gc)).transpose()?;
         Ok(Self {
             index,
             pace,

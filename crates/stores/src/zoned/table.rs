@@ -495,6 +495,12 @@ impl Table {
             .saturating_sub(self.free.len() as u32)
     }
 
+    /// How many zones need only a reset to be free, or are being reset.
+    pub(super) fn to_be_reset(&self) -> u32 {
+        let is_dead = |zone: &&Zone| matches!(zone.state, Use::Full | Use::Emptied) && zone.valid == 0;
+        self.zones.iter().filter(is_dead).count() as u32
+    }
+
     /// The open zone with most that is of no use; `None` if all is.
     pub(super) fn most_dead(&self) -> Option<u32> {
         let dead = |zone: &u32| {

@@ -359,6 +359,11 @@ impl Zones {
         self.table.lock().short_of()
     }
 
+    /// How many zones need only a reset to be free, or are being reset.
+    pub(super) fn to_be_reset(&self) -> u32 {
+        self.table.lock().to_be_reset()
+    }
+
     /// Of a zone that lost data, the first block that is gone.
     pub(super) fn lost_from(&self, zone: u32) -> Option<u32> {
         self.table.lock().lost_from(zone)

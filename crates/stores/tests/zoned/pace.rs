@@ -5,10 +5,11 @@ use crate::model::id;
 use crate::{LABEL, SETTINGS, SHAPE, fill, io, new_store};
 use braid_contract::{Environment, Errno, ObjectId, SplitMix, Store, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
-use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones};
+use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones, ZoneEffect};
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const MANY: SimZones = SimZones { zones: 130, conventional: 0, capacity: 256 << 10, active_max: 6 };
 /// What a write has moved at most for each of its own bytes, and a piece more.
@@ -17,6 +18,9 @@ const PIECE: u64 = 1 << 20;
 
 /// Zones that are to be free, with those that are kept back.
 const ENOUGH: u32 = 6;
+
+/// Until a test that hangs fails.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Churn {
     store: ZonedStore,
@@ -124,6 +128,54 @@ fn zones_are_emptied_while_nothing_is_written() {
         std::thread::yield_now();
     }
     assert!(churn.store.zones().unwrap().moved_bytes > 0);
+}
+
+#[test]
+fn a_write_does_not_wait_for_a_reset_as_long_as_there_are_zones() {
+    let environment = Arc::new(Threads(SimEnvironment::new(Arc::new(SimClock::new()), 4)));
+    let device = Arc::new(SimZoned::new(MANY));
+    let settings = ZonedSettings { gc: 1 << 30, ..SETTINGS };
+    let store = ZonedStore::open(Arc::clone(&device) as _, settings, environment).unwrap();
+    store.set_label(LABEL).unwrap();
+    // As many zones are free as are to be; each object has one for itself.
+    let whole = MANY.capacity as usize;
+    let mut number = 0;
+    while store.zones().unwrap().free > ENOUGH {
+        fill(&store, number, whole, 1).unwrap();
+        store.sync_all().unwrap();
+        number += 1;
+    }
+    let (reached, is_reached) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    device.set_observer(Some(Arc::new(move |effect| {
+        if matches!(effect, ZoneEffect::Reset(_)) {
+            reached.send(()).unwrap();
+            let _ = may_go_on.lock().unwrap().recv();
+        }
+    })));
+    // Three zones need a reset, which is due with the next one that is opened.
+    store.remove(&[id(0), id(1), id(2)]).unwrap();
+    let (written, is_written) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, len) in [(number, 4096), (number + 1, whole)] {
+                fill(&store, number, len, 2).unwrap();
+                store.sync_all().unwrap();
+            }
+            written.send(()).unwrap();
+        });
+        let results = (is_reached.recv_timeout(PATIENCE), is_written.recv_timeout(PATIENCE));
+        drop(go_on);
+        results.0.expect("a zone is reset");
+        results.1.expect("writes go on while the zone is reset");
+    });
+    let began = Instant::now();
+    while store.zones().unwrap().free < ENOUGH {
+        assert!(began.elapsed() < PATIENCE, "{:?}", store.zones());
+        std::thread::yield_now();
+    }
+    assert_eq!(store.zones().unwrap().moved_bytes, 0);
 }
 
 #[test]
