@@ -1,5 +1,5 @@
-//! Modules on top of a volume, by a stack file. Needs root and /dev/fuse;
-//! skipped without them.
+//! Modules on top of a volume, by a stack file. Needs root and /dev/fuse, the last
+//! test also loop devices and mkfs.ext4; skipped without them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -7,7 +7,8 @@ mod common;
 use common::{Bench, stack};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
 
 /// `deny` on top of `noop`.
 fn with_deny(paths: &str) -> impl Fn(&Bench) -> String {
@@ -101,5 +102,76 @@ fn other_settings_come_into_force_on_a_mounted_volume_and_names_are_not_forgotte
     bench.write_stack(&second.replacen("    noop:\n", "", 1).replace("      volume", "    volume"));
     denied(File::create(at("z.img")));
     bench.write_stack(&second);
+    bench.unmount_clean();
+}
+
+/// How often the device below a directory was flushed.
+fn flushes(bench: &Bench, name: &str) -> u64 {
+    let number = fs::metadata(bench.path(name)).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
+    stat.split_whitespace().nth(15).unwrap().parse().unwrap()
+}
+
+#[test]
+fn writes_are_durable_when_the_consistency_says() {
+    const TIMES: u64 = 60;
+    let Some(mut bench) = Bench::bare(&["b", "m"]) else { return };
+    File::create(bench.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").arg("-qF").arg(bench.path("image")).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return braid_testkit::skipped("mkfs.ext4");
+    }
+    bench.mount_image("home", "image");
+    let with = |settings: &str| {
+        bench.write_stack(&format!(
+            "stack:\n  consistency:\n    {settings}\n    volume:\n      home: fast\n      tiers:\n        \
+             fast: {{ dir: home }}\n        slow: {{ dir: b }}\n"
+        ));
+    };
+    let at = |name: &str| bench.path("m").join(name);
+    // Flushes of home while something is done so many times; the kernel makes some of its own.
+    let during = |work: &mut dyn FnMut()| {
+        let before = flushes(&bench, "home");
+        (0..TIMES).for_each(|_| work());
+        flushes(&bench, "home") - before
+    };
+    let again = |settings: &str| {
+        with(settings);
+        assert_eq!(bench.ok(&["reload", "m"]), "module consistency: other settings\n");
+    };
+
+    with("mode: close-to-open");
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(during(&mut || fs::write(at("file"), [2; 4096]).unwrap()) >= TIMES);
+    let read = during(&mut || assert_eq!(fs::read(at("file")).unwrap(), [2; 4096]));
+    assert!(read < TIMES / 2, "{read} flushes");
+
+    again("mode: relaxed\n    within: 300s");
+    let file = OpenOptions::new().write(true).open(at("file")).unwrap();
+    let put_off = during(&mut || {
+        (&file).write_all(&[3; 4096]).unwrap();
+        file.sync_all().unwrap();
+    });
+    assert!(put_off < TIMES / 2, "{put_off} flushes");
+    drop(file);
+    fs::write(at("old"), b"old").unwrap();
+    // What replaces a file is durable first.
+    let replaced = during(&mut || {
+        let file = File::create(at("new")).unwrap();
+        (&file).write_all(b"new").unwrap();
+        file.sync_all().unwrap();
+        fs::rename(at("new"), at("old")).unwrap();
+    });
+    assert!(replaced >= TIMES, "{replaced} flushes");
+    assert!(bench.ok(&["stack", "dump", "m"]).contains("mode: relaxed"));
+
+    with("mode: lax");
+    let said = bench.refused(&["reload", "m"]);
+    assert!(said.contains("s.yaml:2: stack.consistency: 'lax' is no mode"), "{said}");
+    with("mode: close-to-open\n    within: 5s");
+    let said = bench.refused(&["reload", "m"]);
+    assert!(said.contains("close-to-open puts nothing off: leave 'within' out"), "{said}");
+    with("mode: relaxed");
     bench.unmount_clean();
 }

@@ -23,6 +23,9 @@ pub struct FileSystemCapabilities {
     pub rename_modes: bool,
     /// POSIX ACLs are kept as the extended attributes `system.posix_acl_*`.
     pub posix_acl: bool,
+    /// The close of a descriptor is to wait for [`FileSystem::flush`]; without this, a
+    /// front end may leave it out.
+    pub flush_at_close: bool,
 }
 
 /// The answer to a lookup: an inode, and its generation among those that had

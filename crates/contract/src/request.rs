@@ -176,6 +176,7 @@ mod tests {
                 passthrough: false,
                 rename_modes: false,
                 posix_acl: false,
+                flush_at_close: false,
             }
         }
 

@@ -5,6 +5,7 @@
 //! performs I/O of its own.
 #![forbid(unsafe_code)]
 
+pub mod consistency;
 pub mod deny;
 mod module;
 mod names;
@@ -42,4 +43,4 @@ macro_rules! modules {
     };
 }
 
-modules!(noop::Noop, deny::Deny);
+modules!(noop::Noop, deny::Deny, consistency::Consistency);

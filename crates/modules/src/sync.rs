@@ -1,4 +1,4 @@
 //! Locks and queues enter the crate here.
 
-pub(crate) use parking_lot::{Mutex, RwLock};
+pub(crate) use parking_lot::{Condvar, Mutex, RwLock};
 pub(crate) use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 /// Settings with which each module is only a wrapper.
 fn settings(name: &str) -> serde_json::Value {
     match name {
+        "consistency" => serde_json::json!({ "mode": "close-to-open" }),
         "deny" => serde_json::json!({ "paths": ["never/*.there"] }),
         _ => serde_json::json!({}),
     }

@@ -35,6 +35,7 @@ impl FileSystem for Volume {
             passthrough: true,
             rename_modes: true,
             posix_acl: true,
+            flush_at_close: false,
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Front {
     pub(crate) rename_modes: bool,
     /// Extended attributes are served.
     pub(crate) xattrs: bool,
+    /// A close waits for a flush.
+    pub(crate) flush_at_close: bool,
     /// Opens bypass the kernel's cache where that is possible.
     all_direct: bool,
     pub(crate) opens: OpenTable<BackingId>,
@@ -69,6 +71,7 @@ impl Front {
             ttl,
             rename_modes: capabilities.rename_modes,
             xattrs: config.xattrs,
+            flush_at_close: capabilities.flush_at_close,
             all_direct: cache == CacheMode::Direct,
             opens: OpenTable::new(),
             cached: CacheTable::new(),

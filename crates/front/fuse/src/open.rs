@@ -139,11 +139,12 @@ impl Front {
         }
     }
 
-    /// Flags of an answer to an open.
-    /// A close sends no flush: the file system has all writes, and does the rest
-    /// at the release, for which the program does not wait.
+    /// Flags of an answer to an open. A close sends no flush, unless the file system
+    /// wants it: it has all writes, and does the rest at the release, for which the
+    /// program does not wait.
     pub(crate) fn fopen_flags(&self, grant: &Grant<BackingId>) -> FopenFlags {
-        FopenFlags::FOPEN_NOFLUSH
+        let of_close = if self.flush_at_close { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };
+        of_close
             | match grant {
                 Grant::Cached if self.keeps_cache() => FopenFlags::FOPEN_KEEP_CACHE,
                 Grant::Direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,

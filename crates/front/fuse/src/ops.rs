@@ -399,7 +399,7 @@ impl Filesystem for Front {
     }
 
     fn flush(&self, req: &Request, ino: INodeNo, fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
-        if self.writes_back() {
+        if self.writes_back() && !self.flush_at_close {
             // A close has written everything back before, and the rest is done
             // at the release: the kernel need not ask again.
             return reply.error(Answer::ENOSYS);

@@ -21,6 +21,7 @@ impl Service for Willing {
             passthrough: false,
             rename_modes: true,
             posix_acl: true,
+            flush_at_close: false,
         }
     }
 

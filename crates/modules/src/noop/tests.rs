@@ -35,6 +35,7 @@ impl Service for Recorder {
             passthrough: true,
             rename_modes: false,
             posix_acl: true,
+            flush_at_close: false,
         }
     }
 

@@ -23,6 +23,7 @@ impl FileSystem for DirFs {
             passthrough: true,
             rename_modes: true,
             posix_acl: true,
+            flush_at_close: false,
         }
     }
 

@@ -1,0 +1,117 @@
+//! What programs asked to be made durable, and is so a while later.
+
+use crate::sync::{Condvar, Mutex};
+use braid_contract::{FileSystem, InodeId};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Makes durable, some time later, what was put off. When it goes, so does all that.
+pub(super) struct Later {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    within: Duration,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    child: Arc<dyn FileSystem>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    inodes: HashSet<InodeId>,
+    /// Those that are being made durable now.
+    under_way: HashSet<InodeId>,
+    /// The last time failed: programs hear it from the child when they ask for more.
+    failed: bool,
+    over: bool,
+}
+
+impl Later {
+    /// Begins; what is put off is durable after this time, and what the child needs for
+    /// it. `None` if no thread can be had, so that nothing may be put off.
+    pub(super) fn begin(within: Duration, child: Arc<dyn FileSystem>) -> Option<Self> {
+        let (waiting, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { within, waiting, changed, child });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("consistency".into());
+        match thread.spawn(move || of_thread.run()) {
+            Ok(thread) => Some(Self { shared, thread: Some(thread) }),
+            Err(error) => {
+                tracing::error!(%error, "there is no thread: nothing is put off");
+                None
+            }
+        }
+    }
+
+    /// Puts off what was asked for this inode; answers whether that may be.
+    pub(super) fn put_off(&self, ino: InodeId) -> bool {
+        let mut waiting = self.shared.waiting.lock();
+        if waiting.failed {
+            return false;
+        }
+        waiting.inodes.insert(ino);
+        self.shared.changed.notify_one();
+        true
+    }
+
+    /// Whether anything is put off.
+    pub(super) fn is_any(&self) -> bool {
+        let waiting = self.shared.waiting.lock();
+        !(waiting.inodes.is_empty() && waiting.under_way.is_empty())
+    }
+
+    /// Whether what was asked for this inode is not done yet.
+    pub(super) fn is_put_off(&self, ino: InodeId) -> bool {
+        let waiting = self.shared.waiting.lock();
+        waiting.inodes.contains(&ino) || waiting.under_way.contains(&ino)
+    }
+
+    /// The inodes for which something is put off.
+    pub(super) fn waiting(&self) -> Vec<InodeId> {
+        let waiting = self.shared.waiting.lock();
+        waiting.inodes.union(&waiting.under_way).copied().collect()
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        self.shared.waiting.lock().over = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that makes data durable panicked");
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        while self.wait_until_due() {
+            let done = self.child.sync();
+            let mut waiting = self.waiting.lock();
+            let under_way = std::mem::take(&mut waiting.under_way);
+            waiting.failed = done.is_err();
+            if let Err(error) = done {
+                tracing::error!(%error, "what programs take for durable is not");
+                waiting.inodes.extend(under_way);
+                if waiting.over {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until what was put off is due; answers whether there is anything.
+    fn wait_until_due(&self) -> bool {
+        let mut waiting = self.waiting.lock();
+        self.changed.wait_while(&mut waiting, |waiting| waiting.inodes.is_empty() && !waiting.over);
+        self.changed.wait_while_for(&mut waiting, |waiting| !waiting.over, self.within);
+        waiting.under_way = std::mem::take(&mut waiting.inodes);
+        !waiting.under_way.is_empty()
+    }
+}

@@ -1,0 +1,293 @@
+//! When it is durable what programs write (LabStor §3, tunable consistency): when a file
+//! is closed, or some time after programs asked for it. `docs/configuration.md`
+//! describes the modes and their limits.
+
+mod files;
+mod later;
+#[cfg(test)]
+mod tests;
+
+use crate::{Module, State};
+use braid_contract::units::parse_duration;
+use braid_contract::{
+    Attr, Caller, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId, InodeId,
+    IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+};
+use files::Files;
+use later::Later;
+use serde::Deserialize;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long what programs asked for may be put off, unless the settings say so.
+const WITHIN: Duration = Duration::from_secs(5);
+/// The bounds of that, in nanoseconds.
+const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
+
+/// When what is written is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// When a descriptor of the file is closed, or as programs ask for.
+    CloseToOpen,
+    /// So long after programs asked for it at most.
+    Relaxed(Duration),
+}
+
+/// The mode.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Given")]
+pub struct Settings(Mode);
+
+/// Settings as a stack file gives them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    mode: String,
+    within: Option<String>,
+}
+
+impl TryFrom<Given> for Settings {
+    type Error = String;
+
+    fn try_from(given: Given) -> std::result::Result<Self, String> {
+        let mode = match given.mode.as_str() {
+            "close-to-open" => Mode::CloseToOpen,
+            "relaxed" => Mode::Relaxed(given.within.as_deref().map_or(Ok(WITHIN), within)?),
+            other => return Err(format!("'{other}' is no mode: write close-to-open or relaxed")),
+        };
+        match (mode, given.within) {
+            (Mode::CloseToOpen, Some(_)) => {
+                Err("close-to-open puts nothing off: leave 'within' out".to_owned())
+            }
+            _ => Ok(Self(mode)),
+        }
+    }
+}
+
+fn within(text: &str) -> std::result::Result<Duration, String> {
+    let [least, most] = WITHIN_NS;
+    let nanos = parse_duration(text).ok().filter(|nanos| (least..=most).contains(nanos));
+    nanos.map(Duration::from_nanos).ok_or_else(|| format!("within: '{text}' is not from 10ms to 300s"))
+}
+
+/// The module.
+pub struct Consistency {
+    mode: Mode,
+    files: Files,
+    /// In the mode `relaxed`.
+    later: Option<Later>,
+    child: Arc<dyn FileSystem>,
+}
+
+impl Module for Consistency {
+    const NAME: &'static str = "consistency";
+    type Settings = Settings;
+
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Self {
+        let later = match settings.0 {
+            Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
+            Mode::CloseToOpen => None,
+        };
+        Self { mode: settings.0, files: Files::default(), later, child }
+    }
+
+    fn export(&self) -> State {
+        let waiting = self.later.as_ref().map_or_else(Vec::new, Later::waiting);
+        let bytes = waiting.iter().flat_map(|ino| ino.0.to_le_bytes()).collect();
+        State { version: 1, bytes }
+    }
+
+    fn import(&self, state: &State) -> Result<()> {
+        state.expect_version(1)?;
+        let (waiting, rest) = state.bytes.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(Error::new(Errno::EINVAL, "numbers of inodes are 8 bytes each"));
+        }
+        if let Some(later) = &self.later {
+            for ino in waiting {
+                later.put_off(InodeId(u64::from_le_bytes(*ino)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Consistency {
+    /// The request that goes to the child in place of this one.
+    fn asked(&self, mut request: OpenRequest) -> OpenRequest {
+        request.flags.sync &= self.mode == Mode::CloseToOpen;
+        request
+    }
+
+    /// Remembers an open file.
+    fn is_opened(&self, ino: InodeId, request: OpenRequest, opened: &Opened) {
+        let is_unseen = matches!(opened.mode, IoMode::Passthrough(_)) && request.flags.write;
+        self.files.open(opened.handle, ino, is_unseen);
+    }
+
+    /// Puts it off to make an open file durable; answers whether that is done.
+    fn put_off(&self, handle: HandleId) -> bool {
+        let (Some(later), Some(ino)) = (&self.later, self.files.inode(handle)) else { return false };
+        later.put_off(ino)
+    }
+
+    /// Makes the file durable whose name is to replace another one, if that was put off:
+    /// what was durable under that name must not be gone for nothing.
+    fn before_it_replaces(
+        &self,
+        caller: &Caller,
+        (parent, name): (InodeId, &OsStr),
+        (new_parent, new_name): (InodeId, &OsStr),
+    ) -> Result<()> {
+        let Some(later) = self.later.as_ref().filter(|later| later.is_any()) else { return Ok(()) };
+        let look_up = |parent, name| {
+            let found = self.child.lookup(caller, parent, name).ok()?.attr.ino;
+            self.child.forget(found, 1);
+            Some(found)
+        };
+        match look_up(parent, name).filter(|ino| later.is_put_off(*ino)) {
+            Some(ino) if look_up(new_parent, new_name).is_some() => self.make_durable(ino),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_durable(&self, ino: InodeId) -> Result<()> {
+        let caller = Caller::root();
+        let mut request = OpenRequest::default();
+        request.flags.read = true;
+        let handle = self.child.open(&caller, ino, request)?.handle;
+        let done = self.child.fsync(&caller, handle, false);
+        self.child.release(handle)?;
+        done
+    }
+}
+
+impl Layer for Consistency {
+    fn child(&self) -> &dyn FileSystem {
+        &*self.child
+    }
+
+    fn capabilities(&self) -> FileSystemCapabilities {
+        // Whatever the mode is: it may be another one later.
+        FileSystemCapabilities { flush_at_close: true, ..self.child.capabilities() }
+    }
+
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<Attr> {
+        handle.into_iter().for_each(|handle| self.files.is_changed(handle));
+        self.child.setattr(caller, ino, handle, changes)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        new_parent: InodeId,
+        new_name: &OsStr,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (old, new) = ((parent, name), (new_parent, new_name));
+        self.before_it_replaces(caller, old, new)?;
+        if mode == RenameMode::Exchange {
+            self.before_it_replaces(caller, new, old)?;
+        }
+        self.child.rename(caller, parent, name, new_parent, new_name, mode)
+    }
+
+    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        let opened = self.child.open(caller, ino, self.asked(request))?;
+        self.is_opened(ino, request, &opened);
+        Ok(opened)
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let asked = self.asked(request);
+        let (entry, opened) = self.child.create(caller, parent, name, mode, umask, exclusive, asked)?;
+        self.is_opened(entry.attr.ino, request, &opened);
+        Ok((entry, opened))
+    }
+
+    fn tmpfile(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        umask: u32,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let (entry, opened) = self.child.tmpfile(caller, parent, mode, umask, self.asked(request))?;
+        self.is_opened(entry.attr.ino, request, &opened);
+        Ok((entry, opened))
+    }
+
+    fn write(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        mut flags: WriteFlags,
+    ) -> Result<usize> {
+        self.files.is_changed(handle);
+        flags.sync = flags.sync && !self.put_off(handle);
+        self.child.write(caller, handle, offset, data, flags)
+    }
+
+    fn flush(&self, caller: &Caller, handle: HandleId) -> Result<()> {
+        self.child.flush(caller, handle)?;
+        if self.mode != Mode::CloseToOpen || !self.files.take_change(handle) {
+            return Ok(());
+        }
+        self.child.fsync(caller, handle, false).inspect_err(|_| self.files.is_changed(handle))
+    }
+
+    fn release(&self, handle: HandleId) -> Result<()> {
+        self.files.close(handle);
+        self.child.release(handle)
+    }
+
+    fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
+        if self.put_off(handle) { Ok(()) } else { self.child.fsync(caller, handle, data_only) }
+    }
+
+    fn fallocate(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()> {
+        self.files.is_changed(handle);
+        self.child.fallocate(caller, handle, offset, len, mode)
+    }
+
+    fn copy_range(
+        &self,
+        caller: &Caller,
+        from: HandleId,
+        from_offset: u64,
+        to: HandleId,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.files.is_changed(to);
+        self.child.copy_range(caller, from, from_offset, to, to_offset, len)
+    }
+}
