@@ -403,8 +403,14 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StackCommand {
+    /// Check whether a stack file can be mounted, without mounting it
+    Check(StackCheckArgs),
+
     /// Print a stack file that makes a mount like this one
     Dump(StackDumpArgs),
+
+    /// List the stacks that are mounted
+    List(StackListArgs),
 }
 
 #[derive(Debug, Args)]
@@ -434,6 +440,36 @@ pub(crate) struct ReloadArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const STACK_CHECK_HELP: &str = "\
+Checks the settings of all modules, and the tiers: that each is there, and none
+is inside another. Nothing is changed or opened.
+
+Examples:
+  braid stack check volume.yaml";
+
+#[derive(Debug, Args)]
+#[command(after_help = STACK_CHECK_HELP)]
+pub(crate) struct StackCheckArgs {
+    /// Stack file
+    #[arg(value_name = "STACK.yaml")]
+    pub(crate) stack: PathBuf,
+}
+
+const STACK_LIST_HELP: &str = "\
+Of root's mounts and one's own; root sees all. Modules are listed from the top
+down; those of another user's mount are not told.
+
+Examples:
+  braid stack list";
+
+#[derive(Debug, Args)]
+#[command(after_help = STACK_LIST_HELP)]
+pub(crate) struct StackListArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,19 +1,72 @@
-//! `braid stack dump`: the stack of a mounted volume, as a stack file; and
-//! `braid reload`, the reverse.
+//! `braid stack`: stack files, and the stacks of mounted volumes; and `braid reload`,
+//! which brings a stack file into force.
 
-use crate::args::{ReloadArgs, StackDumpArgs};
+use crate::args::{ReloadArgs, StackCheckArgs, StackDumpArgs, StackListArgs};
 use crate::failure::Result;
-use crate::{locate, table};
+use crate::locate;
+use crate::table::{self, Align, Table};
+use braid_contract::Shown;
+use braid_daemon::{stack_file, validate};
+use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A mounted stack.
+#[derive(Serialize)]
+struct Mounted {
+    mountpoint: String,
+    /// From the top down; `None` if the daemon does not tell.
+    modules: Option<Vec<&'static str>>,
+    pid: u32,
+    version: String,
+}
+
+pub(crate) fn check(args: &StackCheckArgs) -> Result<()> {
+    let config = stack_file::load(&args.stack)?;
+    let volume = config.stack.volume();
+    validate::tiers(volume)?;
+    let modules = config.stack.modules().join(" over ");
+    let count = braid_contract::counted(volume.tiers.len() as u64, "tier");
+    table::print(&format!("{}: {modules} of {count}; no problems\n", args.stack.shown()))
+}
 
 pub(crate) fn dump(args: &StackDumpArgs) -> Result<()> {
-    let mount = locate::given_or_only(args.mountpoint.as_deref())?;
-    let mut daemon = locate::need_daemon(&mount)?;
+    table::print(&dump_of(&locate::given_or_only(args.mountpoint.as_deref())?)?)
+}
+
+fn dump_of(mount: &Mount) -> Result<String> {
+    let mut daemon = locate::need_daemon(mount)?;
     let dump = locate::ask(&mut daemon, &Request::DumpStack, |reply| match reply {
         Reply::StackDump(dump) => Some(dump),
         _ => None,
     })?;
-    table::print(&dump.text)
+    Ok(dump.text)
+}
+
+pub(crate) fn list(args: &StackListArgs) -> Result<()> {
+    let stacks: Vec<Mounted> = braid_ipc::daemons::list()
+        .iter()
+        .map(|daemon| {
+            let dump = dump_of(&daemon.mount()).ok();
+            let config = dump.and_then(|text| stack_file::parse(&text, "", Path::new("/")).ok());
+            let modules = config.map(|config| config.stack.modules());
+            let hello = &daemon.hello;
+            let (mountpoint, version) = (hello.mountpoint.clone(), hello.version.clone());
+            Mounted { mountpoint, modules, pid: hello.pid, version }
+        })
+        .collect();
+    if args.json {
+        return table::print_json(&BTreeMap::from([("stacks", stacks)]));
+    }
+    let columns = [("MOUNT", Align::Left), ("MODULES", Align::Left), ("PROCESS", Align::Right)];
+    let mut table = Table::new(&columns);
+    for stack in stacks {
+        let modules = stack.modules.map_or_else(|| "-".to_owned(), |modules| modules.join(", "));
+        table.row(vec![stack.mountpoint, modules, stack.pid.to_string()]);
+    }
+    table::print(&table.render())
 }
 
 pub(crate) fn reload(args: &ReloadArgs) -> Result<()> {

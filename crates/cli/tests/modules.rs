@@ -105,6 +105,41 @@ fn other_settings_come_into_force_on_a_mounted_volume_and_names_are_not_forgotte
     bench.unmount_clean();
 }
 
+#[test]
+fn stacks_are_checked_before_they_are_mounted_and_listed_afterwards() {
+    let Some(bench) = Bench::new() else { return };
+    let text = stack(&bench);
+    let said = "s.yaml: noop over volume of 2 tiers; no problems\n";
+    assert_eq!(bench.ok(&["stack", "check", "s.yaml"]), said);
+    let here = |stacks: &serde_json::Value| {
+        let at = bench.path("m");
+        let of_bench = |stack: &&serde_json::Value| stack["mountpoint"] == at.to_str().unwrap();
+        stacks["stacks"].as_array().unwrap().iter().find(of_bench).cloned()
+    };
+    assert_eq!(here(&bench.json(&["stack", "list", "--json"])), None);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let listed = here(&bench.json(&["stack", "list", "--json"])).unwrap();
+    assert_eq!(listed["modules"], serde_json::json!(["noop", "volume"]));
+    assert_eq!(listed["pid"], bench.status()["pid"]);
+    let table = bench.ok(&["stack", "list"]);
+    let row = table.lines().find(|line| line.contains(bench.path("m").to_str().unwrap())).unwrap();
+    assert!(row.contains("noop, volume"), "{table}");
+    // A mounted one is no problem, and is as it was.
+    assert_eq!(bench.ok(&["stack", "check", "s.yaml"]), said);
+    bench.unmount_clean();
+
+    for (found, replaced, problem) in [
+        ("dir: b", "dir: a/b", "s.yaml:9: stack.noop.volume.tiers.slow.dir: there is no directory"),
+        ("weight: 1", "wieght: 1", "s.yaml:9: stack.noop.volume.tiers.slow"),
+        ("noop:", "nope:", "s.yaml:2: stack"),
+    ] {
+        bench.write_stack(&text.replacen(found, replaced, 1));
+        let said = bench.refused(&["stack", "check", "s.yaml"]);
+        assert!(said.contains(problem) && said.contains("help: "), "{said}");
+    }
+    assert!(bench.refused(&["stack", "check", "other.yaml"]).contains("other.yaml"));
+}
+
 /// How often the device below a directory was flushed.
 fn flushes(bench: &Bench, name: &str) -> u64 {
     let number = fs::metadata(bench.path(name)).unwrap().dev();

@@ -52,6 +52,15 @@ impl StackNode {
             Self::Volume(volume) => volume,
         }
     }
+
+    /// The names of the modules, from the top down; that of the volume is the last.
+    #[must_use]
+    pub fn modules(&self) -> Vec<&'static str> {
+        match self {
+            Self::Wrapper { module, child } => [vec![module.name()], child.modules()].concat(),
+            Self::Volume(_) => vec!["volume"],
+        }
+    }
 }
 
 impl Config {
