@@ -266,6 +266,12 @@ impl Layer for Consistency {
         if self.put_off(handle) { Ok(()) } else { self.child.fsync(caller, handle, data_only) }
     }
 
+    fn sync_dir(&self, caller: &Caller, handle: HandleId) -> Result<()> {
+        // All is made durable together: any directory stands for this one.
+        let is_put_off = self.later.as_ref().is_some_and(|later| later.put_off(InodeId::ROOT));
+        if is_put_off { Ok(()) } else { self.child.sync_dir(caller, handle) }
+    }
+
     fn fallocate(
         &self,
         caller: &Caller,

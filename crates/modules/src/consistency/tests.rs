@@ -52,6 +52,7 @@ impl Service for Told {
                 (format!("fsync {}", handle.0), Reply::Fsync(done))
             }
             Request::Rename { .. } => ("rename".to_owned(), Reply::Rename(Ok(()))),
+            Request::SyncDir { .. } => ("sync_dir".to_owned(), Reply::SyncDir(Ok(()))),
             Request::Sync {} => {
                 let done = if failed() { Err(Errno::EIO.into()) } else { Ok(()) };
                 ("sync".to_owned(), Reply::Sync(done))
@@ -146,7 +147,8 @@ fn in_the_mode_close_to_open_a_file_is_durable_when_it_is_closed() {
     assert_eq!(bed.so_far(), ["fsync 2", "fsync 2"]);
     // A file that was opened before the module came may have been changed.
     bed.close(7).unwrap();
-    assert_eq!(bed.so_far(), ["fsync 7"]);
+    bed.door().sync_dir(&caller(), HandleId(3)).unwrap();
+    assert_eq!(bed.so_far(), ["fsync 7", "sync_dir"]);
 }
 
 #[test]
@@ -159,6 +161,8 @@ fn in_the_relaxed_mode_it_is_durable_later() {
     // Nothing is made durable that is so already.
     assert_eq!(bed.told.recv_timeout(Duration::from_millis(100)), Err(RecvTimeoutError::Timeout));
     bed.fsync(2).unwrap();
+    assert_eq!(bed.next(), "sync");
+    bed.door().sync_dir(&caller(), HandleId(3)).unwrap();
     assert_eq!(bed.next(), "sync");
     // The file is not known.
     bed.fsync(7).unwrap();
