@@ -411,6 +411,9 @@ pub(crate) enum StackCommand {
 
     /// List the stacks that are mounted
     List(StackListArgs),
+
+    /// Print the JSON schema of stack files, for editors
+    Schema,
 }
 
 #[derive(Debug, Args)]

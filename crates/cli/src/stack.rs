@@ -69,6 +69,10 @@ pub(crate) fn list(args: &StackListArgs) -> Result<()> {
     table::print(&table.render())
 }
 
+pub(crate) fn schema() -> Result<()> {
+    table::print(stack_file::SCHEMA)
+}
+
 pub(crate) fn reload(args: &ReloadArgs) -> Result<()> {
     let mount = locate::given_or_only(args.mountpoint.as_deref())?;
     let mut daemon = locate::need_daemon(&mount)?;

@@ -138,6 +138,8 @@ fn stacks_are_checked_before_they_are_mounted_and_listed_afterwards() {
         assert!(said.contains(problem) && said.contains("help: "), "{said}");
     }
     assert!(bench.refused(&["stack", "check", "other.yaml"]).contains("other.yaml"));
+    let schema = bench.json(&["stack", "schema"]);
+    assert!(schema["definitions"]["volume"]["properties"]["tiers"].is_object());
 }
 
 /// How often the device below a directory was flushed.

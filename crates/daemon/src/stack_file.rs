@@ -13,6 +13,9 @@ use crate::yaml::{self, Node, Value};
 use std::io;
 use std::path::Path;
 
+/// A JSON schema of stack files, for editors.
+pub const SCHEMA: &str = include_str!("../stack.schema.json");
+
 /// Modules on top of each other.
 const DEPTH_MAX: usize = 64;
 
