@@ -51,11 +51,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--work-dir", type=Path,
                         help=f"where the devices' backing files go (default {WORK_DIR}; ordinary: {ordinary.WORK_DIR})")
     parser.add_argument("--sides", type=_names, help="only these sides, comma-separated")
-    parser.add_argument("--cells", type=_names, help="only these parts: of overhead like a,c; of ordinary and the "
+    parser.add_argument("--cells", type=_names, help="only these parts: of overhead like a,c; of ordinary, zoned and the "
                         "evaluation's scenarios by name")
     parser.add_argument("--variants", type=_names, help="stream: only these of direct,extending,buffered; sync: of bytes,iops")
-    parser.add_argument("--size", type=_size, help="bytes of the work, like 1G: of stream, of ordinary's writes and of the "
-                        "evaluation's scenarios")
+    parser.add_argument("--size", type=_size, help="bytes of the work, like 1G: of stream, of ordinary's writes, of zoned's "
+                        "document and cache, and of the evaluation's scenarios")
     parser.add_argument("--files", type=int, help="memory, ordinary: files in the tree (default 1,000,000)")
     parser.add_argument("--flat", type=int, help="ordinary: files in the one directory (default 200,000)")
     parser.add_argument("--caches", type=_names, help="ordinary: Braid's sides, once with each of these as `braid mount "

@@ -1,6 +1,7 @@
-"""Loads of scenario `zoned` that no profile knows; each writes files below a directory and removes them when they are as
-old as such files get. Run as a program: LOAD DIRECTORY STEPS STEPS-A-SECOND. The pace matters: space comes back about a
-second after a file was removed, and a tier that is full meanwhile passes data on to home. Or: churn DIRECTORY BYTES TIMES."""
+"""Loads of scenario `zoned` that write whole files below a directory, and remove them when they are as old as such files get.
+Run as a program: LOAD DIRECTORY STEPS STEPS-A-SECOND, which ends early at SIGTERM; or churn DIRECTORY BYTES TIMES. The pace
+matters: space comes back about a second after a file was removed, and a tier that is full meanwhile passes data on to home.
+Prints, as JSON, how long each file took, in microseconds, and how much was written."""
 
 from __future__ import annotations
 
@@ -8,65 +9,91 @@ import heapq
 import json
 import os
 import random
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 KIB, MIB = 1024, 1024 * 1024
+
+
+class Told:
+    """What a program tells of itself in the end: how long its operations took, and the rate of all that it wrote."""
+
+    def __init__(self) -> None:
+        self.took, self.written, self.began = [], 0, time.monotonic()
+
+    def end(self, **more: float) -> None:
+        """Prints it, with what else there is to tell."""
+        seconds = time.monotonic() - self.began
+        print(json.dumps({"operations": len(self.took) / seconds, "program wrote": self.written / 1e6 / seconds,
+                          "in all": self.written / 1e9, "seconds": seconds, **percentiles(self.took), **more}))
+
+
+def percentiles(took: list[float]) -> dict[str, float]:
+    """Of seconds, in microseconds."""
+    took = sorted(took)
+    return {name: 1e6 * took[int(share * (len(took) - 1))]
+            for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999), ("at most", 1))}
 
 
 class Files:
     """Files that end after a number of steps, so many of which there are in a second."""
 
     def __init__(self, root: Path, pace: float) -> None:
-        self.root, self.step, self.ends = root, 0, []
-        self.pace, self.began = pace, time.monotonic()
+        self.root, self.step, self.ends, self.over = root, 0, [], False
+        self.told, self.pace = Told(), pace
+        self.noise = random.randbytes(4 * MIB)
 
     def write(self, name: str, size: int, steps: int) -> None:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        start = random.randrange(len(self.noise) - size)
+        began = time.monotonic()
         with open(path, "wb") as file:
-            for at in range(0, size, MIB):
-                file.write(os.urandom(min(MIB, size - at)))
+            file.write(memoryview(self.noise)[start:start + size])
             file.flush()
             os.fsync(file.fileno())
+        self.told.took.append(time.monotonic() - began)
+        self.told.written += size
         heapq.heappush(self.ends, (self.step + steps, name))
 
-    def end_step(self) -> None:
-        self.step += 1
-        while self.ends and self.ends[0][0] <= self.step:
-            (self.root / heapq.heappop(self.ends)[1]).unlink()
-        time.sleep(max(0.0, self.began + self.step / self.pace - time.monotonic()))
+    def steps(self, count: int) -> Iterator[int]:
+        """Numbers of steps; after each, what has ended is removed."""
+        while self.step < count and not self.over:
+            yield self.step
+            self.step += 1
+            while self.ends and self.ends[0][0] <= self.step:
+                (self.root / heapq.heappop(self.ends)[1]).unlink()
+            time.sleep(max(0.0, self.told.began + self.step / self.pace - time.monotonic()))
 
 
 def log_store(files: Files, steps: int) -> None:
     """A log-structured store: segments are cleaned soon, what was left of them stays for long, and a manifest is written
     anew."""
-    for number in range(steps):
+    for number in files.steps(steps):
         files.write(f"store/seg-{number:06}.log", MIB, random.randrange(10, 30))
         if number % 4 == 0:
             files.write(f"store/old-{number:06}.log", MIB, random.randrange(500, 900))
         files.write(f"store/MANIFEST-{number}", 96 * KIB, 2)
-        files.end_step()
 
 
 def spool(files: Files, steps: int) -> None:
     """Mail as maildir has it: copies to be looked through, mail that is fetched soon, and mail that is kept."""
-    for number in range(steps):
+    for number in files.steps(steps):
         user, size = random.randrange(5), random.randrange(16, 128) * KIB
         name = f"{1_700_000_000 + number}.M{user}P{number}.host"
         files.write(f"mail/user{user}/tmp/{name}", size, 10)
         files.write(f"mail/user{user}/new/{name}", size, random.randrange(50, 200))
         if number % 4 == 0:
             files.write(f"mail/user{user}/cur/{name}:2,S", size, random.randrange(2000, 4000))
-        files.end_step()
 
 
 def churn(root: Path, room: int, times: int) -> None:
-    """Files take nine tenths of the room, and are replaced at random, until so many times the room was written. Prints, as
-    JSON, the bytes that were written, and the seconds that a file took: median, 99th percentile, at most."""
-    live, files, written, took, block = 0, [], 0, [], 4 * KIB
-    while written < times * room:
+    """Files take nine tenths of the room, and are replaced at random, until so many times the room was written."""
+    live, files, told, block = 0, [], Told(), 4 * KIB
+    while told.written < times * room:
         size = random.randrange(4, 64) * block
         while live + size > room * 9 // 10:
             at = random.randrange(len(files))
@@ -74,24 +101,30 @@ def churn(root: Path, room: int, times: int) -> None:
             name, freed = files.pop()
             name.unlink()
             live -= freed
-        name = root / f"churn/{len(took) % 64:02}/{len(took)}"
+        name = root / f"churn/{len(told.took) % 64:02}/{len(told.took)}"
         name.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         with open(name, "wb") as file:
             file.write(os.urandom(size))
             file.flush()
             os.fsync(file.fileno())
-        took.append(time.monotonic() - began)
+        told.took.append(time.monotonic() - began)
         files.append((name, size))
-        live, written = live + size, written + size
-    took.sort()
-    count = len(took)
-    print(json.dumps({"written": written, "files": count, "median": took[count // 2], "p99": took[count * 99 // 100],
-                      "most": took[-1]}))
+        live, told.written = live + size, told.written + size
+    told.end()
+
+
+def paced(load: str, root: Path, steps: int, pace: float) -> None:
+    """Runs a load until it is over, or to be."""
+    files = Files(root, pace)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(files, "over", True))
+    {"log-store": log_store, "spool": spool}[load](files, steps)
+    files.told.end()
 
 
 if __name__ == "__main__":
     random.seed(1)
     if sys.argv[1] == "churn":
-        sys.exit(churn(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
-    {"log-store": log_store, "spool": spool}[sys.argv[1]](Files(Path(sys.argv[2]), float(sys.argv[4])), int(sys.argv[3]))
+        churn(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        paced(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
