@@ -26,7 +26,7 @@
 //! | 3 | how many want that nothing moves |
 //! | 4 | lock of those who register moves |
 //! | line 1 | size, lock of the size, lock of appends, time of the last change, of the last read that counts (0: none is known) |
-//! | line 2 … | two words for each of [`MOVES_MAX`] moves: its state (bit 0 writers wait, bit 1 cancelled, from bit 2 on the range + 1; 0: none), chunks written since they were copied |
+//! | line 2 … | two words for each of [`MOVES_MAX`] moves: its state (bit 0 writers wait, bit 1 cancelled, bit 2 set, bit 3 a writer waits for it, from bit 4 on the range; 0: none), chunks written since they were copied |
 
 use crate::region::{LINE, PrivateWords, ReadRegion, Region};
 use crate::sync::Ordering;
@@ -35,7 +35,7 @@ use std::fmt;
 use std::ops::Range;
 
 /// The version of both layouts.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 const MAGIC: u64 = 0x4252_434f << 32;
 const VOLUME: u64 = MAGIC | 1 << 16 | VERSION;

@@ -30,7 +30,9 @@ const CANCELLED: u64 = 2;
 /// In every move's state, so that the half that is waited on is never 0 while
 /// there is a move.
 const TAKEN: u64 = 4;
-const RANGE_SHIFT: u32 = 3;
+/// In a move's state: a writer waits for it.
+const URGENT: u64 = 8;
+const RANGE_SHIFT: u32 = 4;
 
 fn state_of(range: u64) -> u64 {
     range << RANGE_SHIFT | TAKEN
@@ -125,6 +127,27 @@ impl<R: Region, P: Party> Moving<R, P> {
         R: Clone,
         P: Clone,
     {
+        self.register(range, 0)
+    }
+
+    /// The same, for a writer that waits for the move. [`end`](Self::end) waits
+    /// for it too, and does not make it fail.
+    ///
+    /// # Errors
+    /// [`Busy`]; [`end`](Self::end) makes room.
+    pub fn begin_urgent(&self, range: u64) -> Result<Registered<R, P>, Busy>
+    where
+        R: Clone,
+        P: Clone,
+    {
+        self.register(range, URGENT)
+    }
+
+    fn register(&self, range: u64, urgent: u64) -> Result<Registered<R, P>, Busy>
+    where
+        R: Clone,
+        P: Clone,
+    {
         let region = &self.words.region;
         let _registering = self.lock();
         if region.load(HELD) > 0 || self.find(range).is_some() {
@@ -133,7 +156,7 @@ impl<R: Region, P: Party> Moving<R, P> {
         let at = self.free().ok_or(Busy)?;
         region.word(move_dirty(at)).store(0, Ordering::Relaxed);
         region.word(ACTIVE).fetch_add(1, Ordering::AcqRel);
-        region.word(move_state(at)).store(state_of(range), Ordering::Release);
+        region.word(move_state(at)).store(state_of(range) | urgent, Ordering::Release);
         Ok(Registered { moving: self.clone(), at })
     }
 
@@ -145,14 +168,11 @@ impl<R: Region, P: Party> Moving<R, P> {
         }
     }
 
-    /// Makes room for a move of `range`: makes an existing one fail, waits for
-    /// its end, and then until there is room for another. The caller holds
-    /// nothing that a mover needs.
+    /// Makes room for a move of `range`: makes an existing one fail, unless it is
+    /// urgent, waits for its end, and then until there is room for another. The
+    /// caller holds nothing that a mover needs.
     pub fn end(&self, range: u64) {
-        if let Some(at) = self.find(range) {
-            // By now, the words may be those of another range's move.
-            self.cancel(at, |of| of == range);
-        }
+        self.cancel_unhurried(range);
         while let Some(at) = self.find(range) {
             self.wait_while(at, |state| range_of(state) == Some(range));
         }
@@ -163,6 +183,14 @@ impl<R: Region, P: Party> Moving<R, P> {
                 return;
             }
             self.words.region.wait(ENDED, ended, None);
+        }
+    }
+
+    /// Makes a move of `range` fail that is not urgent.
+    fn cancel_unhurried(&self, range: u64) {
+        if let Some(at) = self.find(range) {
+            // By now, the words may be those of another range's move.
+            self.cancel(at, |state| range_of(state) == Some(range) && state & URGENT == 0);
         }
     }
 
@@ -211,9 +239,9 @@ impl<R: Region, P: Party> Moving<R, P> {
         self.states().find(|(_, state)| blocked(*state)).map(|(at, state)| (move_state(at), state))
     }
 
-    /// Cancels the move there, if `meant` accepts its range.
+    /// Cancels the move there, if `meant` accepts its state.
     fn cancel(&self, at: usize, meant: impl Fn(u64) -> bool) {
-        let cancelled = |state: u64| range_of(state).filter(|range| meant(*range)).map(|_| state | CANCELLED);
+        let cancelled = |state: u64| (state & TAKEN != 0 && meant(state)).then_some(state | CANCELLED);
         let word = self.words.region.word(move_state(at));
         // Where there is no move, there is none to cancel.
         if word.fetch_update(Ordering::AcqRel, Ordering::Acquire, cancelled).is_ok() {
@@ -291,6 +319,11 @@ impl<R: Region, P: Party> Drop for Held<R, P> {
 }
 
 impl<S: Region, R: Region> Writing<'_, S, R> {
+    /// Nothing was written: the movers need not copy anything again.
+    pub fn wrote_nothing(&mut self) {
+        self.watched = None;
+    }
+
     /// Marks the written chunks for the movers of the ranges.
     pub(crate) fn mark(&self) {
         let Some(region) = self.watched else { return };
@@ -366,6 +399,24 @@ mod tests {
         drop(write(&moving, &slots, SIZE - 10..SIZE + 1500));
         assert_eq!(this.take_dirty(), 0b11);
         assert_eq!(this.take_dirty(), 0);
+    }
+
+    #[test]
+    fn a_write_that_is_refused_has_nothing_copied_again() {
+        let (moving, slots) = parts();
+        let this = moving.begin(1).unwrap();
+        write(&moving, &slots, SIZE..2 * SIZE).wrote_nothing();
+        assert_eq!(this.take_dirty(), 0);
+    }
+
+    #[test]
+    fn a_move_that_a_writer_waits_for_is_not_ended_by_another_writer() {
+        let (moving, _) = parts();
+        let (urgent, other) = (moving.begin_urgent(0).unwrap(), moving.begin(1).unwrap());
+        (0..2).for_each(|range| moving.cancel_unhurried(range));
+        assert!(!urgent.is_cancelled() && other.is_cancelled());
+        moving.cancel_all();
+        assert!(urgent.is_cancelled());
     }
 
     #[test]

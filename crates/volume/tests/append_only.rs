@@ -16,7 +16,7 @@ use braid_testkit::conformance::store::{AppendOnlyStore, Layered};
 use braid_volume::{Volume, check};
 use common::{Bed, Open, RANGE, caller, pattern};
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 /// The volume's configuration, with such a store as its tier `slow`, which gets
 /// all that is not in the first range of a file.
@@ -84,6 +84,41 @@ fn only_a_range_that_is_written_over_goes_elsewhere() {
         let report = check(config(&bed, seek_data), false, &mut |_| {}).unwrap();
         assert!(report.problems.is_empty(), "{:?}", report.problems);
     }
+}
+
+/// Bytes that were written on home.
+fn written_on_home(open: &Open) -> u64 {
+    open.volume.status().tiers.iter().find(|tier| tier.home).unwrap().write_bytes
+}
+
+#[test]
+fn a_range_is_copied_once_however_many_write_over_it() {
+    const RANGES: u64 = 64;
+    const WRITERS: u64 = 8;
+    let bed = Bed::new();
+    let open = open(&bed, true);
+    let (ino, handle) = open.create("f");
+    open.write_ranges(handle, &pattern(1, (RANGES * RANGE) as usize));
+    let before = written_on_home(&open);
+    let (part, new) = (RANGE / WRITERS, pattern(2, (RANGES * RANGE) as usize));
+    let all = Barrier::new(WRITERS as usize);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (all, open, new) = (&all, &open, &new);
+            scope.spawn(move || {
+                for range in 1..RANGES {
+                    let at = range * RANGE + writer * part;
+                    all.wait();
+                    open.write(handle, at, &new[at as usize..(at + part) as usize]);
+                }
+            });
+        }
+    });
+    assert_eq!(tiers_of(&open, ino), vec!["fast".to_owned(); RANGES as usize]);
+    assert_eq!(written_on_home(&open) - before, 2 * (RANGES - 1) * RANGE, "copies, and what was written");
+    assert!(open.read(handle, RANGE, new.len()) == new[RANGE as usize..]);
+    open.volume.release(handle).unwrap();
+    open.close();
 }
 
 /// The object that the tier `slow` has of the one file there is, as its bytes

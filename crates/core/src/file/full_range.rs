@@ -55,7 +55,8 @@ pub(crate) fn move_off(core: &Core, file: &File, offset: u64, demand: Demand) ->
             Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
             // The mover is below on this very stack, and can't end first.
             Err(NotMoved::Busy) if !core.environment.threads() => return Err(Errno::ENOSPC.into()),
-            // Whatever moves it may be in no hurry; this is.
+            // A mover may be in no hurry, this is; another write has it where
+            // it is to be.
             Err(NotMoved::Busy) => end_move_at(file, offset),
             Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
                 tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
@@ -109,7 +110,8 @@ fn next_target(core: &Core, file: &File, offset: u64, excluded: u64) -> Result<O
     Ok(Some(find_room(core, &request, &credits, excluded)?.tier))
 }
 
-/// Ends a move of the range that began elsewhere.
+/// Ends a move of the range that began elsewhere, or waits for that of another
+/// write.
 fn end_move_at(file: &File, offset: u64) {
     let (moving, range) = match &*file.layout.read() {
         Layout::Plain => return,

@@ -72,7 +72,12 @@ pub(super) fn move_range_at(
         let Layout::Spread(spread) = &*layout else { return Ok(None) };
         let (ranges, range) = (spread.range_size(), spread.range_size().range_of(offset));
         mark(core, file, spread).map_err(NotMoved::Other)?;
-        let this = spread.moving.begin(range).map_err(|Busy| NotMoved::Busy)?;
+        let this = match reason {
+            // A write waits.
+            Reason::Moved => spread.moving.begin_urgent(range),
+            _ => spread.moving.begin(range),
+        };
+        let this = this.map_err(|Busy| NotMoved::Busy)?;
         let Some(entry) = spread.index.entry(range).map_err(NotMoved::Other)? else { return Ok(None) };
         if entry.tier == to.id {
             return Ok(None);

@@ -180,7 +180,7 @@ fn write_spread(
     place(core, file, spread, offset..end, io, Demand::Room)?;
     let io = Origin { hint: hint_of(core, file, spread.size(), io), ..io };
     // From here to the end, the ranges stay where they are.
-    let _writing = writing(core, spread, offset, end);
+    let mut writing = writing(core, spread, offset, end);
     let mut done = 0;
     while done < data.len() {
         let at = offset + done as u64;
@@ -196,10 +196,13 @@ fn write_spread(
             }
             // What is in the way comes again with the rest.
             Err(_) if done > 0 => break,
-            Err(error) => match Demand::of(&tier, &error) {
-                Some(demand) => return Ok(WriteProgress::RangeMustMove(demand)),
-                None => return Err(error),
-            },
+            Err(error) => {
+                let demand = Demand::of(&tier, &error).ok_or(error)?;
+                if demand == Demand::Overwrite {
+                    writing.wrote_nothing();
+                }
+                return Ok(WriteProgress::RangeMustMove(demand));
+            }
         }
     }
     Ok(WriteProgress::Done(done))
