@@ -39,7 +39,8 @@ pub enum Reason {
     Policy,
     /// Tiers that the policy preferred had no room or were failing.
     Spill,
-    /// Moved, because its tier had no room for more of it.
+    /// Moved, because its tier had no room for more of it, or can't write over
+    /// what is there.
     Moved,
     /// Moved on request.
     Asked,

@@ -276,7 +276,7 @@ fn describe(reason: Reason) -> Cow<'static, str> {
         Reason::Rebalanced => "moved to give every tier its share",
         Reason::Evacuated => "moved off a tier that is to be empty",
         Reason::SetAside => "set aside before there is data: its first write decides anew",
-        Reason::Moved => "moved off a tier that had no room for more of it",
+        Reason::Moved => "moved off a tier that had no room for more of it, or can't write over it",
     }
     .into()
 }

@@ -71,6 +71,8 @@ fn only_a_range_that_is_written_over_goes_elsewhere() {
         data[at as usize..at as usize + 300].copy_from_slice(&old[..300]);
         (tiers[2], tiers[3]) = ("fast".into(), "fast".into());
         assert_eq!(tiers_of(&open, ino), tiers);
+        let runs = open.volume.explain(ino).unwrap().runs;
+        assert!(runs.iter().any(|run| run.reason.contains("can't write over it")), "{runs:?}");
         open.write(handle, data.len() as u64 - 10, &old[..RANGE as usize]);
         data.truncate(8 * RANGE as usize - 10);
         data.extend(&old[..RANGE as usize]);
