@@ -123,7 +123,8 @@ def mounted(host: Host, braid: Path, side: str, zones: int, zone_mib: int, *, sm
     (place / "by-hand.yaml").write_text(BY_HAND)
     (place / "s.yaml").write_text(STACK.format(hints=SIDES[side]) + (SMALL_FILES if small_files else ""))
     mount = place / "mount"
-    run(braid, "mount", "--create", place / "s.yaml", mount)
+    log = host.work / f"zoned-{side}.log"
+    run(braid, "mount", "--create", "--log-file", log, "--log-level", "warn", place / "s.yaml", mount)
     try:
         yield Volume(braid, mount)
     finally:
