@@ -10,7 +10,7 @@ use crate::file::presence::entry_at;
 use crate::file::range_move::{MoveResult, NotMoved, move_range_at};
 use crate::live::{File, Layout};
 use crate::reap::reap_now;
-use braid_contract::{Errno, Result};
+use braid_contract::{Errno, Error, Result};
 use braid_format::Reason;
 use braid_placement::Origin;
 use braid_tiers::{Tier, bit};
@@ -59,7 +59,7 @@ pub(crate) fn move_off(core: &Core, file: &File, offset: u64, demand: Demand) ->
             // it is to be.
             Err(NotMoved::Busy) => end_move_at(file, offset),
             Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
-                tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
+                note_refused(&to, &error);
                 excluded |= bit(to.id);
             }
             Err(NotMoved::Other(error)) => return Err(error),
@@ -75,6 +75,16 @@ fn note_moved(offset: u64, from: &Tier, to: &Tier, demand: Demand) {
             tracing::info!(offset, %from, %to, "moved a range off a tier that took no more of it");
         }
         _ => tracing::debug!(offset, %from, %to, ?demand, "moved a range off a tier that can't do it"),
+    }
+}
+
+/// If no tier takes the range, the application is told that there is no room: what
+/// else was the matter is to be found here.
+fn note_refused(to: &Tier, error: &Error) {
+    if error.is_full() || error.errno() == Errno::EOPNOTSUPP {
+        tracing::debug!(tier = %to.name, %error, "a tier did not take a range");
+    } else {
+        tracing::warn!(tier = %to.name, %error, "a tier did not take a range");
     }
 }
 
