@@ -53,10 +53,11 @@ def mixed(host: Host, volume: Volume, keys: int) -> dict[str, float]:
 
 
 def read_while_writing(host: Host, volume: Volume, keys: int) -> dict[str, float]:
-    """One thread reads as many keys as there are, another one writes meanwhile. db_bench tells only of the reads; of the
+    """One thread reads half as many keys as there are, another one writes meanwhile. db_bench tells only of the reads; of the
     writes, RocksDB's own statistics do."""
     with volume.measured() as figures:
-        said = programs.output(host, _db_bench(volume, keys, "readwhilewriting", "--use_existing_db=1", "--statistics=1"))
+        said = programs.output(host, _db_bench(volume, keys, "readwhilewriting", "--use_existing_db=1", "--statistics=1",
+                                               f"--reads={keys // 2}"))
     seconds, written, writes = (_found(pattern, said) for pattern in (SECONDS, WRITTEN, WRITES))
     figures |= _told(said)
     figures["program wrote"] = written[0] / 1e6 / seconds[0]
