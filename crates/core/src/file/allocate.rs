@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::file::clear::clear_piece;
-use crate::file::demand::Demand;
+use crate::file::demand::{Demand, Obstacle};
 use crate::file::extents::{allocated_on, next_data_on, next_home_data};
 use crate::file::full_range::{MoveLimit, move_off};
 use crate::file::indexing::{make_index, spread_out};
@@ -32,8 +32,8 @@ const METADATA_MAX: u64 = 64 << 10;
 /// The outcome of an allocation.
 enum AllocationOutcome {
     All,
-    /// The range at this offset has to leave its tier, which lacks this.
-    RangeMustMove(u64, Demand),
+    /// The range at this offset has to leave its tier.
+    RangeMustMove(u64, Obstacle),
     /// Home has no room for more of a plain file, which took so many bytes.
     HomeFull(u64),
 }
@@ -125,8 +125,8 @@ fn allocate_somewhere(
                 let leave = leave_when_full(core, file, span, origin)?;
                 leave_home(core, file, span, origin, leave).map_err(|_| Errno::ENOSPC)?;
             }
-            AllocationOutcome::RangeMustMove(at, demand) => {
-                if move_off(core, file, at, demand)? {
+            AllocationOutcome::RangeMustMove(at, obstacle) => {
+                if move_off(core, file, at, obstacle)? {
                     moves.count(at, core.tiers.iter().count())?;
                 }
             }
@@ -260,8 +260,8 @@ fn punch_spread(
         let tier = core.tiers.get(entry.tier)?;
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
         if let Err(error) = clear_piece(file, spread, &tier, start, end - start) {
-            let demand = Demand::of(&tier, &error).filter(|_| !tier.capabilities().punch);
-            return demand.map(|demand| AllocationOutcome::RangeMustMove(start, demand)).ok_or(error);
+            let obstacle = Obstacle::of(&tier, &error).filter(|_| !tier.capabilities().punch);
+            return obstacle.map(|obstacle| AllocationOutcome::RangeMustMove(start, obstacle)).ok_or(error);
         }
     }
     Ok(AllocationOutcome::All)
@@ -292,11 +292,11 @@ fn reserve_spread(
             match reserve_range(core, file, spread, (range, start..end, new), taken)? {
                 Reserved::Elsewhere => {}
                 Reserved::Here => break None,
-                Reserved::Not(demand) => break Some(demand),
+                Reserved::Not(obstacle) => break Some(obstacle),
             }
         };
-        if let Some(demand) = obstacle {
-            return Ok(AllocationOutcome::RangeMustMove(start, demand));
+        if let Some(obstacle) = obstacle {
+            return Ok(AllocationOutcome::RangeMustMove(start, obstacle));
         }
     }
     // Before there is a size that needs it.
@@ -322,7 +322,7 @@ enum Reserved {
     /// On the one that had it until its first write came meanwhile.
     Elsewhere,
     /// Nowhere: its tier lacks this.
-    Not(Demand),
+    Not(Obstacle),
 }
 
 /// Reserves the space of `bytes`, a part of a range, on the tier that has it.
@@ -336,8 +336,9 @@ fn reserve_range(
     let _writing = writing(core, spread, bytes.start, bytes.end);
     let entry = spread.index.entry(range)?.ok_or(Errno::EIO)?;
     let tier = core.tiers.get(entry.tier)?;
+    let lacks = |demand| Ok(Reserved::Not(Obstacle { tier: entry.tier, demand }));
     if !tier.capabilities().allocate {
-        return Ok(Reserved::Not(Demand::Allocate));
+        return lacks(Demand::Allocate);
     }
     let before = allocated_on(file, spread, &tier);
     let result = reserve_on(file, spread, &tier, bytes.clone());
@@ -354,7 +355,7 @@ fn reserve_range(
         taken.pieces.push(AllocatedPiece { tier, bytes, new, grown });
     }
     match result {
-        Err(error) if error.is_full() => Ok(Reserved::Not(Demand::Room)),
+        Err(error) if error.is_full() => lacks(Demand::Room),
         result => result.map(|()| Reserved::Here),
     }
 }

@@ -2,8 +2,15 @@
 //! the range goes to another.
 
 use crate::core::Core;
-use braid_contract::{Errno, Error};
+use braid_contract::{Errno, Error, TierId};
 use braid_tiers::{Tier, bit};
+
+/// A tier lacks something for a range that is on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Obstacle {
+    pub(crate) tier: TierId,
+    pub(crate) demand: Demand,
+}
 
 /// What the tier that a range goes to has to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,17 +23,20 @@ pub(crate) enum Demand {
     Allocate,
 }
 
-impl Demand {
+impl Obstacle {
     /// What was missing where a tier answered this error to a write; `None` if
     /// another tier would be no help.
     pub(crate) fn of(tier: &Tier, error: &Error) -> Option<Self> {
-        match error.errno() {
-            errno if errno.is_full() => Some(Self::Room),
-            Errno::EOPNOTSUPP if !tier.capabilities().overwrite => Some(Self::Overwrite),
-            _ => None,
-        }
+        let demand = match error.errno() {
+            errno if errno.is_full() => Demand::Room,
+            Errno::EOPNOTSUPP if !tier.capabilities().overwrite => Demand::Overwrite,
+            _ => return None,
+        };
+        Some(Self { tier: tier.id, demand })
     }
+}
 
+impl Demand {
     fn is_met_by(self, tier: &Tier) -> bool {
         match self {
             // That is asked of each by itself.

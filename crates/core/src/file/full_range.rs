@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::file::choose::{PlacementRequest, find_room};
-use crate::file::demand::Demand;
+use crate::file::demand::{Demand, Obstacle};
 use crate::file::indexing::NotSpread;
 use crate::file::move_whole::{move_at_once, moves_at_once};
 use crate::file::presence::entry_at;
@@ -37,15 +37,21 @@ impl MoveLimit {
 /// writes, or can't do what is demanded: the range goes to another one. Answers
 /// whether it was moved; if not, something else has changed, and the write may
 /// be tried again. `ENOSPC` if no tier has room.
-pub(crate) fn move_off(core: &Core, file: &File, offset: u64, demand: Demand) -> Result<bool> {
-    let Some(entry) = entry_at(file, offset)? else { return Ok(false) };
-    let from = core.tiers.get(entry.tier)?;
+pub(crate) fn move_off(core: &Core, file: &File, offset: u64, obstacle: Obstacle) -> Result<bool> {
+    // One that is gone has no range any more.
+    let Ok(from) = core.tiers.get(obstacle.tier) else { return Ok(false) };
+    let demand = obstacle.demand;
     // Space of removed files may be all that is missing.
     if demand == Demand::Room && !from.is_set_readonly() && reap_now(core) {
         return Ok(false);
     }
     let mut excluded = bit(from.id) | demand.unmet_by(core);
     loop {
+        // Another write may have moved it, also while this one waited: where it is now
+        // may be the only tier that can have it.
+        if entry_at(file, offset)?.is_none_or(|entry| entry.tier != from.id) {
+            return Ok(false);
+        }
         let Some(to) = next_target(core, file, offset, excluded)? else { return Ok(false) };
         match move_to(core, file, offset, &to) {
             Ok(true) => {

@@ -3,7 +3,7 @@
 use crate::coord::Writing;
 use crate::core::Core;
 use crate::file::choose::hint_of;
-use crate::file::demand::Demand;
+use crate::file::demand::{Demand, Obstacle};
 use crate::file::full_range::{MoveLimit, move_off};
 use crate::file::indexing::NotSpread;
 use crate::file::leave_home::{Departure, leave_home, leave_when_full, leaves_home};
@@ -27,8 +27,8 @@ use braid_tiers::Tier;
 pub(crate) enum WriteProgress {
     /// So many bytes are done, and nothing is in the way of the rest.
     Done(usize),
-    /// Nothing is done: the first range has to leave its tier, which lacks this.
-    RangeMustMove(Demand),
+    /// Nothing is done: the first range has to leave its tier.
+    RangeMustMove(Obstacle),
 }
 
 /// Writes at `offset`; returns the number of bytes written.
@@ -115,10 +115,10 @@ fn write_some(
         }
         Layout::Spread(spread) => match write_spread(core, file, spread, offset, data, io)? {
             WriteProgress::Done(done) => Ok(done),
-            WriteProgress::RangeMustMove(demand) => {
+            WriteProgress::RangeMustMove(obstacle) => {
                 let range = spread.range_size().range_of(offset);
                 drop(layout);
-                if move_off(core, file, offset, demand)? {
+                if move_off(core, file, offset, obstacle)? {
                     moves.count(range, core.tiers.iter().count())?;
                 }
                 Ok(0)
@@ -197,11 +197,11 @@ fn write_spread(
             // What is in the way comes again with the rest.
             Err(_) if done > 0 => break,
             Err(error) => {
-                let demand = Demand::of(&tier, &error).ok_or(error)?;
-                if demand == Demand::Overwrite {
+                let obstacle = Obstacle::of(&tier, &error).ok_or(error)?;
+                if obstacle.demand == Demand::Overwrite {
                     writing.wrote_nothing();
                 }
-                return Ok(WriteProgress::RangeMustMove(demand));
+                return Ok(WriteProgress::RangeMustMove(obstacle));
             }
         }
     }
