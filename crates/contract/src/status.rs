@@ -410,6 +410,10 @@ pub struct ZoneStream {
     pub zones: u32,
     /// Bytes of use in them.
     pub bytes: u64,
+    /// The number under which the device places what is written of it; `None` where it
+    /// has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<u16>,
 }
 
 /// The stream that a file's data belongs to.

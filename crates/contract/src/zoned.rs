@@ -1,10 +1,11 @@
 //! A zoned device as the zoned store uses it: zones that are written from their
 //! beginning to their end, and emptied as a whole.
 //!
-//! The kernel's zonefs and raw zoned block devices implement it, and an emulator
-//! that keeps to the same rules, so that all above it can be tested anywhere.
+//! The kernel's zonefs and raw zoned block devices implement it, block devices without
+//! zones that are cut into units, and an emulator that keeps to the same rules, so that
+//! all above it can be tested anywhere.
 
-use crate::Result;
+use crate::{Result, StreamId};
 use std::fmt;
 use std::io::IoSlice;
 
@@ -107,4 +108,27 @@ pub trait ZonedDevice: Send + Sync + fmt::Debug {
 
     /// A number that tells the device apart from others.
     fn device(&self) -> u64;
+
+    /// Whether it knows how far a zone was written after it was closed or lost power.
+    /// Of one that does not, each sequential zone is full when it is opened, until
+    /// [`set_write_pointer`](Self::set_write_pointer) says otherwise, and may hold anything
+    /// behind what was flushed.
+    fn keeps_write_pointers(&self) -> bool {
+        true
+    }
+
+    /// What is of use in a sequential zone of a device that does not
+    /// [keep](Self::keeps_write_pointers) write pointers ends there. Before anything is
+    /// written to it.
+    fn set_write_pointer(&self, _zone: u32, _end: u64) {}
+
+    /// What is written to a sequential zone from now on is of a stream, or of none: the
+    /// device may place it with what else is of that stream.
+    fn assign(&self, _zone: u32, _stream: Option<StreamId>) {}
+
+    /// The number under which the device places the data of a stream, if it does so and
+    /// has been given any.
+    fn placement(&self, _stream: Option<StreamId>) -> Option<u16> {
+        None
+    }
 }

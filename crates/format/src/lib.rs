@@ -23,6 +23,7 @@ mod rehome;
 mod seal;
 mod speeds;
 mod streams;
+mod unit_head;
 mod words;
 mod zone_log;
 
@@ -43,6 +44,7 @@ pub use rehome::{RehomeRecord, RehomeStage};
 pub use seal::{Proof, Seal, Secret};
 pub use speeds::{SavedBandwidth, SavedSpeed, SavedSpeeds};
 pub use streams::{SAVED_KINDS_MAX, SavedKind, decode_kinds, encode_kinds};
+pub use unit_head::{UNIT_HEAD_LEN, UNIT_HEAD_ROOM, UnitHead};
 pub use words::{Entry, Owners, Reason, RuleNumber, SIZE_MAX, Words};
 pub use zone_log::{FRAME_HEAD, FRAME_PAYLOAD_MAX, FrameHead, FrameKind, ZONED_LABEL_MAX, ZoneRecord};
 

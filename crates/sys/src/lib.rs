@@ -2,8 +2,8 @@
 //!
 //! All code of Braid that needs `unsafe` is here, in small modules with safe
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
-//! file handles, the rings of FUSE, zones of block devices. [`DataFile`], through which all bytes of native files are read
-//! and written, is here too. This crate knows nothing of volumes.
+//! file handles, the rings of FUSE, zones of block devices, commands of NVMe. [`DataFile`],
+//! through which all bytes of native files are read and written, is here too. This crate knows nothing of volumes.
 
 mod aligned;
 mod bus_guard;
@@ -15,6 +15,7 @@ mod handle;
 mod identity;
 mod limits;
 mod mount_attr;
+mod nvme;
 mod process;
 mod shared_words;
 mod tier_dir;
@@ -32,6 +33,7 @@ pub use handle::{handle_of, numbered_handle, open_handle};
 pub use identity::{Acting, act_as, groups_of, is_privileged};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
+pub use nvme::{NvmeCommand, NvmeData, NvmeQueue, discard, nvme_command, nvme_namespace};
 pub use process::{is_running, process_start, task_names};
 pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;

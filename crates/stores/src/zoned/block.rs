@@ -1,7 +1,7 @@
 //! A zoned block device, driven through the kernel's calls for zones. It is opened
 //! exclusively, so that nothing that is mounted or otherwise in use is written.
 
-use super::kernel::{Limits, read_all, readable, told, within, write_all};
+use super::kernel::{Limits, open_exclusively, read_all, readable, told, within, write_all};
 use braid_contract::{
     Errno, Error, Result, Shown, ZoneKind, ZoneReport, ZoneState, ZonedDevice, ZonedGeometry,
 };
@@ -47,13 +47,7 @@ impl ZonedBlockDevice {
     /// `EBUSY` if it is in use, `EINVAL` if it has no zones; those of the device.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.shown();
-        let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
-            rustix::io::Errno::BUSY => {
-                Error::new(Errno::EBUSY, format!("{shown}: the device is in use, by a mount or otherwise"))
-            }
-            error => Error::from(error).context(shown.to_string()),
-        })?;
+        let fd = open_exclusively(path)?;
         let without = || Error::new(Errno::EINVAL, format!("{shown} has no zones"));
         let (sectors, count) = zones_of(&fd).ok().flatten().ok_or_else(without)?;
         let number = rustix::fs::fstat(&fd)?.st_rdev;

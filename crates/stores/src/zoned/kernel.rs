@@ -2,9 +2,11 @@
 //! as the kernel tells them, and reads and writes that bypass its cache.
 
 use crate::native::device_dir;
-use braid_contract::{Errno, Error, Result, ZoneKind, ZonedGeometry};
+use braid_contract::{Errno, Error, Result, Shown, ZoneKind, ZonedGeometry};
+use rustix::fs::{Mode, OFlags};
 use std::io::IoSlice;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// The least block: what all direct I/O here is aligned to.
 const BLOCK_MIN: u64 = 4096;
@@ -41,6 +43,18 @@ impl Limits {
         let (open_max, active_max) = (some("max_open_zones"), some("max_active_zones"));
         Self { geometry: ZonedGeometry { block, zones, open_max, active_max }, piece }
     }
+}
+
+/// Opens a block device for this process alone, past the kernel's cache.
+pub(super) fn open_exclusively(path: &Path) -> Result<OwnedFd> {
+    let shown = path.shown();
+    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+        rustix::io::Errno::BUSY => {
+            Error::new(Errno::EBUSY, format!("{shown}: the device is in use, by a mount or otherwise"))
+        }
+        error => Error::from(error).context(shown.to_string()),
+    })
 }
 
 /// A number that the system gave, as those of zoned devices: a device that has too

@@ -348,7 +348,9 @@ impl IndexLog {
 
     fn write_all(&self, writer: &mut Writer, frames: &[Vec<u8>], snapshot: Snapshot<'_>) -> Result<()> {
         for (at, frame) in frames.iter().enumerate() {
-            if at > 0 {
+            // Where no write pointer tells what became of the data, a frame that leads to it
+            // must not be there before it.
+            if at > 0 || !self.device.keeps_write_pointers() {
                 self.device.flush()?;
             }
             let len = (FRAME_HEAD + frame.len()).next_multiple_of(self.block) as u64;

@@ -141,6 +141,17 @@ impl Replay {
             }
         }
     }
+
+    /// Of these zones, the byte behind the last one that is of use.
+    pub(super) fn ends(&self, zones: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
+        let mut ends: BTreeMap<u32, u64> = zones.clone().map(|zone| (zone, 0)).collect();
+        for (_, place) in self.objects.values().flat_map(|known| known.extents.iter()) {
+            if let Some(end) = ends.get_mut(&place.zone) {
+                *end = (*end).max((u64::from(place.at) + u64::from(place.blocks)) * self.block);
+            }
+        }
+        ends.into_iter()
+    }
 }
 
 impl Known {

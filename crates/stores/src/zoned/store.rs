@@ -11,7 +11,7 @@ use super::watched::Watched;
 use super::zones::{Claim, Zones};
 use braid_contract::{
     Context, Environment, Errno, Error, ObjectId, ObjectStat, Result, Store, StoreCapabilities, StoreIo,
-    Timestamp, Usage, ZoneStatus, ZonedDevice,
+    StreamId, Timestamp, Usage, ZoneStatus, ZonedDevice,
 };
 use braid_format::{ZONED_LABEL_MAX, ZoneRecord};
 use braid_sys::AlignedBuf;
@@ -92,7 +92,8 @@ impl ZonedStore {
         let limits = [geometry.open_max, geometry.active_max].into_iter().flatten().min();
         // The log may need two zones while it goes from one to the other.
         let open_max = limits.map_or(usize::MAX, |most| most.saturating_sub(2) as usize);
-        let zones = Zones::new(Arc::clone(&device), first..geometry.zones, open_max)?;
+        let numbers = first..geometry.zones;
+        let mut zones = Zones::new(Arc::clone(&device), numbers.clone(), open_max)?;
         let written = |zone: u32| zones.write_pointer(zone);
         let mut replay = Replay::new(geometry.block);
         let log = IndexLog::open(Arc::clone(&device), regions, &environment, &mut |record, was_durable| {
@@ -100,6 +101,10 @@ impl ZonedStore {
             Ok(())
         })?;
         replay.finish(&written);
+        if !device.keeps_write_pointers() {
+            replay.ends(numbers.clone()).for_each(|(zone, end)| device.set_write_pointer(zone, end));
+            zones = Zones::new(Arc::clone(&device), numbers, open_max)?;
+        }
         let log = match log {
             Some(log) => log,
             None => IndexLog::new(Arc::clone(&device), regions, Arc::clone(&environment))?,
@@ -280,6 +285,9 @@ impl Store for ZonedStore {
     fn zones(&self) -> Option<ZoneStatus> {
         let shared = &self.index.shared;
         let mut status = shared.zones.status();
+        for stream in &mut status.streams {
+            stream.placement = shared.device.placement(stream.id.map(StreamId));
+        }
         status.index_bytes = shared.log.written();
         status.memory_bytes = shared.buffers.memory();
         self.pace.tell(&mut status);

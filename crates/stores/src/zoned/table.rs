@@ -416,23 +416,33 @@ impl Table {
     /// At recovery: zones that were begun go on, up to so many. Answers the others,
     /// which hold resources of the device.
     pub(super) fn resume(&mut self, open_max: usize) -> Vec<u32> {
+        let is_begun = |(_, zone): &(usize, &Zone)| {
+            zone.state == Use::Full && (1..zone.capacity).contains(&zone.write_pointer)
+        };
+        let mut begun: Vec<u32> =
+            self.zones.iter().enumerate().filter(is_begun).map(|(number, _)| number as u32).collect();
+        // The one with most room first.
+        begun.sort_by_key(|number| self.zones[*number as usize].write_pointer);
         let mut unfinished = Vec::new();
-        for (number, zone) in self.zones.iter_mut().enumerate() {
-            if zone.state != Use::Full || !(1..zone.capacity).contains(&zone.write_pointer) {
-                continue;
-            }
+        for number in begun {
+            let zone = &mut self.zones[number as usize];
             // One for each stream.
             let taken = self.shared.contains_key(&zone.stream);
             if zone.valid > 0 && !taken && self.open.len() < open_max {
                 zone.state = Use::Open;
-                self.open.push(number as u32);
-                self.shared.insert(zone.stream, number as u32);
+                self.open.push(number);
+                self.shared.insert(zone.stream, number);
             } else {
-                unfinished.push(number as u32);
+                unfinished.push(number);
             }
         }
         self.shared.clear();
         unfinished
+    }
+
+    /// The open zones, and the streams that they are for.
+    pub(super) fn open_zones(&self) -> impl Iterator<Item = (u32, Stream)> {
+        self.open.iter().map(|zone| (*zone, self.zones[*zone as usize].stream))
     }
 
     /// The zone that is emptied with least effort, if that gains anything. Nothing else

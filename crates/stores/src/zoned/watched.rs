@@ -2,7 +2,7 @@
 //! go back. What was written before such a flush may be lost, whatever a later flush
 //! answers.
 
-use braid_contract::{Errno, Error, Result, ZoneReport, ZonedDevice, ZonedGeometry};
+use braid_contract::{Errno, Error, Result, StreamId, ZoneReport, ZonedDevice, ZonedGeometry};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -81,5 +81,21 @@ impl ZonedDevice for Watched {
 
     fn device(&self) -> u64 {
         self.device.device()
+    }
+
+    fn keeps_write_pointers(&self) -> bool {
+        self.device.keeps_write_pointers()
+    }
+
+    fn set_write_pointer(&self, zone: u32, end: u64) {
+        self.device.set_write_pointer(zone, end);
+    }
+
+    fn assign(&self, zone: u32, stream: Option<StreamId>) {
+        self.device.assign(zone, stream);
+    }
+
+    fn placement(&self, stream: Option<StreamId>) -> Option<u16> {
+        self.device.placement(stream)
     }
 }

@@ -187,6 +187,7 @@ impl Zones {
         let kept_back = if claim == Claim::Moved { 0 } else { RESERVE };
         let may_open = table.may_open(self.open_max);
         if may_open && let Some(zone) = table.open(stream, kept_back) {
+            self.device.assign(zone, stream);
             opened(zone);
             return Ok(zone);
         }
@@ -311,7 +312,11 @@ impl Zones {
     /// the others, which are to be [finished](Self::finish): they hold resources of
     /// the device.
     pub(super) fn resume(&self) -> Vec<u32> {
-        self.table.lock().resume(self.open_max)
+        let mut table = self.table.lock();
+        let unfinished = table.resume(self.open_max);
+        table.open_zones().for_each(|(zone, stream)| self.device.assign(zone, stream));
+        // Units of a device without zones hold nothing.
+        if self.device.keeps_write_pointers() { unfinished } else { Vec::new() }
     }
 
     /// Finishes a zone to which nothing more goes.

@@ -1,14 +1,16 @@
 //! The zoned store on a device of the kernel's, which loses all that is on it. Only
-//! if named: `lab/zoned conformance` runs these in a virtual machine.
+//! if named: `lab/zoned conformance` runs these in a virtual machine. A loop device of
+//! its own is cut into units where there is one.
 
 use super::zoned_settings;
 use braid_contract::{Result, ZoneKind, ZoneState, ZonedDevice};
 use braid_stores::native::Machine;
-use braid_stores::zoned::{ZonedBlockDevice, ZonedStore, Zonefs};
+use braid_stores::zoned::{UnitDevice, ZonedBlockDevice, ZonedStore, Zonefs};
 use braid_sys::AlignedBuf;
 use braid_testkit::conformance::store::{Fresh, run};
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 fn path() -> PathBuf {
@@ -132,4 +134,44 @@ fn zonefs() {
         drop(held);
     }
     conforms("zonefs", open);
+}
+
+/// The store in units of a block device without zones, as large as the device says.
+fn in_units(path: &Path, unit: Option<u64>) {
+    let open = || UnitDevice::open_at(path, unit);
+    keeps_to_the_rules(&open().unwrap());
+    let held = open().unwrap();
+    assert_eq!(open().unwrap_err().errno(), braid_contract::Errno::EBUSY);
+    drop(held);
+    conforms("units of a block device", open);
+}
+
+#[test]
+#[ignore = "needs a block device of its own with data placement in BRAID_ZONED_DEVICE"]
+fn units_as_the_device_has_them() {
+    in_units(&path(), None);
+}
+
+#[test]
+fn units_of_a_loop_device() {
+    if !braid_sys::is_privileged() || !Path::new("/dev/loop-control").exists() {
+        return braid_testkit::skipped("root and loop devices");
+    }
+    let image = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+    image.as_file().set_len((1 << 20) + 40 * (4 << 20)).unwrap();
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(image.path()).output().unwrap();
+    if !made.status.success() {
+        return braid_testkit::skipped("loop devices");
+    }
+    let device = Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned());
+    in_units(Path::new(&device.0), Some(4 << 20));
+}
+
+/// A loop device, until this is dropped.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
 }

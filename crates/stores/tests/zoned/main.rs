@@ -10,6 +10,7 @@ mod model;
 mod pace;
 mod planted;
 mod reserved;
+mod units;
 
 use braid_contract::{Errno, Hint, SplitMix, Store, StoreIo, StreamId, ZoneKind, ZoneState, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};

@@ -1,10 +1,11 @@
 //! Searches for power losses that a zoned store does not survive: random operations on
-//! a small simulated device, whose power is lost at each of its effects, in many
+//! a small simulated device, with zones or cut into units, whose power is lost at each of its effects, in many
 //! combinations of what is left, and again while it recovers.
 //!
 //! `cargo test -p braid-stores --test zoned_crash` searches for a short while; with
 //! arguments (see `-- --help`) for longer, or repeats a failure.
 
+mod disk;
 mod explore;
 mod model;
 mod op;

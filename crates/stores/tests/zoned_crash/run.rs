@@ -1,9 +1,10 @@
 //! Operations on a store and its model, side by side.
 
+use super::disk::SimDisk;
 use super::model::{CELL, Model, Write, bytes_of, id};
 use super::op::{Kind, OBJECTS, Op, Step};
 use braid_contract::{Errno, Error, Hint, SplitMix, Store, StoreIo, StreamId, ZonedDevice};
-use braid_stores::zoned::{ZonedSettings, ZonedStore};
+use braid_stores::zoned::{UnitDevice, ZonedSettings, ZonedStore};
 use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones, ZoneEffect, ZonedMoment};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(crate) struct Setup {
     /// Most cells that an object has.
     pub(crate) longest: usize,
     pub(crate) with_faults: bool,
+    /// It has no zones, and is cut into units.
+    pub(crate) in_units: bool,
 }
 
 /// A store that is used.
@@ -36,22 +39,28 @@ pub(crate) struct Run {
 impl Setup {
     /// Draws a device.
     pub(crate) fn draw(random: &mut SplitMix) -> Self {
-        let is_fine = random.below(4) > 0;
+        let in_units = random.below(3) == 0;
+        let is_fine = random.below(4) > 0 && !in_units;
         let (block, capacity, extent) = match is_fine {
             true => (512, random.pick(&[16 << 10, 32 << 10]), 4 << 10),
             false => (4096, random.pick(&[64 << 10, 96 << 10]), random.pick(&[4 << 10, 16 << 10])),
         };
-        let conventional = random.pick(&[0, 0, 1, 2, 3]);
-        let shape = SimZones {
-            zones: conventional.max(2) + 4 + random.below(7) as u32,
-            conventional,
-            capacity,
-            active_max: 3 + random.below(5) as u32,
+        let active_max = 3 + random.below(5) as u32;
+        let shape = if in_units {
+            // The head, two for the index, and those for data.
+            let zones = 1 + 2 + 6 + random.below(5) as u32;
+            SimZones { zones, conventional: zones, capacity, active_max }
+        } else {
+            let conventional = random.pick(&[0, 0, 1, 2, 3]);
+            let zones = conventional.max(2) + 4 + random.below(7) as u32;
+            SimZones { zones, conventional, capacity, active_max }
         };
         let memory = extent * (1 + random.below(6));
         let settings = ZonedSettings { extent, memory, write_through: random.below(5) == 0, gc: 0 };
         let longest = (capacity / CELL) as usize * if is_fine { 2 } else { 1 };
-        Self { shape, block, settings, longest, with_faults: random.below(4) == 0 }
+        // What such a device did not flush counts as lost when that fails, whatever is there.
+        let with_faults = random.below(4) == 0 && !in_units;
+        Self { shape, block, settings, longest, with_faults, in_units }
     }
 }
 
@@ -386,7 +395,14 @@ impl Run {
 
 fn open(setup: &Setup, device: &Arc<SimZoned>, chance: u64) -> Result<ZonedStore, String> {
     let environment = Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), chance));
-    let device: Arc<dyn ZonedDevice> = Arc::clone(device) as _;
-    ZonedStore::open(device, setup.settings, environment)
+    let device = if setup.in_units {
+        let disk = SimDisk::new(Arc::clone(device), setup.shape.capacity);
+        let device = UnitDevice::open(Arc::new(disk), Some(setup.shape.capacity));
+        device.map(|device| Arc::new(device) as Arc<dyn ZonedDevice>)
+    } else {
+        Ok(Arc::clone(device) as _)
+    };
+    device
+        .and_then(|device| ZonedStore::open(device, setup.settings, environment))
         .map_err(|error| format!("it can't be opened: {error}"))
 }

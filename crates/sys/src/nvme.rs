@@ -1,0 +1,169 @@
+//! Commands that go to an NVMe device as they are (`linux/nvme_ioctl.h`), and space that
+//! a block device may forget (`linux/fs.h`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// `_IO('N', 0x40)`: the namespace of a block device.
+const NVME_IOCTL_ID: u32 = 0x4e40;
+/// `_IOWR('N', 0x41, struct nvme_passthru_cmd)`.
+const NVME_IOCTL_ADMIN_CMD: u32 = 0xc048_4e41;
+/// `_IOWR('N', 0x43, struct nvme_passthru_cmd)`.
+const NVME_IOCTL_IO_CMD: u32 = 0xc048_4e43;
+/// `_IO(0x12, 119)`.
+const BLKDISCARD: u32 = 0x1277;
+
+/// The queue that a command goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NvmeQueue {
+    /// Commands about the device.
+    Admin,
+    /// Commands of a namespace.
+    Io,
+}
+
+/// A command, but for its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NvmeCommand {
+    /// What is to be done.
+    pub opcode: u8,
+    /// The namespace; 0 for none.
+    pub namespace: u32,
+    /// Command dwords 10 to 15.
+    pub words: [u32; 6],
+}
+
+/// What goes with a command.
+#[derive(Debug)]
+pub enum NvmeData<'a> {
+    /// Nothing.
+    None,
+    /// The device fills it.
+    In(&'a mut [u8]),
+    /// The device takes it.
+    Out(&'a [u8]),
+}
+
+/// The kernel's `struct nvme_passthru_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct Passthru {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    words: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// The number of the NVMe namespace that is a block device.
+///
+/// # Errors
+/// Those of `ioctl(2)`; `ENOTTY` if it is none.
+pub fn nvme_namespace(device: impl AsFd) -> io::Result<u32> {
+    // SAFETY: the request takes no argument.
+    let id = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), NVME_IOCTL_ID as libc::Ioctl) };
+    u32::try_from(id).map_err(|_| io::Error::last_os_error())
+}
+
+/// Has the device carry out a command; answers its result, which is dword 0 of the
+/// completion. Memory is aligned for direct I/O, and at most what becomes one request.
+///
+/// # Errors
+/// Those of `ioctl(2)`; one without a number, with the status, if the device refuses it;
+/// `EINVAL` if the data goes the other way than that of the opcode.
+pub fn nvme_command(
+    device: impl AsFd,
+    queue: NvmeQueue,
+    command: NvmeCommand,
+    data: NvmeData<'_>,
+) -> io::Result<u32> {
+    let NvmeCommand { opcode, namespace: nsid, words } = command;
+    let takes = opcode & 1 == 1;
+    let (addr, len, fits) = match data {
+        NvmeData::None => (0, 0, true),
+        NvmeData::In(buf) => (buf.as_mut_ptr().expose_provenance(), buf.len(), !takes),
+        NvmeData::Out(buf) => (buf.as_ptr().expose_provenance(), buf.len(), takes),
+    };
+    let data_len = u32::try_from(len).ok().filter(|_| fits);
+    let data_len = data_len.ok_or_else(|| io::Error::from(rustix::io::Errno::INVAL))?;
+    let mut asked = Passthru { opcode, nsid, words, addr: addr as u64, data_len, ..Passthru::default() };
+    let request = match queue {
+        NvmeQueue::Admin => NVME_IOCTL_ADMIN_CMD,
+        NvmeQueue::Io => NVME_IOCTL_IO_CMD,
+    };
+    // SAFETY: `asked` has the kernel's layout. It lives across the call, as does the
+    // memory that it leads to, whose length it has. The kernel writes there only for an
+    // opcode with an even number, for which it was borrowed mutably.
+    let status = unsafe {
+        libc::ioctl(device.as_fd().as_raw_fd(), request as libc::Ioctl, (&raw mut asked).cast::<Passthru>())
+    };
+    match status {
+        0 => Ok(asked.result),
+        refused if refused > 0 => Err(io::Error::other(format!("the device answers status {refused:#x}"))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Tells a block device that these bytes are of no use any more; what they read as from
+/// then on is up to the device.
+///
+/// # Errors
+/// Those of `ioctl(2)`; `EOPNOTSUPP` where the device does not know of that.
+pub fn discard(device: impl AsFd, from: u64, len: u64) -> io::Result<()> {
+    let range = [from, len];
+    // SAFETY: the kernel reads two `__u64`, which live across the call.
+    let status = unsafe {
+        libc::ioctl(
+            device.as_fd().as_raw_fd(),
+            BLKDISCARD as libc::Ioctl,
+            (&raw const range).cast_mut().cast::<u64>(),
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_kernels() {
+        for request in [NVME_IOCTL_ADMIN_CMD, NVME_IOCTL_IO_CMD] {
+            assert_eq!((request >> 16 & 0x3fff) as usize, size_of::<Passthru>());
+        }
+        assert_eq!(std::mem::offset_of!(Passthru, addr), 24);
+        assert_eq!(std::mem::offset_of!(Passthru, data_len), 36);
+        assert_eq!(std::mem::offset_of!(Passthru, words), 40);
+        assert_eq!(std::mem::offset_of!(Passthru, result), 68);
+    }
+
+    #[test]
+    fn what_is_no_such_device_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let refused = |error: io::Error| assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+        refused(nvme_namespace(&file).unwrap_err());
+        let identify = NvmeCommand { opcode: 6, namespace: 1, words: [0; 6] };
+        let mut buf = [0; 4096];
+        refused(nvme_command(&file, NvmeQueue::Admin, identify, NvmeData::In(&mut buf)).unwrap_err());
+        refused(discard(&file, 0, 4096).unwrap_err());
+    }
+
+    #[test]
+    fn data_goes_where_the_opcode_has_it_go() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let command = |opcode| NvmeCommand { opcode, namespace: 1, words: [0; 6] };
+        let mut buf = [0; 4096];
+        let taken = nvme_command(&file, NvmeQueue::Io, command(2), NvmeData::Out(&buf)).unwrap_err();
+        assert_eq!(taken.raw_os_error(), Some(libc::EINVAL));
+        let filled = nvme_command(&file, NvmeQueue::Io, command(1), NvmeData::In(&mut buf)).unwrap_err();
+        assert_eq!(filled.raw_os_error(), Some(libc::EINVAL));
+    }
+}
