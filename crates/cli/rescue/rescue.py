@@ -48,6 +48,8 @@ LOST_ZONE = 0xFFFFFFFF
 # Of devices: the kernel's requests, and its unit of places.
 BLKREPORTZONE, BLKGETZONESZ, BLKGETNRZONES, BLKSSZGET = 0xC0101282, 0x80041284, 0x80041285, 0x1268
 ZONES_AT_A_TIME, DEVICE_SECTOR = 128, 512
+# Of devices that are cut into units.
+UNIT_MAGIC, UNIT_HEAD, UNIT_HEAD_ROOM, INDEX_UNITS = b"BRAIDUNT", 4096, 1 << 20, 2
 SECTOR = 4096
 
 
@@ -648,6 +650,47 @@ class ZoneDevice:
         return data
 
 
+class UnitDevice:
+    """A block device without zones that is cut into units."""
+
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        head = read_all(self.fd, UNIT_HEAD, 0)
+        version, crc = struct.unpack_from("<H2xI", head, 8)
+        if version != 1:
+            raise Damaged("how it is cut into units has format version %d, and this program knows 1" % version)
+        if len(head) < UNIT_HEAD or crc32c(head[:12] + bytes(4) + head[16:]) != crc:
+            raise Damaged("how it is cut into units can't be read")
+        self.unit, self.index, self.count, self.block = struct.unpack_from("<QQII", head, 16)
+        self.conventional = INDEX_UNITS
+
+    def capacity(self, zone):
+        """Bytes that a zone can hold."""
+        return self.index if zone < INDEX_UNITS else self.unit
+
+    def written(self, zone):
+        """Bytes of a zone that may have been written; None if it is none for data."""
+        if zone < INDEX_UNITS:
+            return None
+        return self.unit if zone < INDEX_UNITS + self.count else 0
+
+    def read(self, zone, offset, length):
+        """All bytes of a part of a zone."""
+        before = zone * self.index if zone < INDEX_UNITS else INDEX_UNITS * self.index + (zone - INDEX_UNITS) * self.unit
+        data = read_all(self.fd, length, UNIT_HEAD_ROOM + before + offset)
+        if len(data) < length:
+            raise OSError(errno.EIO, "zone %d ends before byte %d" % (zone, offset + length))
+        return data
+
+
+def zones_at(path):
+    """The zones at a path, of the kind that is there."""
+    if not is_device(path):
+        return ZoneFiles(path)
+    with open(path, "rb", buffering=0) as device:
+        return (UnitDevice if device.read(SECTOR)[:8] == UNIT_MAGIC else ZoneDevice)(path)
+
+
 def is_zonefs(directory):
     """Whether a directory is on a mounted zonefs."""
     device = os.stat(directory).st_dev
@@ -683,7 +726,7 @@ class ZonedTier(Tier):
 
     def read_label(self):
         """The bytes of its label; reads the index."""
-        self.place = (ZoneDevice if is_device(self.directory) else ZoneFiles)(self.directory)
+        self.place = zones_at(self.directory)
         self.replay(self.choose_log())
         if self.label_bytes is None:
             raise Damaged("its index has no label")

@@ -180,7 +180,13 @@ fn zones(status: &Status) -> String {
         }
         for stream in &zones.streams {
             let (named, bytes) = (&stream.name, show_size(stream.bytes));
-            _ = writeln!(text, "{name}: {named}: {bytes} in {}", counted(stream.zones.into(), "zone"));
+            let placement =
+                stream.placement.map_or_else(String::new, |placement| format!(", placement {placement}"));
+            _ = writeln!(
+                text,
+                "{name}: {named}: {bytes} in {}{placement}",
+                counted(stream.zones.into(), "zone")
+            );
         }
     }
     text

@@ -187,15 +187,32 @@ pub struct TierSettings {
     pub readonly: Option<Located<bool>>,
     /// A requirement on its directory.
     pub require: Option<Located<Require>>,
-    /// How a tier on a zoned device is kept.
-    pub zoned: Option<Located<ZonedSettings>>,
+    /// How a tier in zones is kept.
+    pub zoned: Option<Located<ZonedTier>>,
     /// Faults that are armed on it for a drill.
     pub faults: Vec<Located<FaultRule>>,
     /// Where it is set that the mount goes without it.
     pub absent: Option<Place>,
 }
 
+/// How a tier in zones is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ZonedTier {
+    /// How its data is gathered and moved.
+    pub settings: ZonedSettings,
+    /// Bytes of the units that a block device without zones is cut into.
+    pub unit: Option<u64>,
+}
+
 impl TierSettings {
+    /// Where it is said how it is kept in zones, or else where it is.
+    pub(crate) fn zoned_place(&self) -> &Place {
+        self.zoned
+            .as_ref()
+            .filter(|zoned| zoned.value.unit.is_some())
+            .map_or(&self.dir.place, |zoned| &zoned.place)
+    }
+
     /// Space that Braid leaves free there, with the default.
     pub(crate) fn reserve_or_default(&self) -> Reserve {
         self.reserve.as_ref().map_or_else(Reserve::default, |reserve| reserve.value)

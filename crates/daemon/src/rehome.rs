@@ -24,7 +24,7 @@ pub(crate) fn start(
 ) -> Result<Job, ErrorReply> {
     let tiers = handle.volume.status().tiers;
     let others = tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-    let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
+    let dir = validate::replacement((dir, None), others, mountpoint).map_err(invalid)?;
     let Some(location) = dir.to_str() else {
         return Err(refused(Errno::EINVAL, "the directory's name is not UTF-8", "name another one"));
     };

@@ -29,7 +29,7 @@ pub(crate) fn replace(
         return Err(refused(Errno::EBUSY, &what, "it is replaced by a copy of it: ask for that"));
     }
     let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-    let dir = validate::replacement(dir, others, mountpoint).map_err(invalid)?;
+    let dir = validate::replacement((dir, None), others, mountpoint).map_err(invalid)?;
     let store = tier_store::open(&dir, None).map_err(|error| cant_open(&dir, &error))?;
     let (store, control) = drill::put_before(store, &[]);
     let config = TierConfig {

@@ -22,6 +22,19 @@ pub(crate) const DEVICE_IN_USE: &str = "end what uses it; lsblk and fuser tell w
 pub(crate) const EMPTY_IT: &str = "name another device, or empty this one: blkzone reset DEVICE, and zeros over \
     the first two conventional zones, if there are any";
 
+/// What to do about a path that can't be opened as a tier, by the error.
+pub(crate) fn advice_on(dir: &Path, error: &Error) -> &'static str {
+    match error.errno() {
+        Errno::ENOTEMPTY => {
+            "name another device, or put zeros there: blkdiscard --zeroout --length BYTES DEVICE"
+        }
+        Errno::EINVAL if !dir.is_dir() => {
+            "mend `zoned: { unit: SIZE }` of the tier; to cut the device anew, put zeros over its beginning"
+        }
+        _ => "check the directory and its file system",
+    }
+}
+
 /// A directory or a device can't be opened as a tier.
 pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
     match error.errno() {
@@ -30,6 +43,6 @@ pub(crate) fn cant_open(dir: &Path, error: &Error) -> ErrorReply {
             let what = format!("{}: the directory is a tier of a volume that is mounted now", dir.shown());
             refused(Errno::EBUSY, &what, "name an empty directory of its own")
         }
-        errno => refused(errno, &error.to_string(), "check the directory and its file system"),
+        errno => refused(errno, &error.to_string(), advice_on(dir, error)),
     }
 }

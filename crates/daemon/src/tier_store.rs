@@ -1,11 +1,12 @@
-//! The store of a tier other than home, by what its path is: a zoned block device, a
-//! zonefs, an emulated zoned device, or a directory like any other.
+//! The store of a tier other than home, by what its path is: a block device with zones,
+//! or cut into units, a zonefs, an emulated zoned device, or a directory like any other.
 
+use crate::config::ZonedTier;
 use crate::refusal::{Place, Refusal};
 use braid_contract::{Errno, Error, Result, Shown, Store, ZonedDevice};
 use braid_stores::dir::DirStore;
 use braid_stores::native::{Machine, open_dir, open_tier_dir};
-use braid_stores::zoned::{ZoneEmulator, ZonedBlockDevice, ZonedSettings, ZonedStore, Zonefs};
+use braid_stores::zoned::{UnitDevice, ZoneEmulator, ZonedBlockDevice, ZonedStore, Zonefs};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub use braid_stores::zoned::EmulatedZones;
 /// What keeps a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// A block device, with zones if it can be one.
+    /// A block device, with zones or not.
     Device,
     /// A zonefs.
     Zonefs,
@@ -47,10 +48,17 @@ pub(crate) fn kind_of(path: &Path) -> Result<Kind> {
 /// Opens the store at a path. `zoned` says how zones are kept.
 ///
 /// # Errors
-/// `EBUSY` if it is in use, `EINVAL` if `zoned` is given and there are no zones; those
-/// of the store.
-pub(crate) fn open(path: &Path, zoned: Option<ZonedSettings>) -> Result<Arc<dyn Store>> {
-    let device: Arc<dyn ZonedDevice> = match kind_of(path)? {
+/// `EBUSY` if it is in use, `EINVAL` if `zoned` is given and it can't be kept like that;
+/// those of the store.
+pub(crate) fn open(path: &Path, zoned: Option<ZonedTier>) -> Result<Arc<dyn Store>> {
+    let ZonedTier { settings, unit } = zoned.unwrap_or_default();
+    let kind = kind_of(path)?;
+    let has_zones = kind != Kind::Device || ZonedBlockDevice::is_at(path);
+    if has_zones && unit.is_some() {
+        return Err(Error::new(Errno::EINVAL, "only a block device without zones is cut into units"));
+    }
+    let device: Arc<dyn ZonedDevice> = match kind {
+        Kind::Device if !has_zones => Arc::new(UnitDevice::open_at(path, unit)?),
         Kind::Device => Arc::new(ZonedBlockDevice::open(path)?),
         Kind::Zonefs => Arc::new(Zonefs::open(path)?),
         Kind::Emulated => Arc::new(ZoneEmulator::open(open_tier_dir(path)?)?),
@@ -59,7 +67,7 @@ pub(crate) fn open(path: &Path, zoned: Option<ZonedSettings>) -> Result<Arc<dyn 
         }
         Kind::Directory => return Ok(Arc::new(DirStore::open(path)?)),
     };
-    Ok(Arc::new(ZonedStore::open(device, zoned.unwrap_or_default(), Arc::new(Machine))?))
+    Ok(Arc::new(ZonedStore::open(device, settings, Arc::new(Machine))?))
 }
 
 /// Whether zones are at a path, of a device or emulated.

@@ -3,7 +3,7 @@
 //! and describes the results for people.
 
 use crate::advice::Asked;
-use crate::config::{Require, no_such_tier};
+use crate::config::{Require, ZonedTier, no_such_tier};
 use crate::handle::VolumeHandle;
 use crate::places::TierPlace;
 use crate::refusal::{Located, Place};
@@ -15,7 +15,6 @@ use crate::{drill, require, speed, tier_store, told, validate};
 use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
 use braid_stores::fault::FaultControl;
-use braid_stores::zoned::ZonedSettings;
 use braid_volume::{RemovedTier, TierChange, TierConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ pub(crate) struct Read {
     pub(crate) change: TierChange,
     pub(crate) require: Option<Located<Require>>,
     /// How it is kept in zones; only a stack file says that.
-    pub(crate) zoned: Option<ZonedSettings>,
+    pub(crate) zoned: Option<ZonedTier>,
     /// As in the stack file; `None` for unset ones.
     pub(crate) keys: Vec<(&'static str, Option<String>)>,
 }
@@ -107,7 +106,8 @@ pub(crate) fn looked_at(
 ) -> Result<(Joining, TierConfig), ErrorReply> {
     let status = handle.volume.status();
     let there = status.tiers.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
-    let dir = validate::replacement(dir, there.chain(others.iter().copied()), mountpoint).map_err(invalid)?;
+    let there = there.chain(others.iter().copied());
+    let dir = validate::replacement((dir, read.zoned), there, mountpoint).map_err(invalid)?;
     if let Some(required) = &read.require {
         require::check_now(required, &dir).map_err(invalid)?;
     }

@@ -1,13 +1,13 @@
 //! Checks the directories of a configuration and refuses impossible ones.
 //! Creates and changes nothing.
 
-use crate::config::{Config, MountSettings, TierSettings, VolumeSettings};
+use crate::config::{Config, MountSettings, TierSettings, VolumeSettings, ZonedTier};
 use crate::refusal::{Place, Refusal};
 use crate::require;
 use crate::tier_store::{self, Kind};
 use braid_contract::Shown;
 use braid_ipc::mounts::{self, Mount};
-use braid_stores::zoned::{ZonedBlockDevice, Zonefs};
+use braid_stores::zoned::{UnitDevice, UnitsAt, ZonedBlockDevice, Zonefs};
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use std::fs::Metadata;
@@ -140,6 +140,7 @@ fn look_at_tiers(volume: &VolumeSettings) -> Result<Vec<Looked<'_>>, Refusal> {
 
 fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, Refusal> {
     let (real, found) = usable(&tier.dir.value, &tier.dir.place, mounts)?;
+    units(&real, tier.zoned.as_ref().map(|zoned| zoned.value), tier.zoned_place())?;
     if let Some(required) = &tier.require {
         require::check(required, &real, mounts)?;
     }
@@ -195,12 +196,35 @@ fn usable_device(path: &Path, place: &Place, number: u64, mounts: &[Mount]) -> R
         let found = format!("{shown} is mounted at {point} ({fs_type})");
         return Err(place.refuse(found, format!("{instead}unmount it: umount {point}")));
     }
-    if !ZonedBlockDevice::is_at(path) {
-        let advice = "make a file system on it, mount that, and name a directory there; \
-            a block device is a tier only if it is zoned (lsblk -z)";
-        return Err(place.refuse(format!("{shown} is a block device without zones"), advice));
-    }
     Ok(())
+}
+
+/// Checks that what is at a path has zones where a tier in zones is to be, or can be cut
+/// into units.
+fn units(path: &Path, zoned: Option<ZonedTier>, place: &Place) -> Result<(), Refusal> {
+    let unit = zoned.and_then(|zoned| zoned.unit);
+    let what = match tier_store::kind_of(path) {
+        Ok(Kind::Device) if ZonedBlockDevice::is_at(path) => "has zones of its own",
+        Ok(Kind::Device) if unit.is_some() || UnitDevice::look_at(path) != UnitsAt::Unknown => return Ok(()),
+        Ok(Kind::Device) => {
+            let advice = "make a file system on it, mount that, and name a directory there; or have it cut into \
+                units, in the stack file: zoned: { unit: SIZE }; without that, a block device is a tier only \
+                if it is zoned (lsblk -z) or has data placement (FDP)";
+            return Err(place.refuse(format!("{} is a block device without zones", path.shown()), advice));
+        }
+        Ok(Kind::Zonefs) => "is a zonefs",
+        Ok(Kind::Emulated) => "is an emulated zoned device",
+        // What is wrong with it is found where it is opened.
+        Ok(Kind::Directory) | Err(_) => "is a directory",
+    };
+    match unit {
+        None => Ok(()),
+        Some(_) => {
+            let found =
+                format!("{} {what}, and only a block device without zones is cut into units", path.shown());
+            Err(place.refuse(found, "take `unit` out"))
+        }
+    }
 }
 
 /// Refuses a home tier that has no names of files.
@@ -244,7 +268,8 @@ fn nothing_inside(volume: &VolumeSettings) -> Result<(), Refusal> {
 
 /// Refuses a directory that can't be a tier in any case.
 pub(crate) fn directory(dir: &Path, place: &Place) -> Result<(), Refusal> {
-    usable(dir, place, &mounts::list().unwrap_or_default()).map(|_| ())
+    let (real, _) = usable(dir, place, &mounts::list().unwrap_or_default())?;
+    units(&real, None, place)
 }
 
 /// Adds the advice that the mount can go without the tier, if it is lost.
@@ -257,15 +282,16 @@ pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
 
 /// Refuses a directory that can't take the place of a lost tier. `others` are
 /// the names and directories of the other tiers, which are not touched: their
-/// devices may hang.
+/// devices may hang. `zoned` says how it is to be kept.
 pub(crate) fn replacement<'a>(
-    dir: &Path,
+    (dir, zoned): (&Path, Option<ZonedTier>),
     others: impl Iterator<Item = (&'a str, &'a Path)>,
     mountpoint: &Path,
 ) -> Result<PathBuf, Refusal> {
     let place = Place::flag(dir.to_string_lossy());
     let mounts = mounts::list().unwrap_or_default();
     let (real, _) = usable(dir, &place, &mounts)?;
+    units(&real, zoned, &place)?;
     let spot = Spot::named(real.clone(), &mounts);
     for (name, other) in others {
         if spot.overlap(&Spot::named(other.to_owned(), &mounts)).is_some() {

@@ -1,7 +1,7 @@
 //! The settings of a volume and its tiers, from a stack file, with parts that
 //! flags share.
 
-use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings};
+use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings, ZonedTier};
 use crate::cross_check;
 use crate::drill::{self, FaultRule};
 use crate::hints;
@@ -17,7 +17,7 @@ use crate::section::{Field, Section};
 use crate::source::Reading;
 use crate::values::{check_name, range, reserve, weight};
 use braid_contract::units::{self, show_size};
-use braid_stores::zoned::ZonedSettings;
+use braid_stores::zoned::{UnitDevice, ZonedSettings};
 use std::path::Path;
 
 /// The keys of a tier that a flag takes too.
@@ -101,8 +101,8 @@ pub(crate) fn tier_settings(name: &str, mut section: Section, base: &Path) -> Re
 }
 
 /// How a zoned device is kept.
-fn zoned(field: &Field) -> Result<Located<ZonedSettings>, Refusal> {
-    let mut section = Section::of(field, &["extent", "memory", "write-through", "gc"])?;
+fn zoned(field: &Field) -> Result<Located<ZonedTier>, Refusal> {
+    let mut section = Section::of(field, &["extent", "memory", "write-through", "gc", "unit"])?;
     let mut settings = ZonedSettings::default();
     if let Some(extent) = section.take("extent").map(|field| field.size()).transpose()? {
         if !ZonedSettings::is_extent(extent.value) {
@@ -129,7 +129,19 @@ fn zoned(field: &Field) -> Result<Located<ZonedSettings>, Refusal> {
     {
         settings.gc = rate.value;
     }
-    Ok(Located::new(settings, field.place.clone()))
+    let unit = section.take("unit").map(|field| unit(&field)).transpose()?;
+    Ok(Located::new(ZonedTier { settings, unit }, field.place.clone()))
+}
+
+/// The units that a device without zones is cut into.
+fn unit(field: &Field) -> Result<u64, Refusal> {
+    let unit = field.size()?;
+    if UnitDevice::is_unit(unit.value) {
+        return Ok(unit.value);
+    }
+    let advice =
+        "write 1MiB to 64GiB, a multiple of 4KiB: what the device empties at a time, if that is known";
+    Err(unit.place.refuse(format!("a unit of {}", show_size(unit.value)), advice))
 }
 
 /// Faults for a drill.

@@ -5,7 +5,7 @@ use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
 use crate::refusal::Refusal;
-use crate::reply::{DEVICE_IN_USE, EMPTY_IT};
+use crate::reply::{DEVICE_IN_USE, EMPTY_IT, advice_on};
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
 use braid_fuse::{CacheMode, FuseConfig, Session};
@@ -185,7 +185,7 @@ fn cant_open(tier: &TierSettings, error: &Error) -> Refusal {
             let found = format!("{dir}: the {what} is a tier of a volume that {who}");
             tier.dir.place.refuse(found, advice)
         }
-        _ => tier.dir.place.refuse(error.to_string(), "check the directory and its file system"),
+        _ => tier.dir.place.refuse(error.to_string(), advice_on(&tier.dir.value, error)),
     }
 }
 

@@ -322,6 +322,22 @@ fn of_zones() -> Vec<Metric> {
             }
             samples
         }),
+        gauge(
+            "braid_zone_stream_placement",
+            "Number under which the device places what is written of a stream, where it has one",
+            |told| {
+                let mut samples = Samples::new();
+                for tier in &told.volume.tiers {
+                    for stream in tier.zones.iter().flat_map(|zones| &zones.streams) {
+                        let Some(placement) = stream.placement else { continue };
+                        let mut labels = of_tier(told, tier);
+                        labels.push(("stream", stream.name.clone()));
+                        samples.push((labels, placement.into()));
+                    }
+                }
+                samples
+            },
+        ),
     ]
 }
 
