@@ -7,7 +7,7 @@
 
 use super::disk::{BlockDisk, RawDisk};
 use super::fdp::Fdp;
-use super::kernel::{told, within};
+use super::kernel::{read_all, told, within};
 use super::placements::Placements;
 use super::table::Stream;
 use braid_contract::{
@@ -31,6 +31,8 @@ const DATA_UNITS_MIN: u64 = 6;
 const UNITS_PER_INDEX: u64 = 256;
 /// Bytes of each unit for the index that have to be zeros where something else may be.
 const LOOKED_AT: u64 = 64 << 20;
+/// What any block is a part of, in bytes.
+const BLOCK_MAX: usize = 64 << 10;
 /// Bytes that are looked at at a time.
 const LOOK_MAX: u64 = 1 << 20;
 
@@ -57,6 +59,8 @@ struct Unit {
     stale: bool,
     /// How often what was written went.
     emptied: u64,
+    /// It was not asked for since that was last known without asking the device.
+    is_known: bool,
     stream: Stream,
 }
 
@@ -85,13 +89,14 @@ impl UnitDevice {
     /// What can be said of the block device at a path, which is only looked at.
     #[must_use]
     pub fn look_at(path: &Path) -> UnitsAt {
-        let Ok(fd) = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
-            return UnitsAt::Unknown;
-        };
-        let mut bytes = [0; UNIT_HEAD_LEN];
-        let is_read = super::kernel::read_all(&fd, 0, &mut bytes).is_ok();
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let Ok(fd) = rustix::fs::open(path, flags, Mode::empty()) else { return UnitsAt::Unknown };
+        let mut buf = AlignedBuf::new();
+        // As much as any device reads at least.
+        let bytes = buf.bytes(BLOCK_MAX);
+        let is_read = read_all(&fd, 0, bytes).is_ok();
         // A newer version's is one too.
-        if is_read && !matches!(UnitHead::decode(&bytes), Err(FormatError::Damaged(_))) {
+        if is_read && !matches!(UnitHead::decode(bytes), Err(FormatError::Damaged(_))) {
             return UnitsAt::Cut;
         }
         let number = rustix::fs::fstat(&fd).map_or(0, |found| found.st_rdev);
@@ -135,7 +140,14 @@ impl UnitDevice {
                 (head, true)
             }
         };
-        let unit = Unit { written: head.unit, durable: head.unit, stale: true, emptied: 0, stream: None };
+        let unit = Unit {
+            written: head.unit,
+            durable: head.unit,
+            stale: true,
+            emptied: 0,
+            is_known: true,
+            stream: None,
+        };
         let units = (0..head.units).map(|_| Mutex::new(unit)).collect();
         let placements = Mutex::new(Placements::new(disk.placements()));
         Ok(Self { disk, head, is_new: Mutex::new(is_new), units, dirty: Mutex::default(), placements })
@@ -166,6 +178,11 @@ impl UnitDevice {
 
     fn data_unit(&self, zone: u32) -> Result<&Mutex<Unit>> {
         self.unit_of(zone).ok_or_else(|| Error::new(Errno::EIO, format!("zone {zone} is conventional")))
+    }
+
+    /// Fails if the device does not answer: one that is away must not cost its zones.
+    fn probe(&self) -> Result<()> {
+        self.disk.read(0, AlignedBuf::new().bytes(self.head.block as usize))
     }
 
     /// Before anything else is written: how the device is cut, durably.
@@ -294,6 +311,10 @@ impl ZonedDevice for UnitDevice {
 
     fn report(&self, zone: u32) -> Result<ZoneReport> {
         let (_, capacity) = self.place_of(zone)?;
+        let is_known = |unit: &Mutex<Unit>| std::mem::take(&mut unit.lock().is_known);
+        if !self.unit_of(zone).is_some_and(is_known) {
+            self.probe().map_err(|error| told(error, zone))?;
+        }
         let Some(unit) = self.unit_of(zone) else {
             let (kind, state) = (ZoneKind::Conventional, ZoneState::Full);
             return Ok(ZoneReport { kind, state, capacity, write_pointer: capacity });
@@ -335,7 +356,7 @@ impl ZonedDevice for UnitDevice {
             // Readers find it changed no later than the device.
             let mut unit = self.data_unit(zone)?.lock();
             let emptied = unit.emptied + 1;
-            *unit = Unit { written: 0, durable: 0, stale: false, emptied, stream: None };
+            *unit = Unit { written: 0, durable: 0, stale: false, emptied, is_known: false, stream: None };
         }
         self.disk.discard(at, len);
         Ok(())
@@ -376,7 +397,8 @@ impl ZonedDevice for UnitDevice {
     fn set_write_pointer(&self, zone: u32, end: u64) {
         if let Some(unit) = self.unit_of(zone) {
             let mut unit = unit.lock();
-            (unit.written, unit.durable) = (end.min(self.head.unit), end.min(self.head.unit));
+            let end = end.min(self.head.unit);
+            (unit.written, unit.durable, unit.is_known) = (end, end, true);
         }
     }
 

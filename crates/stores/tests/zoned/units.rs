@@ -25,6 +25,8 @@ struct MemoryDisk {
     discarded: Mutex<BTreeSet<u64>>,
     /// The next flush fails.
     fails: AtomicBool,
+    /// The device is away.
+    away: AtomicBool,
 }
 
 impl MemoryDisk {
@@ -35,11 +37,19 @@ impl MemoryDisk {
             placed: Mutex::default(),
             discarded: Mutex::default(),
             fails: AtomicBool::new(false),
+            away: AtomicBool::new(false),
         })
     }
 
     fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.bytes.lock().unwrap()
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.away.load(Ordering::Relaxed) {
+            true => Err(Error::new(Errno::ENODEV, "the device is gone")),
+            false => Ok(()),
+        }
     }
 
     /// The placements of what was written to these bytes.
@@ -58,6 +68,7 @@ impl RawDisk for MemoryDisk {
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        self.check()?;
         buf.copy_from_slice(&self.bytes()[at as usize..][..buf.len()]);
         Ok(())
     }
@@ -69,6 +80,7 @@ impl RawDisk for MemoryDisk {
         placement: Option<u16>,
         wrote: &mut dyn FnMut(u64),
     ) -> Result<()> {
+        self.check()?;
         self.placed.lock().unwrap().insert(at, placement);
         let mut done = at;
         for buf in bufs {
@@ -85,6 +97,7 @@ impl RawDisk for MemoryDisk {
     }
 
     fn flush(&self) -> Result<()> {
+        self.check()?;
         match self.fails.swap(false, Ordering::Relaxed) {
             true => Err(Error::new(Errno::EIO, "the flush failed")),
             false => Ok(()),
@@ -284,6 +297,29 @@ fn another_process_goes_on_in_the_unit_of_a_stream() {
     let found = disk.bytes()[second..][..16 << 10].to_vec();
     assert_eq!(found, read_all(&opened, 4, 16 << 10).unwrap());
     assert!(read_all(&opened, 0, 16 << 10).is_ok());
+}
+
+#[test]
+fn a_device_that_is_away_costs_no_units() {
+    let disk = MemoryDisk::new(UNITS, &[]);
+    let store = new_store(&disk);
+    fill(&store, 1, 32 << 10, 1).unwrap();
+    store.sync(&[id(1)], true).unwrap();
+    let before = store.zones().unwrap();
+    disk.away.store(true, Ordering::Relaxed);
+    fill(&store, 2, 6000, 1).unwrap();
+    for _ in 0..5 {
+        assert!(store.sync(&[id(2)], true).is_err());
+        assert_eq!(store.probe(LABEL).unwrap_err().errno(), Errno::ENODEV);
+    }
+    disk.away.store(false, Ordering::Relaxed);
+    store.probe(LABEL).unwrap();
+    store.sync(&[id(2)], true).unwrap();
+    let zones = store.zones().unwrap();
+    assert_eq!((zones.free, zones.open, zones.failed), (before.free, before.open, 0));
+    drop(store);
+    let store = self::store(&disk);
+    assert!(read_all(&store, 2, 6000).is_ok() && read_all(&store, 1, 32 << 10).is_ok());
 }
 
 #[test]
