@@ -189,6 +189,8 @@ fn every_metric_has_samples_once_what_it_tells_of_has_happened() {
         _ => name,
     };
     let told = documented().into_iter().map(sample_of);
+    // A device that places data is needed for it: `lab/zoned fdp` has one.
+    let told = told.filter(|name| name != "braid_zone_stream_placement");
     let told: Vec<String> = told.filter(|name| device || !name.starts_with("braid_device_")).collect();
     let begun = Instant::now();
     let mut turn = 0;
