@@ -1,6 +1,6 @@
 //! Block devices without zones as tiers, through the `braid` command. Needs root,
 //! /dev/fuse and loop devices; skipped without them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -138,7 +138,7 @@ fn a_full_device_takes_data_again_once_some_is_removed() {
     write_stack_with(&bench, (&device.0, ", zoned: { unit: 1MiB }"), ", reserve: 1000TiB");
     bench.ok(&["mount", "s.yaml", "m"]);
     let first = fill(&bench);
-    assert!(first >= 15, "{first} files of {} KiB", RANGES * RANGE >> 10);
+    assert!(first >= 15, "{first} files of {} KiB", (RANGES * RANGE) >> 10);
     bench.unmount_clean();
     bench.ok(&["mount", "s.yaml", "m"]);
     for round in 0..3 {

@@ -9,10 +9,12 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Most placements that are asked for.
-const IDS_MAX: usize = 128;
-/// Bytes of a page that is asked for: of the header, and of these placements.
-const PAGE: usize = 8192;
+/// Bytes that are asked for at a time: a page of memory. What is spread over several is
+/// handed to the device with its length, and some refuse one that is longer than what
+/// they have to say.
+const PAGE: usize = 4096;
+/// That as commands count it: in words of four bytes, less one.
+const DWORDS: u32 = (PAGE / 4 - 1) as u32;
 
 /// The data placement of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +39,7 @@ impl Fdp {
         match Self::ask(device, namespace) {
             Ok(found) => found,
             Err(error) => {
-                tracing::debug!(%error, "no data placement is used");
+                tracing::info!(%error, "no data placement is used");
                 None
             }
         }
@@ -46,7 +48,7 @@ impl Fdp {
     fn ask(device: BorrowedFd<'_>, namespace: u32) -> Result<Option<Self>> {
         let mut buf = AlignedBuf::new();
         let mut admin = |opcode, namespace, words: [u32; 2]| -> Result<(u32, Vec<u8>)> {
-            let page = buf.bytes(4096);
+            let page = buf.bytes(PAGE);
             page.fill(0);
             let words = [words[0], words[1], 0, 0, 0, 0];
             let command = NvmeCommand { opcode, namespace, words };
@@ -73,15 +75,14 @@ impl Fdp {
         };
         const GET_LOG_PAGE: u8 = 0x02;
         const CONFIGURATIONS: u32 = 0x20;
-        let dwords = 4096 / 4 - 1;
-        let words = [CONFIGURATIONS | dwords << 16, u32::from(group) << 16];
+        let words = [CONFIGURATIONS | DWORDS << 16, u32::from(group) << 16];
         let (_, page) = admin(GET_LOG_PAGE, 0, words).context("asking for its configurations")?;
         let Some(unit) = unit_size(&page, configuration) else { return Ok(None) };
         const RECEIVE: u8 = 0x12;
         const UNIT_HANDLE_STATUS: u32 = 1;
         let mut buf = AlignedBuf::new();
         let page = buf.bytes(PAGE);
-        let words = [UNIT_HANDLE_STATUS, (PAGE / 4 - 1) as u32, 0, 0, 0, 0];
+        let words = [UNIT_HANDLE_STATUS, DWORDS, 0, 0, 0, 0];
         let command = NvmeCommand { opcode: RECEIVE, namespace, words };
         nvme_command(device, NvmeQueue::Io, command, NvmeData::In(&mut *page))
             .context("asking for its handles")?;
@@ -187,7 +188,7 @@ fn unit_size(page: &[u8], configuration: usize) -> Option<u64> {
 fn placements(status: &[u8]) -> Vec<u16> {
     const HEADER: usize = 16;
     const EACH: usize = 32;
-    let count = u16_at(status, 14).map_or(0, usize::from).min(IDS_MAX);
+    let count = u16_at(status, 14).map_or(0, usize::from);
     let mut handles = BTreeSet::new();
     let each = (0..count).map_while(|number| {
         let at = HEADER + number * EACH;

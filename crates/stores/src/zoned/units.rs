@@ -369,10 +369,12 @@ impl ZonedDevice for UnitDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let mut dirty = std::mem::take(&mut *self.dirty.lock());
         let state = |zone: &u32| self.unit_of(*zone).map(|unit| *unit.lock());
         let before: Vec<_> = dirty.iter().filter_map(|zone| Some((*zone, state(zone)?))).collect();
         if let Err(error) = self.disk.flush() {
+            // What was written meanwhile may have gone with it.
+            dirty.append(&mut self.dirty.lock());
             self.roll_back(dirty);
             return Err(error);
         }
