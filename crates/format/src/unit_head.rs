@@ -8,6 +8,9 @@ const MAGIC: &[u8; 8] = b"BRAIDUNT";
 const VERSION: u16 = 1;
 const CRC_AT: usize = 12;
 
+/// Shortest unit, in bytes: each takes memory.
+const UNIT_MIN: u64 = 64 << 10;
+
 /// Bytes of the head.
 pub const UNIT_HEAD_LEN: usize = 4096;
 /// Bytes of the device that are kept for it; the units follow.
@@ -65,6 +68,7 @@ impl UnitHead {
             && head.block.is_power_of_two()
             && u64::from(head.block) <= UNIT_HEAD_ROOM
             && whole(head.unit)
+            && head.unit >= UNIT_MIN
             && whole(head.index)
             && head.unit / u64::from(head.block) <= u32::MAX.into()
             && head.device_len().is_some();
@@ -98,7 +102,8 @@ mod tests {
         }
         for wrong in [
             UnitHead { unit: 0, ..HEAD },
-            UnitHead { unit: 5000, ..HEAD },
+            UnitHead { unit: (96 << 20) + 1, ..HEAD },
+            UnitHead { unit: 60 << 10, ..HEAD },
             UnitHead { index: !4095, ..HEAD },
             UnitHead { block: 512, ..HEAD },
             UnitHead { block: 0, ..HEAD },
