@@ -259,21 +259,21 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, noop, deny"
+         help: did you mean 'noop'? The modules are volume, noop, deny, consistency"
     );
     assert_eq!(
         stack(" { compress: { } }"),
-        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop or deny"
+        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop, deny or consistency"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume, noop or deny"
+         help: put one of these there: volume, noop, deny or consistency"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume, noop or deny"
+         help: keep one of them; it may be volume, noop, deny or consistency"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
@@ -301,12 +301,12 @@ fn modules() {
     assert_eq!(
         stack("\n  deny: { paths: [ a ] }"),
         "s.yaml:2: stack.deny: found nothing below this key\n  \
-         help: put one of these there: volume, noop or deny"
+         help: put one of these there: volume, noop, deny or consistency"
     );
     assert_eq!(
         stack("\n  noop:\n    compress: { }"),
         "s.yaml:3: stack.noop.compress: there is no module 'compress'\n  \
-         help: a module is volume, noop or deny"
+         help: a module is volume, noop, deny or consistency"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));
