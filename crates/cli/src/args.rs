@@ -450,7 +450,7 @@ pub(crate) struct ReloadArgs {
 
 const STACK_CHECK_HELP: &str = "\
 Checks the settings of all modules, and the tiers: that each is there, and none
-is inside another. Nothing is changed or opened.
+is inside another. Nothing is changed.
 
 Examples:
   braid stack check volume.yaml";

@@ -5,7 +5,7 @@ use crate::args::{ReloadArgs, StackCheckArgs, StackDumpArgs, StackListArgs};
 use crate::failure::Result;
 use crate::locate;
 use crate::table::{self, Align, Table};
-use braid_contract::Shown;
+use braid_contract::{Shown, counted};
 use braid_daemon::{stack_file, validate};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request};
@@ -28,7 +28,7 @@ pub(crate) fn check(args: &StackCheckArgs) -> Result<()> {
     let volume = config.stack.volume();
     validate::tiers(volume)?;
     let modules = config.stack.modules().join(" over ");
-    let count = braid_contract::counted(volume.tiers.len() as u64, "tier");
+    let count = counted(volume.tiers.len() as u64, "tier");
     table::print(&format!("{}: {modules} of {count}; no problems\n", args.stack.shown()))
 }
 

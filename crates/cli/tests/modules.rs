@@ -203,6 +203,15 @@ fn writes_are_durable_when_the_consistency_says() {
     assert!(replaced >= TIMES, "{replaced} flushes");
     assert!(bench.ok(&["stack", "dump", "m"]).contains("mode: relaxed"));
 
+    // What was put off is with the tier's file system, not with the daemon.
+    let file = File::create(at("kept")).unwrap();
+    (&file).write_all(&[4; 300_000]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    bench.kill();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(fs::read(at("kept")).unwrap() == [4; 300_000]);
+
     with("mode: lax");
     let said = bench.refused(&["reload", "m"]);
     assert!(said.contains("s.yaml:2: stack.consistency: 'lax' is no mode"), "{said}");

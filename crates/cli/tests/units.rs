@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/in_zones.rs"]
+mod in_zones;
 
 use braid_contract::Errno;
-use common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use common::{Bench, RANGE, pattern};
+use in_zones::{RANGES, read, survives_a_mount_and_a_kill, write};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -14,8 +17,6 @@ use std::process::Command;
 const MIB: u64 = 1 << 20;
 /// Of the device: its head, two units for the index and 18 for data.
 const UNITS: u64 = 20;
-const RANGES: usize = 12;
-
 /// A block device over a file, which has no zones.
 struct Loop(String);
 
@@ -72,16 +73,6 @@ fn mounted() -> Option<(Bench, Loop)> {
     Some((bench, device))
 }
 
-fn write(bench: &Bench, name: &str, seed: u64) -> Vec<u8> {
-    let data = pattern(seed, RANGES * RANGE);
-    write_ranges(&bench.path("m").join(name), &data);
-    data
-}
-
-fn read(bench: &Bench, name: &str) -> Vec<u8> {
-    read_anew(&bench.path("m").join(name))
-}
-
 /// Fills the volume with files until there is no room; answers how many are whole.
 fn fill(bench: &Bench) -> usize {
     for number in 0..200 {
@@ -101,26 +92,11 @@ fn fill(bench: &Bench) -> usize {
 #[test]
 fn data_in_units_is_there_after_another_mount_and_after_a_kill() {
     let Some((bench, device)) = mounted() else { return };
-    let files: Vec<(String, Vec<u8>)> =
-        (0..6).map(|seed| (format!("f{seed}"), write(&bench, &format!("f{seed}"), seed))).collect();
-    assert!(bench.on("m/f0", "units") >= RANGES as u64 - 1, "{:?}", bench.runs("m/f0"));
-    bench.unmount_clean();
-    bench.ok(&["mount", "s.yaml", "m"]);
-    assert!(files.iter().all(|(name, data)| read(&bench, name) == *data));
-    let last = write(&bench, "last", 99);
-    File::open(bench.path("m/last")).unwrap().sync_all().unwrap();
-    fs::remove_file(bench.path("m/f0")).unwrap();
-    bench.kill();
-    bench.ok(&["mount", "s.yaml", "m"]);
-    assert!(files[1..].iter().all(|(name, data)| read(&bench, name) == *data));
-    assert!(read(&bench, "last") == last);
-    assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
-    bench.unmount_clean();
-    assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+    survives_a_mount_and_a_kill(&bench, "units");
     // The device says how it is cut.
     write_stack(&bench, &device.0, "");
     bench.ok(&["mount", "s.yaml", "m"]);
-    assert!(read(&bench, "last") == last);
+    assert!(read(&bench, "last") == pattern(99, RANGES * RANGE));
     assert!(bench.ok(&["status", "m"]).contains("units: 18 zones:"));
     bench.unmount_clean();
     write_stack(&bench, &device.0, ", zoned: { unit: 2MiB }");

@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/in_zones.rs"]
+mod in_zones;
 
-use common::{Bench, RANGE, pattern, read_anew, write_ranges};
+use common::{Bench, RANGE, pattern};
+use in_zones::{RANGES, read, survives_a_mount_and_a_kill, write};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
-
-const RANGES: usize = 12;
 
 /// A home for names, and all data on an emulated device.
 fn bench() -> Option<Bench> {
@@ -44,35 +45,10 @@ stack:
     Some(bench)
 }
 
-fn write(bench: &Bench, name: &str, seed: u64) -> Vec<u8> {
-    let data = pattern(seed, RANGES * RANGE);
-    write_ranges(&bench.path("m").join(name), &data);
-    data
-}
-
-fn read(bench: &Bench, name: &str) -> Vec<u8> {
-    read_anew(&bench.path("m").join(name))
-}
-
 #[test]
 fn data_in_zones_is_there_after_another_mount_and_after_a_kill() {
     let Some(bench) = bench() else { return };
-    let files: Vec<(String, Vec<u8>)> =
-        (0..6).map(|seed| (format!("f{seed}"), write(&bench, &format!("f{seed}"), seed))).collect();
-    assert!(bench.on("m/f0", "zns") >= RANGES as u64 - 1, "{:?}", bench.runs("m/f0"));
-    bench.unmount_clean();
-    bench.ok(&["mount", "s.yaml", "m"]);
-    assert!(files.iter().all(|(name, data)| read(&bench, name) == *data));
-    let last = write(&bench, "last", 99);
-    File::open(bench.path("m/last")).unwrap().sync_all().unwrap();
-    fs::remove_file(bench.path("m/f0")).unwrap();
-    bench.kill();
-    bench.ok(&["mount", "s.yaml", "m"]);
-    assert!(files[1..].iter().all(|(name, data)| read(&bench, name) == *data));
-    assert!(read(&bench, "last") == last);
-    assert!(bench.ok(&["fsck", "m"]).ends_with("no problems\n"));
-    bench.unmount_clean();
-    assert!(bench.ok(&["fsck", "s.yaml"]).ends_with("no problems\n"));
+    survives_a_mount_and_a_kill(&bench, "zns");
 }
 
 #[test]

@@ -50,16 +50,18 @@ fn keys(schema: &Value, place: &str) -> BTreeSet<String> {
 /// The keys that the refusal of an unknown one names.
 fn known(text: &str) -> BTreeSet<String> {
     let Err(refusal) = stack_file::parse(text, "s.yaml", Path::new("/")) else { panic!("accepted: {text}") };
-    let said = refusal.to_string();
-    let listed = said.to_lowercase().replace(" or ", ", ");
-    let found =
-        ["the keys here are ", "a module is "].into_iter().find_map(|before| listed.split_once(before));
+    let said = refusal.to_string().to_lowercase().replace(" or ", ", ");
+    if said.contains("this takes no keys") {
+        return BTreeSet::new();
+    }
+    let found = ["the keys here are ", "a module is "].into_iter().find_map(|before| said.split_once(before));
     let Some((_, list)) = found else { panic!("{text}: {said}") };
     list.trim_end().split(", ").map(str::to_owned).collect()
 }
 
 #[test]
 fn it_has_the_keys_that_the_parser_knows() {
+    const VOLUME: &str = "volume: { home: a, tiers: { a: { dir: x } } }";
     let schema = schema();
     for (place, text) in PLACES {
         assert_eq!(keys(&schema, place), known(text), "{place}");
@@ -67,31 +69,14 @@ fn it_has_the_keys_that_the_parser_knows() {
     // Each module has its settings, and the module below it.
     let modules = keys(&schema, "/definitions/stack");
     for module in modules.iter().filter(|module| *module != "volume") {
-        let text = format!(
-            "stack: {{ {module}: {{ zzz: 1, volume: {{ home: a, tiers: {{ a: {{ dir: x }} }} }} }} }}"
-        );
-        let Err(refusal) = stack_file::parse(&text, "s.yaml", Path::new("/")) else {
-            panic!("accepted: {text}")
-        };
-        let settings: BTreeSet<String> = match refusal.to_string().split_once("keys here are ") {
-            Some((_, list)) => list.trim_end().split(", ").map(str::to_owned).collect(),
-            None => BTreeSet::new(),
-        };
-        let expected: BTreeSet<String> = settings.union(&modules).cloned().collect();
+        let settings = known(&format!("stack: {{ {module}: {{ zzz: 1, {VOLUME} }} }}"));
+        let expected = settings.union(&modules).cloned().collect();
         assert_eq!(keys(&schema, &format!("/definitions/{module}")), expected, "{module}");
     }
     let policy = "/definitions/policy/anyOf/1";
     for name in keys(&schema, policy) {
-        let text = format!(
-            "stack: {{ volume: {{ home: a, policy: {{ {name}: {{ zzz: 1 }} }}, tiers: {{ a: {{ dir: x }} }} }} }}"
-        );
-        let Err(refusal) = stack_file::parse(&text, "s.yaml", Path::new("/")) else {
-            panic!("accepted: {text}")
-        };
-        let said = refusal.to_string();
-        let listed = said.split_once("keys here are ").map_or("", |(_, list)| list.trim_end());
-        let known: BTreeSet<String> =
-            listed.split(", ").filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        let with = VOLUME.replacen("home", &format!("policy: {{ {name}: {{ zzz: 1 }} }}, home"), 1);
+        let known = known(&format!("stack: {{ {with} }}"));
         assert_eq!(keys(&schema, &format!("{policy}/properties/{name}")), known, "{name}");
     }
 }

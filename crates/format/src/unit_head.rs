@@ -51,6 +51,12 @@ impl UnitHead {
         bytes
     }
 
+    /// Whether bytes begin as a head does, though it may be damaged.
+    #[must_use]
+    pub fn is_begun(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
+    }
+
     /// Reads it.
     ///
     /// # Errors

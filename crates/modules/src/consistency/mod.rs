@@ -126,6 +126,13 @@ impl Consistency {
         self.files.open(opened.handle, ino, is_unseen);
     }
 
+    /// An open file is about to be changed; only where closes make it durable, that matters.
+    fn is_changed(&self, handle: HandleId) {
+        if self.mode == Mode::CloseToOpen {
+            self.files.is_changed(handle);
+        }
+    }
+
     /// Puts it off to make an open file durable; answers whether that is done.
     fn put_off(&self, handle: HandleId) -> bool {
         let (Some(later), Some(ino)) = (&self.later, self.files.inode(handle)) else { return false };
@@ -180,7 +187,7 @@ impl Layer for Consistency {
         handle: Option<HandleId>,
         changes: &SetAttr,
     ) -> Result<Attr> {
-        handle.into_iter().for_each(|handle| self.files.is_changed(handle));
+        handle.into_iter().for_each(|handle| self.is_changed(handle));
         self.child.setattr(caller, ino, handle, changes)
     }
 
@@ -244,7 +251,7 @@ impl Layer for Consistency {
         data: &[u8],
         mut flags: WriteFlags,
     ) -> Result<usize> {
-        self.files.is_changed(handle);
+        self.is_changed(handle);
         flags.sync = flags.sync && !self.put_off(handle);
         self.child.write(caller, handle, offset, data, flags)
     }
@@ -280,7 +287,7 @@ impl Layer for Consistency {
         len: u64,
         mode: FallocateMode,
     ) -> Result<()> {
-        self.files.is_changed(handle);
+        self.is_changed(handle);
         self.child.fallocate(caller, handle, offset, len, mode)
     }
 
@@ -293,7 +300,7 @@ impl Layer for Consistency {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.files.is_changed(to);
+        self.is_changed(to);
         self.child.copy_range(caller, from, from_offset, to, to_offset, len)
     }
 }

@@ -133,7 +133,7 @@ impl UnitDevice {
             // The power may have gone when it was written first.
             Err(FormatError::Damaged(_)) => {
                 let head = cut(&*disk, unit.or_else(|| disk.reclaim_unit()))?;
-                let is_begun = bytes.starts_with(b"BRAIDUNT") || bytes.iter().all(|byte| *byte == 0);
+                let is_begun = UnitHead::is_begun(bytes) || bytes.iter().all(|byte| *byte == 0);
                 if !is_begun || !is_empty(&*disk, &head, block)? {
                     return Err(not_empty(&head));
                 }
