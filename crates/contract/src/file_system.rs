@@ -26,6 +26,10 @@ pub struct FileSystemCapabilities {
     /// The close of a descriptor is to wait for [`FileSystem::flush`]; without this, a
     /// front end may leave it out.
     pub flush_at_close: bool,
+    /// Callers are to come with their supplementary groups where something is opened
+    /// or changed, if the front end can find them out. Unlike the other capabilities,
+    /// this one may change while the file system is used.
+    pub caller_groups: bool,
 }
 
 /// The answer to a lookup: an inode, and its generation among those that had

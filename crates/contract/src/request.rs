@@ -177,6 +177,7 @@ mod tests {
                 rename_modes: false,
                 posix_acl: false,
                 flush_at_close: false,
+                caller_groups: false,
             }
         }
 

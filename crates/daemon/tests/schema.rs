@@ -34,6 +34,10 @@ const PLACES: &[(&str, &str)] = &[
         "/definitions/hints/anyOf/1",
         "stack: { volume: { home: a, hints: { zzz: 1 }, tiers: { a: { dir: x } } } }",
     ),
+    (
+        "/definitions/permission",
+        "stack: { permissions: { rules: [ { zzz: 1 } ], volume: { home: a, tiers: { a: { dir: x } } } } }",
+    ),
     ("/definitions/movers", "stack: { volume: { home: a, movers: { zzz: 1 }, tiers: { a: { dir: x } } } }"),
     ("/definitions/mount", "stack: { volume: { home: a, tiers: { a: { dir: x } } } }\nmount: { zzz: 1 }"),
 ];
@@ -195,6 +199,9 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         )
     };
     let taken = [
+        "stack: { permissions: { rules: [ { uid: [ 5 ], read_only: yes }, { paths: [ a/** ], deny: [ list ] } ], \
+         default: allow, volume: { home: a, tiers: { a: { dir: x } } } } }\n"
+            .to_owned(),
         with("", "weight: 2.5, reserve: 5%, readonly: on"),
         with("policy: weighted, hints: off, range: 4 MiB,", "reserve: 1GB, require: mountpoint"),
         with(
@@ -224,6 +231,7 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         "stack: { }\n".to_owned(),
         with("", "") + "mount: { cache: some }\n",
         with("", "") + "mount: { threads: 0 }\n",
+        "stack: { permissions: { rules: [ { deny: [ erase ] } ], volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),
         "stack: { consistency: { mode: lax, volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),
     ];
     for text in taken {

@@ -259,21 +259,21 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, noop, deny, consistency"
+         help: did you mean 'noop'? The modules are volume, noop, deny, consistency, permissions"
     );
     assert_eq!(
         stack(" { compress: { } }"),
-        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop, deny or consistency"
+        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop, deny, consistency or permissions"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny or consistency"
+         help: put one of these there: volume, noop, deny, consistency or permissions"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume, noop, deny or consistency"
+         help: keep one of them; it may be volume, noop, deny, consistency or permissions"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
@@ -301,12 +301,28 @@ fn modules() {
     assert_eq!(
         stack("\n  deny: { paths: [ a ] }"),
         "s.yaml:2: stack.deny: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny or consistency"
+         help: put one of these there: volume, noop, deny, consistency or permissions"
+    );
+    let rules = |rules: &str| stack(&format!("\n  permissions:\n    rules:\n{rules}\n    volume: {{ }}"));
+    assert_eq!(
+        rules("    - { deny: [ read ], uid: [ 5 ] }\n    - { deny: [ read ], uid: [ alice ] }"),
+        "s.yaml:5: stack.permissions.rules.uid: found 'alice', expected a number\n  \
+         help: write a number, within its bounds"
+    );
+    assert_eq!(
+        rules("    - { deny: [ read ], allow: [ read ] }"),
+        "s.yaml:4: stack.permissions.rules: the rule allows and denies 'read'\n  \
+         help: docs/configuration.md has the settings of each module"
+    );
+    assert_eq!(
+        rules("    - deny: [ read ]\n    - { allow: [ read ], uid: [ 5 ] }"),
+        "s.yaml:2: stack.permissions: rules: rule 2 never counts, as those before it decide all of that: put \
+         it before them, or take it out\n  help: docs/configuration.md has the settings of each module"
     );
     assert_eq!(
         stack("\n  noop:\n    compress: { }"),
         "s.yaml:3: stack.noop.compress: there is no module 'compress'\n  \
-         help: a module is volume, noop, deny or consistency"
+         help: a module is volume, noop, deny, consistency or permissions"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));

@@ -11,6 +11,7 @@ mod module;
 mod names;
 pub mod noop;
 mod pattern;
+pub mod permissions;
 mod sync;
 #[cfg(test)]
 mod testing;
@@ -43,4 +44,4 @@ macro_rules! modules {
     };
 }
 
-modules!(noop::Noop, deny::Deny, consistency::Consistency);
+modules!(noop::Noop, deny::Deny, consistency::Consistency, permissions::Permissions);

@@ -19,7 +19,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Version of the format of [`Names::export`].
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The names of inodes other than directories.
 #[derive(Default)]
@@ -42,6 +42,8 @@ struct Known {
 struct Inode {
     lookups: u64,
     names: Vec<Name>,
+    /// Where it was before its last name went, or was made without one.
+    last: Option<Name>,
 }
 
 /// A directory, and the bytes of a name in it.
@@ -50,8 +52,8 @@ type ExportedName = (u64, Vec<u8>);
 /// All names, in exported form.
 #[derive(Default, Serialize, Deserialize)]
 struct Exported {
-    /// Number, lookups, names.
-    inodes: Vec<(u64, u64, Vec<ExportedName>)>,
+    /// Number, lookups, names, the last name.
+    inodes: Vec<(u64, u64, Vec<ExportedName>, Option<ExportedName>)>,
     /// Open directories.
     dirs: Vec<(u64, u64)>,
 }
@@ -63,8 +65,8 @@ enum Step {
     Find(Name),
     /// The name is removed.
     Remove(Name),
-    /// An inode without a name is made.
-    Unnamed,
+    /// An inode without a name is made in a directory.
+    Unnamed(InodeId),
     /// The first name becomes the second one.
     Rename(Name, Name, RenameMode),
     /// A directory is opened.
@@ -114,7 +116,7 @@ impl Names {
             | Request::Symlink { parent, name, .. }
             | Request::Link { parent, name, .. }
             | Request::Create { parent, name, .. } => return Step::Find(owned(parent, name)),
-            Request::Tmpfile { .. } => return Step::Unnamed,
+            Request::Tmpfile { parent, .. } => return Step::Unnamed(*parent),
             Request::Unlink { parent, name, .. } => return Step::Remove(owned(parent, name)),
             Request::Rename { parent, name, new_parent, new_name, mode, .. } => {
                 return Step::Rename(owned(parent, name), owned(new_parent, new_name), *mode);
@@ -144,7 +146,9 @@ impl Names {
                 | Reply::Link(Ok(entry))
                 | Reply::Create(Ok((entry, _))),
             ) => self.known.lock().find(name, entry),
-            (Step::Unnamed, Reply::Tmpfile(Ok((entry, _)))) => self.known.lock().look_up(entry.attr.ino),
+            (Step::Unnamed(parent), Reply::Tmpfile(Ok((entry, _)))) => {
+                self.known.lock().look_up(entry.attr.ino).last = Some((parent, OsString::new()));
+            }
             (Step::Remove(name), Reply::Unlink(Ok(()))) => {
                 self.known.lock().unname(&name);
             }
@@ -196,7 +200,7 @@ impl Names {
 
     /// The paths of the names that led to the inode; none if its last name is
     /// gone.
-    fn paths(&self, ino: InodeId, child: &dyn FileSystem) -> Result<Vec<PathBuf>> {
+    pub(crate) fn paths(&self, ino: InodeId, child: &dyn FileSystem) -> Result<Vec<PathBuf>> {
         let names = self.known.lock().inodes.get(&ino).map(|inode| inode.names.clone());
         match names {
             Some(names) => names.iter().map(|(parent, name)| Ok(child.path(*parent)?.join(name))).collect(),
@@ -204,13 +208,21 @@ impl Names {
         }
     }
 
+    /// The path of an inode that has no name: that of its last one, or for one that never
+    /// had any, the directory's with a `/`. `None` if it is unknown.
+    pub(crate) fn last_path(&self, ino: InodeId, child: &dyn FileSystem) -> Option<PathBuf> {
+        let (parent, name) = self.known.lock().inodes.get(&ino)?.last.clone()?;
+        Some(child.path(parent).ok()?.join(name))
+    }
+
     /// All names.
     #[must_use]
     pub fn export(&self) -> State {
         let known = self.known.lock();
         let name = |(parent, name): &Name| (parent.0, name.as_bytes().to_vec());
-        let inode =
-            |(ino, inode): (&InodeId, &Inode)| (ino.0, inode.lookups, inode.names.iter().map(name).collect());
+        let inode = |(ino, inode): (&InodeId, &Inode)| {
+            (ino.0, inode.lookups, inode.names.iter().map(name).collect(), inode.last.as_ref().map(name))
+        };
         let exported = Exported {
             inodes: known.inodes.iter().map(inode).collect(),
             dirs: known.dirs.iter().map(|(handle, ino)| (handle.0, ino.0)).collect(),
@@ -228,8 +240,11 @@ impl Names {
         let exported: Exported = serde_json::from_slice(&state.bytes)
             .map_err(|error| Error::new(Errno::EINVAL, format!("not a state of names: {error}")))?;
         let mut known = self.known.lock();
-        for (ino, lookups, names) in exported.inodes {
-            known.inodes.entry(InodeId(ino)).or_default().lookups += lookups;
+        for (ino, lookups, names, last) in exported.inodes {
+            let inode = known.inodes.entry(InodeId(ino)).or_default();
+            inode.lookups += lookups;
+            let last = last.map(|(parent, name)| (InodeId(parent), OsString::from_vec(name)));
+            inode.last = inode.last.take().or(last);
             for (parent, name) in names {
                 known.name((InodeId(parent), OsString::from_vec(name)), InodeId(ino));
             }
@@ -248,8 +263,10 @@ impl Known {
         self.name(name, entry.attr.ino);
     }
 
-    fn look_up(&mut self, ino: InodeId) {
-        self.inodes.entry(ino).or_default().lookups += 1;
+    fn look_up(&mut self, ino: InodeId) -> &mut Inode {
+        let inode = self.inodes.entry(ino).or_default();
+        inode.lookups += 1;
+        inode
     }
 
     fn name(&mut self, name: Name, ino: InodeId) {
@@ -268,6 +285,7 @@ impl Known {
         let ino = self.names.remove(name)?;
         if let Some(inode) = self.inodes.get_mut(&ino) {
             inode.names.retain(|known| known != name);
+            inode.last = Some(name.clone());
         }
         Some(ino)
     }

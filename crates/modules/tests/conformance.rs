@@ -11,6 +11,7 @@ fn settings(name: &str) -> serde_json::Value {
     match name {
         "consistency" => serde_json::json!({ "mode": "close-to-open" }),
         "deny" => serde_json::json!({ "paths": ["never/*.there"] }),
+        "permissions" => serde_json::json!({ "rules": [{ "paths": ["never/*.there"], "deny": ["write"] }] }),
         _ => serde_json::json!({}),
     }
 }

@@ -36,6 +36,7 @@ impl FileSystem for Volume {
             rename_modes: true,
             posix_acl: true,
             flush_at_close: false,
+            caller_groups: false,
         }
     }
 

@@ -26,6 +26,7 @@ mod config;
 mod convert;
 mod dir;
 mod front;
+mod groups;
 mod init;
 mod invalidate;
 mod mount;

@@ -5,6 +5,7 @@ use crate::buffer;
 use crate::convert::{self, caller, file_attr, handle, inode};
 use crate::dir::{Entries, Names};
 use crate::front::Front;
+use crate::groups;
 use crate::invalidate::Stretch;
 use crate::open::{Creation, Granted, NewName};
 use crate::open_table::Grant;
@@ -69,6 +70,12 @@ impl Front {
 }
 
 impl Front {
+    /// The identity in a request that opens or changes something.
+    fn acting(&self, req: &Request) -> Caller {
+        let groups = self.fs.capabilities().caller_groups.then(|| groups::of_thread(req.pid())).flatten();
+        Caller { groups, ..caller(req) }
+    }
+
     /// Whether extended attributes are off: the answer is `ENOSYS` then, after
     /// which the kernel does not ask again.
     fn serves_no_xattrs(&self, op: Op) -> bool {
@@ -208,7 +215,7 @@ impl Filesystem for Front {
         // write itself happens in the daemon's name.
         let kill_set_id = changes == SetAttr::default();
         let changes = SetAttr { kill_set_id, ..changes };
-        let work = || self.fs.setattr(&caller(req), inode(ino), fh.map(handle), &changes);
+        let work = || self.fs.setattr(&self.acting(req), inode(ino), fh.map(handle), &changes);
         match self.call(op(Operation::Setattr, ino), work) {
             Ok(attr) => reply.attr(&self.attr_ttl(&attr), &file_attr(&attr)),
             Err(errno) => reply.error(errno),
@@ -232,31 +239,33 @@ impl Filesystem for Front {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let work = || self.fs.mknod(&caller(req), inode(parent), name, mode, umask, rdev);
+        let work = || self.fs.mknod(&self.acting(req), inode(parent), name, mode, umask, rdev);
         self.reply_entry(self.call(op(Operation::Mknod, parent), work), reply);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let work = || self.fs.mkdir(&caller(req), inode(parent), name, mode & PERMISSION_BITS, umask);
+        let work = || self.fs.mkdir(&self.acting(req), inode(parent), name, mode & PERMISSION_BITS, umask);
         self.reply_entry(self.call(op(Operation::Mkdir, parent), work), reply);
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         reply_empty(
-            self.call(op(Operation::Unlink, parent), || self.fs.unlink(&caller(req), inode(parent), name)),
+            self.call(op(Operation::Unlink, parent), || {
+                self.fs.unlink(&self.acting(req), inode(parent), name)
+            }),
             reply,
         );
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         reply_empty(
-            self.call(op(Operation::Rmdir, parent), || self.fs.rmdir(&caller(req), inode(parent), name)),
+            self.call(op(Operation::Rmdir, parent), || self.fs.rmdir(&self.acting(req), inode(parent), name)),
             reply,
         );
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let work = || self.fs.symlink(&caller(req), inode(parent), name, target.as_os_str());
+        let work = || self.fs.symlink(&self.acting(req), inode(parent), name, target.as_os_str());
         self.reply_entry(self.call(op(Operation::Symlink, parent), work), reply);
     }
 
@@ -272,19 +281,19 @@ impl Filesystem for Front {
     ) {
         let work = || {
             let mode = convert::rename_mode(flags, self.rename_modes).ok_or(Errno::EINVAL)?;
-            self.fs.rename(&caller(req), inode(parent), name, inode(newparent), newname, mode)
+            self.fs.rename(&self.acting(req), inode(parent), name, inode(newparent), newname, mode)
         };
         reply_empty(self.call(op(Operation::Rename, parent), work), reply);
     }
 
     fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let work = || self.fs.link(&caller(req), inode(ino), inode(newparent), newname);
+        let work = || self.fs.link(&self.acting(req), inode(ino), inode(newparent), newname);
         self.reply_entry(self.call(op(Operation::Link, ino), work), reply);
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let flags = convert::open_flags(flags.0);
-        let work = || self.open_file(&caller(req), inode(ino), flags, &|fd| reply.open_backing(fd));
+        let work = || self.open_file(&self.acting(req), inode(ino), flags, &|fd| reply.open_backing(fd));
         match self.call(op(Operation::Open, ino), work) {
             Ok(Granted { handle, grant }) => {
                 let fh = FileHandle(handle.0);
@@ -311,14 +320,14 @@ impl Filesystem for Front {
         let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
         let name = NewName::Name { name, exclusive: convert::is_exclusive(bits) };
         let new = Creation { parent: inode(parent), name, mode, umask, flags };
-        let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
+        let work = || self.create_file(&self.acting(req), &new, &|fd| reply.open_backing(fd));
         self.reply_create(self.call(op(Operation::Create, parent), work), reply);
     }
 
     fn tmpfile(&self, req: &Request, parent: INodeNo, mode: u32, umask: u32, bits: i32, reply: ReplyCreate) {
         let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
         let new = Creation { parent: inode(parent), name: NewName::None, mode, umask, flags };
-        let work = || self.create_file(&caller(req), &new, &|fd| reply.open_backing(fd));
+        let work = || self.create_file(&self.acting(req), &new, &|fd| reply.open_backing(fd));
         self.reply_create(self.call(op(Operation::Tmpfile, parent), work), reply);
     }
 
@@ -430,7 +439,7 @@ impl Filesystem for Front {
     }
 
     fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.call(op(Operation::OpenDir, ino), || self.fs.open_dir(&caller(req), inode(ino))) {
+        match self.call(op(Operation::OpenDir, ino), || self.fs.open_dir(&self.acting(req), inode(ino))) {
             Ok(opened) => reply.opened(FileHandle(opened.0), self.dir_flags()),
             Err(errno) => reply.error(errno),
         }
@@ -501,7 +510,7 @@ impl Filesystem for Front {
         }
         let work = || {
             let mode = convert::xattr_mode(flags).ok_or(Errno::EINVAL)?;
-            self.fs.setxattr(&caller(req), inode(ino), name, value, mode)
+            self.fs.setxattr(&self.acting(req), inode(ino), name, value, mode)
         };
         reply_empty(self.call(op, work), reply);
     }
@@ -511,7 +520,7 @@ impl Filesystem for Front {
         if self.serves_no_xattrs(op) {
             return reply.error(Answer::ENOSYS);
         }
-        let work = || self.fs.getxattr(&caller(req), inode(ino), name);
+        let work = || self.fs.getxattr(&self.acting(req), inode(ino), name);
         reply_xattr(self.call(op, work), size, reply);
     }
 
@@ -529,7 +538,7 @@ impl Filesystem for Front {
         if self.serves_no_xattrs(op) {
             return reply.error(Answer::ENOSYS);
         }
-        let work = || self.fs.removexattr(&caller(req), inode(ino), name);
+        let work = || self.fs.removexattr(&self.acting(req), inode(ino), name);
         reply_empty(self.call(op, work), reply);
     }
 

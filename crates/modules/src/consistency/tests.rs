@@ -25,6 +25,7 @@ impl Service for Told {
             rename_modes: true,
             posix_acl: true,
             flush_at_close: false,
+            caller_groups: false,
         }
     }
 

@@ -22,6 +22,7 @@ impl Service for Willing {
             rename_modes: true,
             posix_acl: true,
             flush_at_close: false,
+            caller_groups: false,
         }
     }
 
@@ -108,7 +109,7 @@ fn a_name_goes_with_the_file_when_it_is_renamed() {
     let other = deny(&["22"]);
     Module::import(&other, &Module::export(&fs)).unwrap();
     assert_eq!([open(&other, 20), open(&other, 21)], [Errno::EPERM, Errno::EIO]);
-    let newer = State { version: 2, ..Module::export(&fs) };
+    let newer = State { version: 3, ..Module::export(&fs) };
     assert_eq!(Module::import(&other, &newer).unwrap_err().errno(), Errno::EINVAL);
     let damaged = State { bytes: b"x".to_vec(), ..Module::export(&fs) };
     assert_eq!(Module::import(&other, &damaged).unwrap_err().errno(), Errno::EINVAL);

@@ -36,6 +36,7 @@ impl Service for Recorder {
             rename_modes: false,
             posix_acl: true,
             flush_at_close: false,
+            caller_groups: false,
         }
     }
 

@@ -24,6 +24,7 @@ impl FileSystem for DirFs {
             rename_modes: true,
             posix_acl: true,
             flush_at_close: false,
+            caller_groups: false,
         }
     }
 
