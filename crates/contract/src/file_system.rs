@@ -30,6 +30,9 @@ pub struct FileSystemCapabilities {
     /// or changed, if the front end can find them out. Unlike the other capabilities,
     /// this one may change while the file system is used.
     pub caller_groups: bool,
+    /// Operations are held up on purpose: the front end is to have threads for others
+    /// meanwhile, and the writer of data is to be known by the request.
+    pub holds_up: bool,
 }
 
 /// The answer to a lookup: an inode, and its generation among those that had

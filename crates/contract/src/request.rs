@@ -178,6 +178,7 @@ mod tests {
                 posix_acl: false,
                 flush_at_close: false,
                 caller_groups: false,
+                holds_up: false,
             }
         }
 

@@ -76,12 +76,16 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
     let settings = &config.mount;
     let names: Vec<&str> = config.stack.volume().tiers.iter().map(|tier| tier.name.as_str()).collect();
     let root = rustix::process::geteuid().is_root();
+    let chosen = settings.cache.as_ref().is_some_and(|cache| cache.value != Cache::Auto);
+    // What is written back later has no known writer.
+    let cache =
+        if fs.capabilities().holds_up && !chosen { CacheMode::Passthrough } else { cache_mode(config) };
     let front = FuseConfig {
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         rings: settings.transport.as_ref().is_none_or(|transport| transport.value == Transport::Auto),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
         xattrs: settings.xattr.as_ref().is_none_or(|xattr| xattr.value),
-        cache: cache_mode(config),
+        cache,
         dirty_max: settings.dirty.as_ref().map_or(DIRTY_DEFAULT, |dirty| dirty.value),
         fs_name: match &config.source.file {
             Some(file) => file.to_string_lossy().into_owned(),

@@ -199,6 +199,9 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         )
     };
     let taken = [
+        "stack: { throttle: { by: uid, bandwidth: 9MiB/s, operations: 500/s, weights: { 5: 2.5 }, \
+         volume: { home: a, tiers: { a: { dir: x } } } } }\n"
+            .to_owned(),
         "stack: { permissions: { rules: [ { uid: [ 5 ], read_only: yes }, { paths: [ a/** ], deny: [ list ] } ], \
          default: allow, volume: { home: a, tiers: { a: { dir: x } } } } }\n"
             .to_owned(),
@@ -232,6 +235,7 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         with("", "") + "mount: { cache: some }\n",
         with("", "") + "mount: { threads: 0 }\n",
         "stack: { permissions: { rules: [ { deny: [ erase ] } ], volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),
+        "stack: { throttle: { by: user, each: 1MiB/s, volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),
         "stack: { consistency: { mode: lax, volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),
     ];
     for text in taken {

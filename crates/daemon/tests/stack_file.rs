@@ -259,21 +259,21 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, noop, deny, consistency, permissions"
+         help: did you mean 'noop'? The modules are volume, noop, deny, consistency, permissions, throttle"
     );
     assert_eq!(
         stack(" { compress: { } }"),
-        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop, deny, consistency or permissions"
+        "s.yaml:1: stack.compress: there is no module 'compress'\n  help: a module is volume, noop, deny, consistency, permissions or throttle"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny, consistency or permissions"
+         help: put one of these there: volume, noop, deny, consistency, permissions or throttle"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume, noop, deny, consistency or permissions"
+         help: keep one of them; it may be volume, noop, deny, consistency, permissions or throttle"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
@@ -301,7 +301,7 @@ fn modules() {
     assert_eq!(
         stack("\n  deny: { paths: [ a ] }"),
         "s.yaml:2: stack.deny: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny, consistency or permissions"
+         help: put one of these there: volume, noop, deny, consistency, permissions or throttle"
     );
     let rules = |rules: &str| stack(&format!("\n  permissions:\n    rules:\n{rules}\n    volume: {{ }}"));
     assert_eq!(
@@ -319,10 +319,30 @@ fn modules() {
         "s.yaml:2: stack.permissions: rules: rule 2 never counts, as those before it decide all of that: put \
          it before them, or take it out\n  help: docs/configuration.md has the settings of each module"
     );
+    let throttle = |keys: &str| stack(&format!("\n  throttle:\n    {keys}\n    volume: {{ }}"));
+    for (keys, says) in [
+        ("by: uid", "s.yaml:2: stack.throttle: nothing is limited: write 'bandwidth'"),
+        (
+            "by: user\n    each: 1MiB/s",
+            "s.yaml:3: stack.throttle.by: found 'user', expected uid, gid, cgroup or process",
+        ),
+        ("by: uid\n    bandwidth: 9\n", "s.yaml:2: stack.throttle: bandwidth: '9' is less than 64KiB/s"),
+        (
+            "by: uid\n    bandwidth: 9GiB/s\n    weights: { eve: 3 }",
+            "s.yaml:2: stack.throttle: weights: 'eve' is no id",
+        ),
+        (
+            "by: uid\n    bandwidth: 9GiB/s\n    weights: { 5: much }",
+            "s.yaml:5: stack.throttle.weights.5: found 'much', expected a number",
+        ),
+    ] {
+        let said = throttle(keys);
+        assert!(said.starts_with(says), "{said}");
+    }
     assert_eq!(
         stack("\n  noop:\n    compress: { }"),
         "s.yaml:3: stack.noop.compress: there is no module 'compress'\n  \
-         help: a module is volume, noop, deny, consistency or permissions"
+         help: a module is volume, noop, deny, consistency, permissions or throttle"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));

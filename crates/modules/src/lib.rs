@@ -2,7 +2,7 @@
 //!
 //! One folder holds one module. A stack file can name a module when it is in
 //! the list below; only the daemon builds stacks out of them. Nothing here
-//! performs I/O of its own.
+//! performs I/O of its own; `throttle` asks `/proc` who a thread is.
 #![forbid(unsafe_code)]
 
 pub mod consistency;
@@ -15,6 +15,7 @@ pub mod permissions;
 mod sync;
 #[cfg(test)]
 mod testing;
+pub mod throttle;
 pub mod trace;
 
 pub use module::{Configured, Member, Module, State};
@@ -44,4 +45,4 @@ macro_rules! modules {
     };
 }
 
-modules!(noop::Noop, deny::Deny, consistency::Consistency, permissions::Permissions);
+modules!(noop::Noop, deny::Deny, consistency::Consistency, permissions::Permissions, throttle::Throttle);

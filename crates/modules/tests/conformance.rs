@@ -12,6 +12,9 @@ fn settings(name: &str) -> serde_json::Value {
         "consistency" => serde_json::json!({ "mode": "close-to-open" }),
         "deny" => serde_json::json!({ "paths": ["never/*.there"] }),
         "permissions" => serde_json::json!({ "rules": [{ "paths": ["never/*.there"], "deny": ["write"] }] }),
+        "throttle" => {
+            serde_json::json!({ "by": "process", "bandwidth": "100GiB/s", "operations": "4000000/s" })
+        }
         _ => serde_json::json!({}),
     }
 }

@@ -37,6 +37,7 @@ impl FileSystem for Volume {
             posix_acl: true,
             flush_at_close: false,
             caller_groups: false,
+            holds_up: false,
         }
     }
 

@@ -51,7 +51,12 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, config: &FuseConfig, rings: bool, dirty_max: u64) -> Self {
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        config: &FuseConfig,
+        (rings, background): (bool, u16),
+        dirty_max: u64,
+    ) -> Self {
         let cache = config.cache;
         let capabilities = fs.capabilities();
         let ttl = capabilities.cache_ttl;
@@ -65,6 +70,7 @@ impl Front {
             write_back: cache == CacheMode::WriteBack && sole_door,
             sole_door,
             rings,
+            background,
         };
         Self {
             fs,

@@ -14,7 +14,7 @@ pub(crate) const BACKGROUND_MAX: u16 = 256;
 
 /// Number of background requests from which on the kernel considers Braid
 /// congested.
-const CONGESTION_THRESHOLD: u16 = 192;
+const CONGESTION_THRESHOLD: u16 = BACKGROUND_MAX / 4 * 3;
 
 /// Levels of stacking that passthrough may reach. Backing files on ordinary
 /// file systems need one. It also makes Braid count as one level, of the two
@@ -36,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) sole_door: bool,
     /// Requests may come through io_uring.
     pub(crate) rings: bool,
+    /// Most requests that the kernel sends without waiting.
+    pub(crate) background: u16,
 }
 
 /// Negotiated features.
@@ -112,10 +114,9 @@ pub(crate) fn negotiate(config: &mut KernelConfig, wanted: Wanted) -> Agreed {
     limit(config.set_max_write(REQUEST_MAX_BYTES), |limit| config.set_max_write(limit));
     // The kernel accepts at most its default here; see `mount::set_read_ahead`.
     limit(config.set_max_readahead(REQUEST_MAX_BYTES), |limit| config.set_max_readahead(limit));
-    limit(config.set_max_background(BACKGROUND_MAX), |limit| config.set_max_background(limit));
-    limit(config.set_congestion_threshold(CONGESTION_THRESHOLD), |limit| {
-        config.set_congestion_threshold(limit)
-    });
+    limit(config.set_max_background(wanted.background), |limit| config.set_max_background(limit));
+    let congested = CONGESTION_THRESHOLD.min(wanted.background / 4 * 3);
+    limit(config.set_congestion_threshold(congested), |limit| config.set_congestion_threshold(limit));
     tracing::debug!("FUSE {}: {chosen:?}", config.kernel_abi());
     Agreed {
         passthrough,
@@ -145,6 +146,7 @@ mod tests {
         write_back: false,
         sole_door: true,
         rings: true,
+        background: BACKGROUND_MAX,
     };
 
     #[test]
@@ -180,6 +182,7 @@ mod tests {
             write_back: false,
             sole_door: false,
             rings: false,
+            background: BACKGROUND_MAX,
         };
         let chosen = choose(InitFlags::all(), none);
         assert!(!chosen.intersects(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL));

@@ -6,7 +6,7 @@
 //! come by the device.
 
 use crate::front::Front;
-use crate::init::REQUEST_MAX_BYTES;
+use crate::init::{BACKGROUND_MAX, REQUEST_MAX_BYTES};
 use crate::invalidate::Limits;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingEnd, RingReply};
 use fuser::{Answer, Dispatcher};
@@ -28,6 +28,12 @@ const READERS: usize = 2;
 /// one that is made later, so that all are made at first.
 const RINGS: usize = 768;
 const RINGS_MIN: usize = 8;
+
+/// Threads by the device, or rings of each processor as far as [`RINGS`] go, where
+/// requests are held up on purpose: each that waits has one.
+const THREADS_HELD: usize = 384;
+/// So many requests in the background are let in, whatever few rings a processor has.
+const BACKGROUND_HELD_MIN: u16 = 64;
 
 /// Bytes before the data of a write that comes by the device: two headers.
 const BEFORE_DATA: usize = 80;
@@ -66,8 +72,7 @@ impl RequestSource {
     /// the kernel agreed to that.
     pub(crate) fn new(threads: usize, by_ring: bool) -> Self {
         let queues = by_ring.then(processors).flatten().unwrap_or(0);
-        let most = RINGS_MIN.max(RINGS / usize::from(queues).max(1));
-        let rings_each = threads.clamp(RINGS_MIN, most);
+        let rings_each = rings_each(threads, queues);
         Self { threads, queues, rings_each, uses_rings: Arc::new(AtomicBool::new(queues > 0)) }
     }
 
@@ -99,6 +104,22 @@ impl Answer for ToRing {
     fn answer(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         self.0.fill(parts)
     }
+}
+
+/// Rings of each of so many queues.
+fn rings_each(threads: usize, queues: u16) -> usize {
+    let most = RINGS_MIN.max(RINGS / usize::from(queues).max(1));
+    threads.clamp(RINGS_MIN, most)
+}
+
+/// The threads, and the most requests in the background, where requests are held up on
+/// purpose: those in the background leave threads for those that programs wait for.
+pub(crate) fn where_requests_are_held(threads: usize, by_ring: bool) -> (usize, u16) {
+    let threads = threads.max(THREADS_HELD);
+    let queues = by_ring.then(processors).flatten();
+    let at_a_time = queues.map_or(threads, |queues| rings_each(threads, queues));
+    let background = u16::try_from(at_a_time * 2 / 3).unwrap_or(u16::MAX);
+    (threads, background.clamp(BACKGROUND_HELD_MIN, BACKGROUND_MAX))
 }
 
 /// Whether requests can come through io_uring, as far as this process can tell.

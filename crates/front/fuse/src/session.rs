@@ -2,11 +2,11 @@
 
 use crate::config::{CacheMode, FuseConfig};
 use crate::front::{Front, Notifying};
-use crate::init::Agreed;
+use crate::init::{Agreed, BACKGROUND_MAX};
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
-use crate::serve::{RequestSource, prepare_rings, serve};
+use crate::serve::{self, RequestSource, prepare_rings, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
 use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
@@ -46,7 +46,11 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
     let dirty_max = no_room::dirty_max(total, config.dirty_max);
     let rings = config.rings && prepare_rings();
-    let front = Front::new(fs, config, rings, dirty_max);
+    let (threads, background) = match fs.capabilities().holds_up {
+        true => serve::where_requests_are_held(config.threads, rings),
+        false => (config.threads.max(1), BACKGROUND_MAX),
+    };
+    let front = Front::new(fs, config, (rings, background), dirty_max);
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
@@ -58,7 +62,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let library = library.inspect_err(|_| unmounter.end())?;
     let notifier = library.notifier();
     let agreed = agreed.get().copied().unwrap_or_default();
-    let transport = RequestSource::new(config.threads.max(1), agreed.rings);
+    let transport = RequestSource::new(threads, agreed.rings);
     let invalidator = Invalidator::new(notifier.clone(), transport.limits());
     // Requests are only taken once the session runs.
     let _ = notifying.set(Notifying { notifier: notifier.clone(), invalidator });

@@ -26,6 +26,7 @@ impl Service for Told {
             posix_acl: true,
             flush_at_close: false,
             caller_groups: false,
+            holds_up: false,
         }
     }
 

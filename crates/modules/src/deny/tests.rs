@@ -23,6 +23,7 @@ impl Service for Willing {
             posix_acl: true,
             flush_at_close: false,
             caller_groups: false,
+            holds_up: false,
         }
     }
 

@@ -37,6 +37,7 @@ impl Service for Recorder {
             posix_acl: true,
             flush_at_close: false,
             caller_groups: false,
+            holds_up: false,
         }
     }
 

@@ -25,6 +25,7 @@ impl FileSystem for DirFs {
             posix_acl: true,
             flush_at_close: false,
             caller_groups: false,
+            holds_up: false,
         }
     }
 

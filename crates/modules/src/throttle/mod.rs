@@ -1,0 +1,195 @@
+//! Shares bandwidth and operations fairly between clients, and limits them.
+//! `docs/configuration.md` describes what it sees in each mode of the kernel's cache.
+
+mod gate;
+mod settings;
+mod share;
+#[cfg(test)]
+mod tests;
+mod who;
+mod writers;
+
+use crate::{Module, State};
+use braid_contract::{
+    Caller, Errno, Error, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request, Result,
+    Served, Service,
+};
+use gate::Gate;
+pub use settings::Settings;
+use std::sync::Arc;
+use who::{Client, Clients};
+use writers::Writers;
+
+/// Version of the format of the exported state.
+const VERSION: u32 = 1;
+/// Bytes that are copied at a time.
+const COPY_MAX: u64 = 4 << 20;
+
+/// The module.
+pub type Throttle = Served<Throttled>;
+
+/// Has requests wait for their turn.
+pub struct Throttled {
+    clients: Clients,
+    writers: Writers,
+    gate: Gate,
+    /// Whether operations count that move no bytes.
+    counts_operations: bool,
+    child: Arc<dyn FileSystem>,
+}
+
+impl Module for Throttle {
+    const NAME: &'static str = "throttle";
+    type Settings = Settings;
+
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Self {
+        let counts_operations = settings.all.operations.is_some() || settings.each.operations.is_some();
+        let (clients, gate) = (Clients::new(settings.by), Gate::new(settings));
+        Self(Throttled { clients, writers: Writers::default(), gate, counts_operations, child })
+    }
+
+    /// What waits goes on: for what comes, the successor has limits.
+    fn export(&self) -> State {
+        self.0.gate.open();
+        // All of it can be serialized.
+        State { version: VERSION, bytes: serde_json::to_vec(&self.0.writers.all()).unwrap_or_default() }
+    }
+
+    fn import(&self, state: &State) -> Result<()> {
+        state.expect_version(VERSION)?;
+        let writers: Vec<(u64, u64, Client)> = serde_json::from_slice(&state.bytes)
+            .map_err(|error| Error::new(Errno::EINVAL, format!("not a state of throttle: {error}")))?;
+        for (handle, ino, client) in writers {
+            self.0.writers.open(HandleId(handle), InodeId(ino), client);
+        }
+        Ok(())
+    }
+}
+
+impl Service for Throttled {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        // What the kernel does by itself is not seen.
+        FileSystemCapabilities { passthrough: false, holds_up: true, ..self.child.capabilities() }
+    }
+
+    fn call(&self, mut request: Request<'_>) -> Reply {
+        if let Request::CopyRange { len, .. } = &mut request {
+            *len = COPY_MAX.min(*len);
+        }
+        if let Request::Release { handle } = &request {
+            self.writers.close(*handle);
+        }
+        let opened =
+            opens_for_writing(&request).map(|caller| (self.clients.of(caller), opened_ino(&request)));
+        let asked = self.asked(&request);
+        if let Some((client, bytes)) = &asked {
+            self.gate.enter(client, *bytes);
+        }
+        let reply = braid_contract::dispatch(&*self.child, request);
+        if let Some((client, bytes)) = &asked
+            && *bytes > 0
+        {
+            let unused = bytes.saturating_sub(moved(&reply));
+            if unused > 0 {
+                self.gate.give_back(client, unused);
+            }
+        }
+        if let Some((client, ino)) = opened {
+            self.is_open(&reply, ino, client);
+        }
+        reply
+    }
+}
+
+impl Throttled {
+    /// Whose the request is, and how many bytes it is to move; `None` if it need not
+    /// wait.
+    fn asked(&self, request: &Request<'_>) -> Option<(Client, u64)> {
+        let (caller, bytes) = match request {
+            Request::Read { caller, buf, .. } => (*caller, buf.len() as u64),
+            Request::Write { handle, data, flags, .. } if flags.write_back => {
+                return Some((self.writers.of(*handle), data.len() as u64));
+            }
+            Request::Write { caller, data, .. } => (*caller, data.len() as u64),
+            Request::CopyRange { caller, len, .. } => (*caller, *len),
+            other if self.counts_operations => (counted(other)?, 0),
+            _ => return None,
+        };
+        Some((self.clients.of(caller), bytes))
+    }
+
+    /// Notes a file that was opened for writing.
+    fn is_open(&self, reply: &Reply, ino: Option<InodeId>, client: Client) {
+        let (handle, ino) = match reply {
+            Reply::Open(Ok(opened)) => (opened.handle, ino),
+            Reply::Create(Ok((entry, opened))) | Reply::Tmpfile(Ok((entry, opened))) => {
+                (opened.handle, Some(entry.attr.ino))
+            }
+            _ => return,
+        };
+        if let Some(ino) = ino {
+            self.writers.open(handle, ino, client);
+        }
+    }
+}
+
+/// The caller of an operation without bytes that counts as one. What closes and forgets
+/// never waits: the kernel asks for it by itself.
+fn counted<'a>(request: &Request<'a>) -> Option<&'a Caller> {
+    match request {
+        Request::Lookup { caller, .. }
+        | Request::Getattr { caller, .. }
+        | Request::Setattr { caller, .. }
+        | Request::Readlink { caller, .. }
+        | Request::Mknod { caller, .. }
+        | Request::Mkdir { caller, .. }
+        | Request::Symlink { caller, .. }
+        | Request::Link { caller, .. }
+        | Request::Unlink { caller, .. }
+        | Request::Rmdir { caller, .. }
+        | Request::Rename { caller, .. }
+        | Request::Open { caller, .. }
+        | Request::Create { caller, .. }
+        | Request::Tmpfile { caller, .. }
+        | Request::Fsync { caller, .. }
+        | Request::Fallocate { caller, .. }
+        | Request::Seek { caller, .. }
+        | Request::OpenDir { caller, .. }
+        | Request::ReadDir { caller, .. }
+        | Request::SyncDir { caller, .. }
+        | Request::Getxattr { caller, .. }
+        | Request::Listxattr { caller, .. }
+        | Request::Setxattr { caller, .. }
+        | Request::Removexattr { caller, .. } => Some(caller),
+        _ => None,
+    }
+}
+
+fn opens_for_writing<'a>(request: &Request<'a>) -> Option<&'a Caller> {
+    match request {
+        Request::Open { caller, request, .. }
+        | Request::Create { caller, request, .. }
+        | Request::Tmpfile { caller, request, .. }
+            if request.flags.write =>
+        {
+            Some(caller)
+        }
+        _ => None,
+    }
+}
+
+fn opened_ino(request: &Request<'_>) -> Option<InodeId> {
+    match request {
+        Request::Open { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
+
+/// The bytes that were moved.
+fn moved(reply: &Reply) -> u64 {
+    match reply {
+        Reply::Read(Ok(count)) | Reply::Write(Ok(count)) => *count as u64,
+        Reply::CopyRange(Ok(count)) => *count,
+        _ => 0,
+    }
+}

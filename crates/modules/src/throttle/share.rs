@@ -1,0 +1,226 @@
+//! Who is next: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) over
+//! buckets of tokens. It has no clock and no lock.
+//!
+//! Each request gets a start tag: where the client's last one ended in virtual time, but
+//! not before the present. The request with the least tag is next, once the buckets allow
+//! it, so that clients who always have requests waiting get shares by weight, however
+//! many each has.
+
+use super::settings::Limits;
+use super::who::Client;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// What a bucket holds at most, in seconds of its rate: by so much a thread may wake
+/// late without a loss.
+const BURST: f64 = 0.02;
+/// By how much of virtual time, in seconds of all, a client may be behind and catch up:
+/// a client with one request at a time always is.
+const LAG: f64 = 0.02;
+/// Clients that are kept in mind without need.
+const CLIENTS_MAX: usize = 1024;
+
+/// A request that waits, or has gone on.
+pub(super) type Ticket = u64;
+
+/// What is to be done now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// This request goes on.
+    Go(Ticket),
+    /// After so many nanoseconds, the next may.
+    Wait(u64),
+    /// None waits.
+    Idle,
+}
+
+/// Tokens that come at a rate. A request may take more than there are; then the next one
+/// waits until the debt is paid.
+#[derive(Debug)]
+struct Bucket {
+    rate: f64,
+    tokens: f64,
+    at_ns: u64,
+}
+
+impl Bucket {
+    fn new(rate: f64, now_ns: u64) -> Self {
+        Self { rate, tokens: rate * BURST, at_ns: now_ns }
+    }
+
+    /// Nanoseconds until it has tokens.
+    fn ready_in(&mut self, now_ns: u64) -> u64 {
+        let seconds = now_ns.saturating_sub(self.at_ns) as f64 / 1e9;
+        self.at_ns = self.at_ns.max(now_ns);
+        self.tokens = (self.tokens + seconds * self.rate).min(self.rate * BURST);
+        if self.tokens >= 0.0 { 0 } else { (-self.tokens / self.rate * 1e9).ceil() as u64 }
+    }
+}
+
+/// The buckets of bytes and operations of all, or of one client.
+#[derive(Debug)]
+struct Buckets {
+    bytes: Option<Bucket>,
+    operations: Option<Bucket>,
+}
+
+impl Buckets {
+    fn new(limits: Limits, now_ns: u64) -> Self {
+        let bucket = |rate: Option<f64>| rate.map(|rate| Bucket::new(rate, now_ns));
+        Self { bytes: bucket(limits.bandwidth), operations: bucket(limits.operations) }
+    }
+
+    fn ready_in(&mut self, now_ns: u64) -> u64 {
+        self.each().map(|bucket| bucket.ready_in(now_ns)).max().unwrap_or(0)
+    }
+
+    fn take(&mut self, bytes: f64, operations: f64) {
+        if let Some(bucket) = &mut self.bytes {
+            bucket.tokens -= bytes;
+        }
+        if let Some(bucket) = &mut self.operations {
+            bucket.tokens -= operations;
+        }
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut Bucket> {
+        self.bytes.iter_mut().chain(&mut self.operations)
+    }
+}
+
+#[derive(Debug)]
+struct Account {
+    weight: f64,
+    /// Where its last request ended in virtual time.
+    end: f64,
+    own: Buckets,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: Ticket,
+    start: f64,
+    bytes: f64,
+}
+
+/// The clients and what they wait for.
+#[derive(Debug)]
+pub(super) struct Shares {
+    limits: Limits,
+    each: Limits,
+    weights: HashMap<String, f64>,
+    total: Buckets,
+    clients: HashMap<Client, Account>,
+    /// Those of which requests wait.
+    busy: HashSet<Client>,
+    /// The present, in virtual time: seconds of all that there is.
+    present: f64,
+    last: Ticket,
+}
+
+impl Shares {
+    pub(super) fn new(limits: Limits, each: Limits, weights: HashMap<String, f64>, now_ns: u64) -> Self {
+        let (clients, busy) = (HashMap::new(), HashSet::new());
+        let total = Buckets::new(limits, now_ns);
+        Self { limits, each, weights, total, clients, busy, present: 0.0, last: 0 }
+    }
+
+    /// A request of the client comes, for one operation with so many bytes.
+    pub(super) fn arrive(&mut self, client: &Client, bytes: u64, now_ns: u64) -> Ticket {
+        let cost = self.cost(bytes);
+        self.last += 1;
+        let (ticket, earliest) = (self.last, self.present - LAG);
+        let account = self.account(client, now_ns);
+        let start = account.end.max(earliest);
+        account.end = start + cost / account.weight;
+        account.waiting.push_back(Waiting { ticket, start, bytes: bytes as f64 });
+        self.busy.insert(client.clone());
+        ticket
+    }
+
+    /// What is next. A request that goes on has taken its tokens.
+    pub(super) fn next(&mut self, now_ns: u64) -> Next {
+        if self.busy.is_empty() {
+            return Next::Idle;
+        }
+        let wait = self.total.ready_in(now_ns);
+        if wait > 0 {
+            return Next::Wait(wait);
+        }
+        let (mut best, mut soonest): (Option<(f64, &Client)>, u64) = (None, u64::MAX);
+        for client in &self.busy {
+            let Some(account) = self.clients.get_mut(client) else { continue };
+            let Some(first) = account.waiting.front() else { continue };
+            let wait = account.own.ready_in(now_ns);
+            if wait > 0 {
+                soonest = soonest.min(wait);
+            } else if best.is_none_or(|(start, _)| first.start < start) {
+                best = Some((first.start, client));
+            }
+        }
+        match best.map(|(_, client)| client.clone()) {
+            Some(client) => self.go(&client).map_or(Next::Idle, Next::Go),
+            None => Next::Wait(soonest),
+        }
+    }
+
+    /// Gives back what a request of the client did not use.
+    pub(super) fn give_back(&mut self, client: &Client, bytes: u64) {
+        let cost = self.cost_of_bytes(bytes);
+        self.total.take(-(bytes as f64), 0.0);
+        if let Some(account) = self.clients.get_mut(client) {
+            account.own.take(-(bytes as f64), 0.0);
+            account.end -= cost / account.weight;
+        }
+    }
+
+    /// How many clients are kept in mind.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn go(&mut self, client: &Client) -> Option<Ticket> {
+        let account = self.clients.get_mut(client)?;
+        let Waiting { ticket, start, bytes } = account.waiting.pop_front()?;
+        account.own.take(bytes, 1.0);
+        if account.waiting.is_empty() {
+            self.busy.remove(client);
+        }
+        self.total.take(bytes, 1.0);
+        self.present = self.present.max(start);
+        // Where nothing waits, and nothing will have to, there is nothing to share, and
+        // time goes on by what is done.
+        if self.busy.is_empty() && self.total.each().all(|bucket| bucket.tokens >= 0.0) {
+            self.present += self.cost(bytes as u64);
+        }
+        Some(ticket)
+    }
+
+    /// The part of a second of all that a request takes.
+    fn cost(&self, bytes: u64) -> f64 {
+        let of_operation = self.limits.operations.map_or(0.0, |rate| 1.0 / rate);
+        of_operation.max(self.cost_of_bytes(bytes))
+    }
+
+    fn cost_of_bytes(&self, bytes: u64) -> f64 {
+        self.limits.bandwidth.map_or(0.0, |rate| bytes as f64 / rate)
+    }
+
+    fn account(&mut self, client: &Client, now_ns: u64) -> &mut Account {
+        if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(client) {
+            let present = self.present;
+            // One that was not there for long is as a new one.
+            self.clients.retain(|_, account| {
+                !account.waiting.is_empty() || account.end > present - LAG || account.own.ready_in(now_ns) > 0
+            });
+        }
+        let (each, weights) = (self.each, &self.weights);
+        self.clients.entry(client.clone()).or_insert_with(|| Account {
+            weight: weights.get(&client.name()).copied().unwrap_or(1.0),
+            end: f64::MIN,
+            own: Buckets::new(each, now_ns),
+            waiting: VecDeque::new(),
+        })
+    }
+}
