@@ -3,14 +3,15 @@
 //! only.
 //!
 //! [`Core`] has all that operations work on; [`live`] is the plain state in it;
-//! [`mod@file`], [`namespace`], [`reap`], [`need`] and [`recover`] are the
-//! operations, as functions over it.
+//! [`mod@file`], [`namespace`], [`reap`], [`need`], [`recover`] and [`handover`] are
+//! the operations, as functions over it.
 #![forbid(unsafe_code)]
 
 pub mod coord;
 mod core;
 mod failpoint;
 pub mod file;
+pub mod handover;
 pub mod live;
 pub mod namespace;
 pub mod need;

@@ -48,6 +48,17 @@ impl Numbers {
         this
     }
 
+    /// The inodes whose public number is not their native one: native number and
+    /// public one.
+    pub fn kept(&self) -> impl Iterator<Item = (u64, InodeId)> {
+        self.kept.iter().map(|(native, public)| (*native, *public))
+    }
+
+    /// The public numbers that belong to no inode.
+    pub fn gone(&self) -> impl Iterator<Item = InodeId> {
+        self.taken.iter().filter(|(_, native)| **native == 0).map(|(public, _)| *public)
+    }
+
     /// The native number of a public one.
     pub fn native(&self, public: InodeId) -> u64 {
         if public == InodeId::ROOT {

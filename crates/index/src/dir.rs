@@ -3,12 +3,13 @@
 
 use crate::ballast::Ballast;
 use crate::index::{Index, decode_header};
-use crate::marks::{Marks, Spares};
+use crate::marks::{HandedMark, Marks, Spares};
 use crate::segments::Segments;
 use braid_contract::{Access, Context, Errno, Fd, NativeFd, NativeHandle, ObjectId, Result, TierId};
 use braid_format::{Entry, HEADER_LEN, Header, MUTABLE_FROM, Mark, Words, index_path};
 use braid_home::names_in;
 use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -70,6 +71,14 @@ impl Dirs {
         let fd = fd.with_context(|| format!("opening index {id}"))?;
         Index::open(fd, id, self.home, &self.ballast)
     }
+}
+
+/// What memory has of indexes and marks, for a process that takes a volume over.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct IndexState {
+    marks: Vec<HandedMark>,
+    /// Indexes whose names may not be durable.
+    unsynced: Vec<ObjectId>,
 }
 
 impl IndexDir {
@@ -268,6 +277,19 @@ impl IndexDir {
         let names = names_in(&*self.dirs().open)?;
         let mut marks = self.marks.lock();
         Ok(names.iter().filter_map(|name| marks.enter(name)).collect())
+    }
+
+    /// What another process needs to go on with the volume; no operation is under
+    /// way.
+    pub fn hand_over(&self) -> IndexState {
+        let unsynced = self.unsynced.lock().iter().copied().collect();
+        IndexState { marks: self.marks.lock().hand_over(), unsynced }
+    }
+
+    /// Goes on where another process ended.
+    pub fn take_over(&self, state: IndexState) {
+        self.marks.lock().take_over(state.marks);
+        self.unsynced.lock().extend(state.unsynced);
     }
 
     /// Whether the file was in use when the volume went down, and could not be

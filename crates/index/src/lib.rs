@@ -11,6 +11,6 @@ mod segments;
 mod whole;
 
 pub use ballast::BALLAST_LEN;
-pub use dir::{Dirs, IndexDir, ids_in};
+pub use dir::{Dirs, IndexDir, IndexState, ids_in};
 pub use index::Index;
 pub use whole::Whole;

@@ -3,11 +3,22 @@
 use braid_contract::{Context, NativeFd, NativeHandle, ObjectId, RenameMode, Result};
 use braid_format::Mark;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 
 /// Most spare ids at a time, with durable marks.
 const SPARE_MAX: usize = 64;
+
+/// A mark that one process hands to the next.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct HandedMark {
+    id: ObjectId,
+    /// How often the file is marked.
+    count: u32,
+    /// Its name, if that is not the id alone.
+    name: Option<String>,
+}
 
 /// All existing marks.
 #[derive(Debug, Default)]
@@ -95,6 +106,24 @@ impl Marks {
                 self.found.remove(&id);
                 open.ensure_gone_at(&name).context("unmarking a file")
             }
+        }
+    }
+
+    /// All marks that this process made, for the one that takes over.
+    pub(super) fn hand_over(&self) -> Vec<HandedMark> {
+        let mark = |(id, count): (&ObjectId, &u32)| HandedMark {
+            id: *id,
+            count: *count,
+            name: self.names.get(id).cloned(),
+        };
+        self.counts.iter().map(mark).collect()
+    }
+
+    /// Takes over the marks of an earlier process.
+    pub(super) fn take_over(&mut self, marks: Vec<HandedMark>) {
+        for HandedMark { id, count, name } in marks {
+            self.counts.insert(id, count);
+            name.map(|name| self.names.insert(id, name));
         }
     }
 

@@ -51,6 +51,7 @@ pub use api::{PlacementConfig, TierChange, TierOfUnknownSpeed};
 pub use braid_check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 #[cfg(feature = "failpoints")]
 pub use braid_core::Failpoint;
+pub use braid_core::handover::LiveState;
 pub use braid_format::{
     FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
 };

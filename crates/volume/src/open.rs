@@ -23,6 +23,7 @@ use crate::volume::Volume;
 use crate::watch::Watch;
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_core::Core;
+use braid_core::handover::{LiveState, take};
 use braid_core::live::{Freed, Handles, InodeTable, Learning, NameLocks, Removals};
 use braid_core::recover::recover;
 use braid_format::RANGE_SIZE_DEFAULT;
@@ -105,14 +106,27 @@ impl Volume {
     /// # Errors
     /// An [`OpenError`]; then nothing was created or changed, unless a tier
     /// failed while the volume was created or recovered.
-    pub fn open(mut config: VolumeConfig) -> Opening<Arc<Self>> {
+    pub fn open(config: VolumeConfig) -> Opening<Arc<Self>> {
+        Self::open_by(config, recover)
+    }
+
+    /// Opens the volume that another process [gave](Self::give), and goes on with what
+    /// is open. Nothing is recovered: nothing was interrupted.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the state is not understood.
+    pub fn open_taken(config: VolumeConfig, state: LiveState) -> Opening<Arc<Self>> {
+        Self::open_by(config, |core| take(core, state))
+    }
+
+    fn open_by(mut config: VolumeConfig, begin: impl FnOnce(&Core) -> Result<()>) -> Opening<Arc<Self>> {
         let left_out = leave_out_removed(&mut config);
         let (mut home, plan) = examine(&config)?;
         home.use_seal(Seal { volume: plan.volume, secret: Some(plan.secret) });
         prepare(&home, &config, &plan)?;
         clean_up(&home)?;
         let mut volume = assemble(home, config, &plan)?;
-        recover(&volume.core)?;
+        begin(&volume.core)?;
         if plan.home_unlabelled {
             // A new volume has nothing to count.
             volume.core.tiers.set_counts(Counts::Exact);

@@ -14,6 +14,7 @@ use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
 use braid_core::Core;
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
+use braid_core::handover::{LiveState, give};
 use braid_core::reap::{reap_now, retire_marks};
 use braid_core::recover::save_counts;
 use braid_format::Reason;
@@ -46,11 +47,7 @@ impl Volume {
     /// # Errors
     /// Those of the tiers. The next mount does what this could not.
     pub fn shutdown(&self) -> Result<()> {
-        self.jobs.list.stop();
-        self.home_replacement.end();
-        self.movers.rounds.stop();
-        self.cache_work.stop();
-        self.threads.stop();
+        self.stop_work();
         // The kernel does not release files that were open at the unmount.
         for handle in self.core.handles.file_handles() {
             if let Err(error) = close_file(&self.core, handle) {
@@ -63,14 +60,70 @@ impl Volume {
             tracing::warn!(%error, "spare marks stay; the next mount removes them");
         }
         self.core.sync_all_tiers()?;
-        if let Err(error) = self.movers.heat.save(&self.core.home) {
-            tracing::warn!(%error, "the heat of ranges could not be saved");
-        }
-        self.save_experience();
+        self.save_knowledge();
         if let Err(error) = save_counts(&self.core) {
             tracing::warn!(%error, "the next mount counts the ranges anew");
         }
         Ok(())
+    }
+
+    /// Whether another process could go on with the volume.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where home can't find inodes by handle, `EBUSY` during a check, an
+    /// import or the replacement of home; those of tiers that keep data back by
+    /// themselves, which they write.
+    pub fn may_be_given(&self) -> Result<()> {
+        if !self.core.home.opens_handles() {
+            let what = "the home tier's file system has no file handles, or only root may open them";
+            return Err(Error::new(Errno::EOPNOTSUPP, what));
+        }
+        if self.core.maintenance.try_lock().is_none() {
+            let what = "a check, an import or the replacement of home is under way";
+            return Err(Error::new(Errno::EBUSY, what));
+        }
+        self.write_what_is_held_back()
+    }
+
+    /// Ends the use of the volume in this process, for another one that
+    /// [goes on](Self::open_taken) with it. To be called once, in place of
+    /// [`shutdown`](Self::shutdown), while no operation is under way, and the volume
+    /// [may be given](Self::may_be_given).
+    pub fn give(&self) -> LiveState {
+        self.stop_work();
+        if let Err(error) = self.write_what_is_held_back() {
+            tracing::error!(%error, "what was not synced may be lost");
+        }
+        if let Err(error) = self.core.index.drop_spares() {
+            tracing::warn!(%error, "spare marks stay; the next mount removes them");
+        }
+        give(&self.core)
+    }
+
+    /// Writes what tiers have in this process's memory.
+    fn write_what_is_held_back(&self) -> Result<()> {
+        let held_back = self.core.tiers.stores().filter(|(_, store)| !store.capabilities().native_files);
+        for (tier, store) in held_back.filter(|(tier, _)| !tier.is_absent()) {
+            store.sync_all().map_err(|error| tier.note_error(error))?;
+        }
+        Ok(())
+    }
+
+    fn stop_work(&self) {
+        self.jobs.list.stop();
+        self.home_replacement.end();
+        self.movers.rounds.stop();
+        self.cache_work.stop();
+        self.threads.stop();
+    }
+
+    /// Saves what is known of the heat of ranges, of tiers and of streams, for the next
+    /// mount, which does without what can't be saved.
+    pub fn save_knowledge(&self) {
+        if let Err(error) = self.movers.heat.save(&self.core.home) {
+            tracing::warn!(%error, "the heat of ranges could not be saved");
+        }
+        self.save_experience();
     }
 
     /// Saves what is known of tiers and streams for the next mount, which does without

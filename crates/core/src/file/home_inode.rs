@@ -18,7 +18,7 @@ pub fn update_home_inode(file: &File) -> Result<()> {
 
 /// Sets the modification time once more that the kernel set before it wrote
 /// back.
-pub(super) fn restore_cached_time(core: &Core, file: &File) -> Result<()> {
+pub(crate) fn restore_cached_time(core: &Core, file: &File) -> Result<()> {
     let Some(mtime) = file.cached_time.take_due() else { return Ok(()) };
     file.inode_will_change()?;
     set_times(core, file, None, Some(SetTime::At(mtime)))?;

@@ -15,7 +15,7 @@ use braid_placement::Credits;
 use std::sync::Arc;
 
 /// The layout of a file that comes into use, by its id attribute.
-pub(super) fn load_layout(core: &Core, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
+pub(crate) fn load_layout(core: &Core, inode: &Arc<Inode>, data: &Fd, identity: &Identity) -> Result<Layout> {
     let Some(attr) = core.home.id_attr(&**data, identity)? else {
         inode.set_shape(Shape::Plain);
         return Ok(Layout::Plain);

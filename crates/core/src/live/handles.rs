@@ -45,6 +45,19 @@ impl OpenFile {
         new
     }
 
+    /// Whether there is an error of a failed sync that this descriptor has not
+    /// reported yet.
+    pub(crate) fn owes_sync_error(&self) -> Option<Errno> {
+        let (count, last) = self.file.sync_errors();
+        last.filter(|_| self.sync_errors_seen.load(Ordering::Acquire) < count)
+    }
+
+    /// This descriptor has the error of an earlier sync to report.
+    pub(crate) fn owe_sync_error(&self) {
+        let (count, _) = self.file.sync_errors();
+        self.sync_errors_seen.store(count.saturating_sub(1), Ordering::Release);
+    }
+
     /// The error of a failed sync that this descriptor has not reported yet; it
     /// counts as reported now.
     pub(crate) fn take_sync_error(&self) -> Option<Errno> {
@@ -118,6 +131,23 @@ impl Handles {
     pub fn replace_all(&self, files: Vec<(HandleId, OpenFile)>, dirs: Vec<(HandleId, DirHandle)>) {
         self.files.replace_all(files);
         self.dirs.replace_all(dirs);
+    }
+
+    /// The number that the next handle gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Goes on with the handles of another process, of which `next` would have been
+    /// the next.
+    pub(crate) fn take_over(
+        &self,
+        next: u64,
+        files: Vec<(HandleId, OpenFile)>,
+        dirs: Vec<(HandleId, DirHandle)>,
+    ) {
+        self.next.store(next, Ordering::Relaxed);
+        self.replace_all(files, dirs);
     }
 
     /// Open files at this moment.

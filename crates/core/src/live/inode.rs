@@ -77,6 +77,16 @@ impl Inode {
         }
     }
 
+    /// An inode that an earlier process knew, under the number that it had.
+    pub(crate) fn known(ino: InodeId, kind: FileKind, node: Node) -> Self {
+        let generation = match &node {
+            Node::Handle(handle, _) => handle.generation(),
+            Node::Pinned(_) => 0,
+        };
+        let (shape, file) = (AtomicU8::new(Shape::Unknown as u8), Mutex::default());
+        Self { ino, kind, generation, node, shape, file }
+    }
+
     /// The same inode on another home directory, under the same number.
     pub fn moved(&self, handle: NativeHandle, turn: u32) -> Self {
         Self {
@@ -288,6 +298,11 @@ impl File {
             written_since: AtomicBool::new(self.cached_time.written_since.load(Ordering::Acquire)),
         };
         moved
+    }
+
+    /// It has lost its last name already; that may not be durable.
+    pub(crate) fn has_no_name(&self) {
+        self.opens.lock().nameless = Some(None);
     }
 
     /// Ends all use of it: operations of its users fail from now on.

@@ -30,6 +30,11 @@ pub struct KnownInode {
 }
 
 impl KnownInode {
+    /// An inode that an earlier process knew, looked up so often.
+    pub(crate) fn of(inode: Inode, lookups: u64) -> Self {
+        Self { inode: Arc::new(inode), lookups, age: 0 }
+    }
+
     /// The same knowledge of an inode that takes this one's place.
     pub fn moved_to(&self, inode: &Arc<Inode>) -> Self {
         Self { inode: Arc::clone(inode), ..*self }
@@ -149,6 +154,11 @@ impl InodeTable {
     pub fn named(&self, ino: InodeId) {
         let kept = self.nameless.lock().remove(&ino);
         drop(kept);
+    }
+
+    /// The inodes without a name that are kept.
+    pub(crate) fn nameless(&self) -> Vec<(InodeId, Fd)> {
+        self.nameless.lock().iter().map(|(ino, fd)| (*ino, Fd::clone(fd))).collect()
     }
 
     /// Whether there are inodes without a name.

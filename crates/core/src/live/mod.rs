@@ -30,7 +30,7 @@ pub use inode::{AheadAttrs, File, Inode, Layout, Shape};
 pub use inode_table::{InodeTable, KnownInode};
 pub use learning::Learning;
 pub use name_locks::NameLocks;
-pub use removals::{DurabilityDependency, MarksToRetire, Removals};
+pub use removals::{DurabilityDependency, MarksToRetire, RemovalState, Removals};
 pub use spread::{AllocatedAhead, Spread};
 pub use tag::Tag;
 pub(crate) use times::Due;

@@ -3,6 +3,7 @@
 
 use braid_contract::{Fd, InodeId, ObjectId};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,6 +54,17 @@ pub struct MarksToRetire {
     pub(crate) since_ns: Option<u64>,
 }
 
+/// What one process hands to the next of removals and marks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RemovalState {
+    known: Vec<ObjectId>,
+    pending: Vec<ObjectId>,
+    failed: Vec<ObjectId>,
+    done: Vec<ObjectId>,
+    settled: Vec<ObjectId>,
+    fewer_names: Vec<InodeId>,
+}
+
 impl Default for Removals {
     fn default() -> Self {
         Self {
@@ -67,6 +79,35 @@ impl Default for Removals {
 }
 
 impl Removals {
+    /// All of it, for the process that takes the volume over; no operation is under
+    /// way.
+    pub(crate) fn hand_over(&self) -> RemovalState {
+        let (pending, removed) = (self.pending.lock(), self.removed.lock());
+        let fewer_names = removed.fewer_names.iter().chain(&removed.fewer_names_syncing);
+        RemovalState {
+            known: pending.known.iter().copied().collect(),
+            pending: pending.files.iter().map(|(id, _)| *id).collect(),
+            failed: removed.failed.clone(),
+            done: removed.done.clone(),
+            settled: removed.settled.clone(),
+            fewer_names: fewer_names.copied().collect(),
+        }
+    }
+
+    /// Goes on where another process ended. What its removals depend on is not known
+    /// any more: everything is made durable first.
+    pub(crate) fn take_over(&self, now_ns: u64, state: RemovalState) {
+        let (mut pending, mut removed) = (self.pending.lock(), self.removed.lock());
+        pending.known.extend(state.known);
+        pending.files.extend(state.pending.into_iter().map(|id| (id, None)));
+        pending.since_ns = (!pending.files.is_empty()).then_some(now_ns);
+        removed.failed.extend(state.failed);
+        removed.done.extend(state.done);
+        removed.settled.extend(state.settled);
+        removed.fewer_names.extend(state.fewer_names);
+        removed.since_ns = Some(now_ns);
+    }
+
     /// Drops all dependencies: another home directory holds everything durably,
     /// so nothing of the earlier one has to be synced.
     pub fn forget_dependencies(&self) {

@@ -52,6 +52,13 @@ impl KernelFd {
         Self::with(fd, false)
     }
 
+    /// Takes over a descriptor of another process, however it was opened.
+    #[must_use]
+    pub fn received(fd: OwnedFd) -> Fd {
+        let path_only = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::PATH));
+        Self::with(fd, path_only)
+    }
+
     fn with(fd: OwnedFd, path_only: bool) -> Fd {
         Arc::new(Self { file: DataFile::new(fd), path_only, mount: None })
     }

@@ -1,0 +1,76 @@
+//! A volume in use goes from one process to the next (LabStor §3.3, live upgrade): what
+//! only memory has of it, in a form that another version of the program reads.
+//!
+//! Files with a name are closed, and opened anew by the next process, which finds on the
+//! tiers what a close leaves there. What is not durable stays so: the kernel has it. All
+//! that the next process can't find there is handed over: who has what open, inodes and
+//! files without a name, marks, and removals that are not carried out.
+
+mod give;
+mod inodes;
+mod take;
+
+pub use give::give;
+pub use take::take;
+
+use crate::live::RemovalState;
+use braid_contract::{Fd, HandleId, InodeId, TierId};
+use braid_index::IndexState;
+use serde::{Deserialize, Serialize};
+
+/// What memory has of a volume in use.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LiveState {
+    next_handle: u64,
+    files: Vec<OpenState>,
+    dirs: Vec<(HandleId, InodeId)>,
+    /// Public numbers that are not the native ones, by native number; and public ones
+    /// that belong to no inode.
+    numbers: Vec<(u64, InodeId)>,
+    gone: Vec<InodeId>,
+    removals: RemovalState,
+    index: IndexState,
+    /// How many ranges each tier has, if that is known for sure.
+    counts: Option<Vec<(TierId, u64)>>,
+    /// The inodes that have no name, in the order of their descriptors.
+    nameless: Vec<InodeId>,
+    /// Open files without a name that have a mark as files that are ahead of their home
+    /// inode, which the next process takes away.
+    marked: Vec<InodeId>,
+    /// All known inodes, packed.
+    #[serde(skip)]
+    inodes: Vec<u8>,
+    #[serde(skip)]
+    descriptors: Vec<Fd>,
+}
+
+/// An open file.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct OpenState {
+    handle: HandleId,
+    ino: InodeId,
+    read: bool,
+    write: bool,
+    direct: bool,
+    sync: bool,
+    passthrough: bool,
+    /// User, group and thread of who opened it.
+    opener: [u32; 3],
+    /// The error of an earlier sync that it has yet to report.
+    owed: Option<i32>,
+}
+
+impl LiveState {
+    /// The parts that are no text: the packed inodes, and the descriptors of inodes
+    /// without a name.
+    #[must_use]
+    pub fn parts(&self) -> (&[u8], &[Fd]) {
+        (&self.inodes, &self.descriptors)
+    }
+
+    /// The whole, of what was text and those parts.
+    #[must_use]
+    pub fn with_parts(self, inodes: Vec<u8>, descriptors: Vec<Fd>) -> Self {
+        Self { inodes, descriptors, ..self }
+    }
+}
