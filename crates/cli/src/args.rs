@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Job(JobCommand),
     /// Let what was changed in the stack file come into force on the mounted volume
     Reload(ReloadArgs),
+    /// Have another version of Braid go on with a mounted volume, which stays in use
+    Upgrade(UpgradeArgs),
     /// Show the stack of a mounted volume
     #[command(subcommand)]
     Stack(StackCommand),
@@ -96,6 +98,9 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Print the version
     Version,
+    /// Take a mount over; for `braid upgrade`
+    #[command(hide = true)]
+    TakeOver,
     /// Write the man pages and the shells' completions; for packages
     #[command(hide = true)]
     Manual(ManualArgs),
@@ -442,6 +447,37 @@ pub(crate) struct ReloadArgs {
     /// Only tell what would change
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const UPGRADE_HELP: &str = "\
+Operations on the volume are held up for as long as the other program needs to
+open it; what is open stays open, and none fails. If the program can't take the
+mount over, the one before goes on. Jobs go on, recordings end.
+
+Examples:
+  braid upgrade                                   after a new package was installed
+  braid upgrade --to /opt/braid-next/braid /mnt/volume
+  braid upgrade --all
+
+Exit status: 0 upgraded, 1 not, and the program before goes on.";
+
+#[derive(Debug, Args)]
+#[command(after_help = UPGRADE_HELP)]
+pub(crate) struct UpgradeArgs {
+    /// Where the volume is mounted, anything below, or its stack file [default: the one that there is]
+    pub(crate) mountpoint: Option<PathBuf>,
+
+    /// All volumes that this user may upgrade
+    #[arg(long, conflicts_with = "mountpoint")]
+    pub(crate) all: bool,
+
+    /// The program that is to go on [default: the one that this command is]
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) to: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]

@@ -29,6 +29,7 @@ mod progress;
 mod rehome;
 mod saved;
 mod served;
+mod serving;
 mod simulate;
 mod stack;
 mod status;
@@ -38,6 +39,7 @@ mod tier;
 mod top;
 mod trace;
 mod umount;
+mod upgrade;
 mod zoned;
 
 use args::{
@@ -62,6 +64,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Reload(args) => stack::reload(&args),
+        Command::Upgrade(args) => upgrade::run(&args),
+        Command::TakeOver => upgrade::take_over(),
         Command::Stack(StackCommand::Check(args)) => stack::check(&args),
         Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
         Command::Stack(StackCommand::List(args)) => stack::list(&args),

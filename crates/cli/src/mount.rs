@@ -2,7 +2,7 @@
 
 use crate::args::{MountArgs, StackArgs};
 use crate::failure::{Failure, Result};
-use crate::{background, limits, table, umount};
+use crate::{background, limits, serving, table, umount};
 use braid_contract::Shown;
 use braid_contract::units::parse_size;
 use braid_daemon::config::{Cache, Config, INODES, MountSettings, THREADS, Transport};
@@ -10,7 +10,8 @@ use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
-use braid_daemon::serve::{self, ServeError};
+use braid_daemon::serve::Start;
+use braid_daemon::upgrade::Launch;
 use braid_daemon::{log, own_files, stack_file, validate};
 use rustix::mount::mount_bind;
 use rustix::process::geteuid;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// line of `args`.
 pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
     if args.foreground {
-        return foreground(args);
+        return foreground(args, words);
     }
     // Errors are best reported before anything is started or logged.
     let config = config(args)?;
@@ -107,7 +108,11 @@ fn stack_with(args: &StackArgs, movers: Option<&String>) -> Result<Config> {
 }
 
 fn config(args: &MountArgs) -> Result<Config> {
-    let mut config = stack_with(&args.stack, args.movers.as_ref())?;
+    config_of(args, stack_with(&args.stack, args.movers.as_ref())?)
+}
+
+/// What the arguments say of a mount of this stack.
+pub(crate) fn config_of(args: &MountArgs, mut config: Config) -> Result<Config> {
     config.mount = mount_settings(args)?.or(config.mount);
     config.create = args.create;
     if args.no_measure {
@@ -173,15 +178,16 @@ fn parsed<T>(
 }
 
 /// Mounts and serves; this is the daemon.
-fn foreground(args: &MountArgs) -> Result<()> {
+fn foreground(args: &MountArgs, words: &[OsString]) -> Result<()> {
     let report = background::Report::new(args.ready_on_stdout);
     let served = prepare(args).and_then(|config| {
         let point = clear_mount_point(args, &config)?;
-        let served = serve::run(&config, &point, args.nonempty, |notices| report.ready(notices));
-        served.map_err(|error| match error {
-            ServeError::Refused(refusal) => refusal.into(),
-            ServeError::Failed(what) => Failure::new(what),
-        })
+        // The daemon leaves its working directory.
+        let log_file = args.log_file.as_ref().map(std::path::absolute).transpose();
+        let log_file = log_file.map_err(|error| Failure::new(error.to_string()))?;
+        let launch = Launch::by(words, log_file, args.ready_on_stdout);
+        let start = Start::Mount { mountpoint: &point, nonempty: args.nonempty };
+        serving::serve(&config, &launch, start, |notices| report.ready(notices))
     });
     served.map_err(|failure| if report.failed(&failure) { failure.told() } else { failure })
 }

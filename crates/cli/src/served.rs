@@ -70,7 +70,13 @@ mod tests {
 
     #[test]
     fn a_later_mount_with_the_same_device_number_is_another() {
-        let hello = |pid, serving| Hello { version: String::new(), pid, mountpoint: String::new(), serving };
+        let hello = |pid, serving| Hello {
+            version: String::new(),
+            pid,
+            mountpoint: String::new(),
+            serving,
+            upgrade: None,
+        };
         assert!(serves(0x37, &hello(7, true), 0x37, 7));
         assert!(!serves(0x37, &hello(8, true), 0x37, 7));
         assert!(!serves(0x37, &hello(7, false), 0x37, 7));

@@ -6,19 +6,24 @@ use crate::reload::{self, Mounted};
 use crate::running::Running;
 use crate::stack_text::Edit;
 use crate::tiers::Settings;
+use crate::upgrade::{Giver, Launch, departure};
 use crate::{check, jobs, rehome, replacement, tiers, trace};
 use braid_contract::{AccessTimes, Errno, JobId, Renewal};
-use braid_fuse::{CacheMode, Session, Unmounter};
+use braid_fuse::{CacheMode, Holder, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, PinRequest, Pinned,
     Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved,
-    TierSet, TraceRequest,
+    TierSet, TraceRequest, Upgrade, Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::time::Duration;
+
+/// How long an upgrade waits for operations under way, before it is given up.
+const DRAINED_WITHIN: Duration = Duration::from_secs(2);
 
 /// The state of a mounted volume for the control socket.
 pub(crate) struct Control {
@@ -39,11 +44,18 @@ pub(crate) struct Control {
     followed: Mutex<Followed>,
     /// `None` where nothing is mounted.
     session: Option<Served>,
+    /// How the mount was begun.
+    launch: Launch,
+    /// How the last upgrade went, once that is known.
+    upgrade: OnceLock<Option<Upgrade>>,
+    /// The process that waits for the mount.
+    departure: Mutex<Option<departure::Request>>,
 }
 
 /// The FUSE session.
 pub(crate) struct Served {
     pub(crate) unmounter: Unmounter,
+    holder: Holder,
     /// The mode of the kernel's cache.
     pub(crate) cache: &'static str,
     has_rings: Box<dyn Fn() -> bool + Send + Sync>,
@@ -53,6 +65,7 @@ impl Served {
     pub(crate) fn of(session: &Session) -> Self {
         Self {
             unmounter: session.unmounter(),
+            holder: session.holder(),
             cache: match session.cache_mode() {
                 Some(CacheMode::WriteBack) => "writeback",
                 Some(CacheMode::Passthrough) => "passthrough",
@@ -82,7 +95,7 @@ impl Control {
     pub(crate) fn new(
         volume: VolumeHandle,
         mountpoint: &Path,
-        config: &Config,
+        (config, launch): (&Config, &Launch),
         session: Option<Served>,
     ) -> Self {
         let hello = Hello {
@@ -90,6 +103,7 @@ impl Control {
             pid: std::process::id(),
             mountpoint: mountpoint.to_string_lossy().into_owned(),
             serving: true,
+            upgrade: None,
         };
         let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
         let home = home.map_or_else(String::new, |home| home.location);
@@ -106,7 +120,37 @@ impl Control {
             syncing: Mutex::new(()),
             recording: RwLock::new(()),
             session,
+            launch: launch.clone(),
+            upgrade: OnceLock::new(),
+            departure: Mutex::default(),
         }
+    }
+
+    /// Notes how the last upgrade went, if there was one: until then, clients that want
+    /// to know wait. Only the first call counts.
+    pub(crate) fn was_upgraded(&self, upgrade: Option<Upgrade>) {
+        let _ = self.upgrade.set(upgrade);
+    }
+
+    /// The process that waits for the mount.
+    pub(crate) fn take_departure(&self) -> Option<departure::Request> {
+        self.departure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Has the session give the mount to a process that waits for it.
+    fn depart(&self, served: &Served, giver: Giver, launch: Launch) -> Result<Upgrading, ErrorReply> {
+        let upgrading = Upgrading { pid: giver.pid(), version: giver.version.clone() };
+        let before = self.upgrade.wait().as_ref().map_or(0, |last| last.count);
+        let request = departure::Request { giver, launch, paused_at_ns: departure::now_ns(), before };
+        *self.departure.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+        if served.holder.hold_up(DRAINED_WITHIN) {
+            return Ok(upgrading);
+        }
+        if let Some(request) = self.take_departure() {
+            request.giver.give_up();
+        }
+        let message = "operations under way do not end, perhaps since a tier hangs: braid status tells";
+        Err(ErrorReply::new(format!("nothing is changed: {message}")))
     }
 
     /// Waits until an ended recording is sent completely, as long as its client
@@ -209,7 +253,8 @@ fn changed_tiers(job: &Job) -> bool {
 impl braid_ipc::Handler for Control {
     fn hello(&self) -> Hello {
         let serving = self.session.as_ref().is_none_or(|session| !session.unmounter.is_over());
-        Hello { serving, ..self.hello.clone() }
+        let upgrade = self.upgrade.wait().clone();
+        Hello { serving, upgrade, ..self.hello.clone() }
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
@@ -294,6 +339,26 @@ impl braid_ipc::Handler for Control {
         self.follow_volume();
         let mounted = Mounted { handle: &self.volume, running: &self.running, mountpoint: &self.mountpoint };
         reload::reload(&mounted, dry_run)
+    }
+
+    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
+        let _changing = self.changing();
+        self.follow_volume();
+        let served = self.session.as_ref().filter(|served| !served.unmounter.is_over());
+        let served = served.ok_or_else(|| ErrorReply::new("nothing is mounted"))?;
+        if !served.unmounter.is_mounted() {
+            let message = "it is not mounted there any more, or another mount covers it";
+            return Err(ErrorReply::new(message));
+        }
+        if let Some(tier) = self.running.absent() {
+            let message = format!("it was mounted without tier {tier}: unmount, and mount with the program");
+            return Err(ErrorReply::new(message));
+        }
+        self.volume.may_be_given()?;
+        let launch = self.launch.of(&self.running, &self.mountpoint);
+        let giver = Giver::start(Path::new(program), &launch).map_err(ErrorReply::new)?;
+        self.volume.volume.save_knowledge();
+        self.depart(served, giver, launch)
     }
 
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
@@ -435,7 +500,7 @@ mod tests {
             StackFlags { tiers: vec![format!("home={}", dir.path().display())], ..StackFlags::default() };
         let config = parse(&flags).unwrap();
         let volume = wire::open(&config, true).unwrap();
-        let control = Control::new(volume, Path::new("/nowhere"), &config, None);
+        let control = Control::new(volume, Path::new("/nowhere"), (&config, &Launch::default()), None);
         std::thread::scope(|scope| {
             let panics = || {
                 let _checking = control.checking.lock().unwrap();

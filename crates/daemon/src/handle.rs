@@ -11,9 +11,10 @@ use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
     TierStatus,
 };
+use braid_modules::State;
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
-use braid_volume::{FileLayout, Volume};
+use braid_volume::{FileLayout, LiveState, Volume};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,6 +67,29 @@ impl VolumeHandle {
         self.drills.lift();
         memory::empty(&self.volume, &self.memory);
         self.volume.shutdown()
+    }
+
+    /// Ends what records operations, or holds them up for a drill.
+    pub(crate) fn stop_recording(&self) {
+        self.trace.close();
+        self.drills.lift();
+    }
+
+    /// Ends the use of the volume in this process, for another one; nothing uses it any
+    /// more. Answers what that needs, and what the modules have gathered.
+    pub(crate) fn give(&self) -> (LiveState, Vec<(String, State)>) {
+        let modules = self.modules.export();
+        (self.volume.give(), modules)
+    }
+
+    /// Why another process can't go on with the volume.
+    pub(crate) fn may_be_given(&self) -> Result<(), ErrorReply> {
+        if let Some(tier) = self.memory.first() {
+            return Err(ErrorReply::new(format!(
+                "tier {tier} is in the memory of the process: remove it first (braid tier remove {tier})"
+            )));
+        }
+        Ok(self.volume.may_be_given()?)
     }
 
     /// The location of an inode's data.

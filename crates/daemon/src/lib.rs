@@ -29,6 +29,7 @@ pub mod stack_file;
 pub mod streams;
 pub mod tier_store;
 pub mod trace;
+pub mod upgrade;
 pub mod validate;
 
 mod advice;

@@ -3,8 +3,8 @@
 //! over their state.
 
 use crate::config::StackNode;
-use braid_contract::{FileSystem, FileSystemCapabilities, Reply, Request, Served, Service, dispatch};
-use braid_modules::Member;
+use braid_contract::{Errno, FileSystem, FileSystemCapabilities, Reply, Request, Served, Service, dispatch};
+use braid_modules::{Member, State};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The modules between the front end and the volume.
@@ -48,6 +48,24 @@ impl Modules {
         // A volume without modules needs no indirection: there is nothing to
         // exchange.
         if members.is_empty() { Arc::clone(&self.volume) } else { self.top.clone() }
+    }
+
+    /// The names of the modules from the top down, and what each has gathered.
+    pub(crate) fn export(&self) -> Vec<(String, State)> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.iter().map(|member| (member.name().to_owned(), member.export())).collect()
+    }
+
+    /// Takes over what the modules of another process had gathered.
+    pub(crate) fn import(&self, states: &[(String, State)]) {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        for (member, (name, state)) in members.iter().zip(states) {
+            let imported =
+                if member.name() == name { member.import(state) } else { Err(Errno::EINVAL.into()) };
+            if let Err(error) = imported {
+                tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
+            }
+        }
     }
 
     /// Replaces all modules by those of `stack`, which are the same with other

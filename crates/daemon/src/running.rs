@@ -87,6 +87,11 @@ impl Running {
         Some((self.file.as_deref()?, &self.base))
     }
 
+    /// The base of relative directories, and the stack file, if the mount is from one.
+    pub(crate) fn place(&self) -> (&Path, Option<&Path>) {
+        (&self.base, self.file.as_deref())
+    }
+
     /// The current stack.
     pub(crate) fn stack(&self) -> Node {
         self.root().clone()
@@ -100,6 +105,11 @@ impl Running {
     /// Whether the mount was to go without the tier.
     pub(crate) fn is_without(&self, tier: &str) -> bool {
         self.without.iter().any(|name| name == tier)
+    }
+
+    /// A tier that the mount was to go without.
+    pub(crate) fn absent(&self) -> Option<&str> {
+        self.without.first().map(String::as_str)
     }
 
     /// Notes that the mount has ended.

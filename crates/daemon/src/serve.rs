@@ -1,4 +1,5 @@
-//! The daemon's life: open the volume, mount, answer until unmounted, close.
+//! The daemon's life: open the volume, mount, answer until unmounted, close. Or take the
+//! mount over from another process, and give it to the next.
 
 use crate::config::Config;
 use crate::control::{Control, Served};
@@ -6,15 +7,19 @@ use crate::handle::VolumeHandle;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
+use crate::upgrade::departure::{self, Departure, Return};
+use crate::upgrade::{Estate, Heir, Inheritance, Launch};
 use crate::validate::{self, MountPoint};
 use crate::wire;
 use braid_contract::Shown;
+use braid_fuse::{Given, Session};
 use braid_ipc::protocol::Ended;
 use braid_ipc::{Handler, Server, mounts, socket};
 use sd_notify::NotifyState;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::process::Child;
 use std::sync::Arc;
 
 /// Why a daemon did not start, or failed.
@@ -53,31 +58,82 @@ pub fn create(config: &Config) -> Result<String, Refusal> {
     Ok(wire::create(config.stack.volume())?.to_string())
 }
 
-/// Mounts the file system that `config` describes and answers until it is
-/// unmounted. `ready` is called once it can be used, with messages about it.
+/// How a process comes to serve a mount.
+#[derive(Debug)]
+pub enum Start<'a> {
+    /// It mounts at a directory.
+    Mount {
+        /// The directory.
+        mountpoint: &'a Path,
+        /// Whether it may hold something.
+        nonempty: bool,
+    },
+    /// It takes the mount of another process over.
+    TakeOver(Box<Estate>),
+}
+
+/// Why a process does not serve a mount any more.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is unmounted.
+    Unmounted,
+    /// This process serves it now.
+    GivenTo(Child),
+}
+
+/// Mounts the file system that `config` describes, or takes it over, and answers until it
+/// is unmounted or given away. `ready` is called once it can be used, with messages about
+/// it.
 ///
 /// # Errors
 /// If it can't be mounted, or does not end cleanly.
 pub fn run(
     config: &Config,
-    mountpoint: &Path,
-    nonempty: bool,
+    launch: &Launch,
+    start: Start<'_>,
     ready: impl FnOnce(&[String]),
-) -> Result<(), ServeError> {
-    let point = validate::mount(config, mountpoint, nonempty)?;
+) -> Result<Outcome, ServeError> {
+    let (point, mut estate) = match start {
+        Start::Mount { mountpoint, nonempty } => (validate::mount(config, mountpoint, nonempty)?, None),
+        Start::TakeOver(estate) => (MountPoint::of(&launch.mountpoint), Some(estate.split())),
+    };
     braid_sys::set_up_allocator();
     // One descriptor per open file of each application, on each tier.
     let open_files_max = braid_sys::raise_open_files();
     tracing::debug!(open_files_max, "starting");
-    let listener = listen(config)?;
     wire::prepare_to_write_back(config);
-    let volume = wire::open(config, config.create)?;
-    let served = serve(config, &point, &volume, listener, ready);
-    if let Err(ServeError::Refused(_)) = served {
-        // The volume was never used; an error of closing it does not matter.
-        let _ = volume.shutdown();
+    let mut ready = Some(ready);
+    let mut ready = move |notices: &[String]| ready.take().into_iter().for_each(|ready| ready(notices));
+    let (mut heir, mut inheritance) = match estate.take() {
+        Some((heir, inheritance)) => (Some(heir), Some(inheritance)),
+        None => (None, None),
+    };
+    let mut present = None;
+    loop {
+        let serving = Serving { config: present.as_ref().unwrap_or(config), launch, point: &point };
+        let served = match inheritance.take() {
+            None => serving.mount(&mut ready),
+            Some(inheritance) => serving.take_over(inheritance, heir.take(), &mut ready),
+        };
+        let Some(departure) = served? else { return Ok(Outcome::Unmounted) };
+        match departure.leave() {
+            Ok(child) => {
+                tell_manager(&[NotifyState::MainPid(child.id())]);
+                return Ok(Outcome::GivenTo(child));
+            }
+            Err(kept) => {
+                let Return { inheritance: kept, launch } = *kept;
+                // Tiers may have come and gone since.
+                present = launch.map(|launch| stack_of(&launch, config)).transpose()?.or(present);
+                inheritance = Some(kept);
+            }
+        }
     }
-    served
+}
+
+/// The present stack, mounted as `config` says.
+fn stack_of(launch: &Launch, config: &Config) -> Result<Config, Refusal> {
+    Ok(Config { mount: config.mount.clone(), ..launch.stack()? })
 }
 
 /// Changes the generic options of the mount at `point`.
@@ -88,57 +144,190 @@ pub fn remount(point: &Path, options: &[String]) -> io::Result<()> {
     braid_fuse::remount(point, options)
 }
 
-fn serve(
-    config: &Config,
-    point: &MountPoint,
-    volume: &VolumeHandle,
-    listener: Option<Listener>,
-    ready: impl FnOnce(&[String]),
-) -> Result<(), ServeError> {
-    let place = || Place::flag(format!("mount point {}", point.given.to_string_lossy()));
-    let session = wire::mount(volume.file_system(), &point.path, config)
-        .map_err(|error| place().refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
-    let unmounter = session.unmounter();
-    volume.volume.set_front_cache(Arc::new(session.cache()), config.mount.inodes_max());
-    let control = Arc::new(Control::new(volume.clone(), &point.path, config, Some(Served::of(&session))));
-    let (follower, reloader) = (Arc::clone(&control), Arc::clone(&control));
-    let prepared = start_control(&point.path, Arc::clone(&control)).and_then(|server| {
-        let unmounter = unmounter.clone();
-        let metrics = listener.map(|listener| tell_metrics(listener, control)).transpose()?;
-        Ok((server, metrics, Watch::start(unmounter, move || reloader.reload_and_log())?))
-    });
-    let (server, metrics, signals) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            let advice = "without its control socket a mount could not be asked or ended; make room for it";
-            let refusal = place().refuse(format!("no control socket: {error}"), advice);
-            let _ = unmounter.unmount();
-            return Err(refusal.into());
-        }
-    };
-    // A working directory would keep some other file system from being
-    // unmounted.
-    let _ = std::env::set_current_dir("/");
-    let served = Served::of(&session);
-    let (cache, transport) = (served.cache, served.transport());
-    tracing::info!(mountpoint = %point.path.shown(), cache, transport, "mounted");
-    let parallel = config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
-    if let Err(error) = volume.volume.start_jobs(parallel) {
-        tracing::error!(%error, "no job runs: there is no thread for them");
+/// What is to be served.
+struct Serving<'a> {
+    config: &'a Config,
+    launch: &'a Launch,
+    point: &'a MountPoint,
+}
+
+/// What answers beside the session, while it runs.
+struct Beside {
+    control: Arc<Control>,
+    server: Server,
+    metrics: Option<metrics::Server>,
+    signals: Watch,
+}
+
+impl Serving<'_> {
+    fn place(&self) -> Place {
+        Place::flag(format!("mount point {}", self.point.given.to_string_lossy()))
     }
-    let notices: Vec<String> = volume.volume.strays().iter().map(ToString::to_string).collect();
-    notices.iter().for_each(|notice| tracing::warn!("{notice}"));
-    ready(&notices);
-    tell_manager(&[NotifyState::Ready]);
-    let served = session.run();
+
+    /// Mounts, and serves the mount.
+    fn mount(&self, ready: &mut dyn FnMut(&[String])) -> Result<Option<Departure>, ServeError> {
+        let listener = listen(self.config)?;
+        let volume = wire::open(self.config, self.config.create)?;
+        let begun = self.begin_mount(&volume, listener);
+        let (session, beside) = begun.inspect_err(|_| {
+            // The volume was never used; an error of closing it does not matter.
+            let _ = volume.shutdown();
+        })?;
+        let parallel = self.config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
+        if let Err(error) = volume.volume.start_jobs(parallel) {
+            tracing::error!(%error, "no job runs: there is no thread for them");
+        }
+        let notices: Vec<String> = volume.volume.strays().iter().map(ToString::to_string).collect();
+        notices.iter().for_each(|notice| tracing::warn!("{notice}"));
+        ready(&notices);
+        tell_manager(&[NotifyState::Ready]);
+        serve(session, beside, volume)
+    }
+
+    fn begin_mount(
+        &self,
+        volume: &VolumeHandle,
+        listener: Option<Listener>,
+    ) -> Result<(Session, Beside), Refusal> {
+        let session = wire::mount(volume.file_system(), &self.point.path, self.config).map_err(|error| {
+            self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
+        })?;
+        let beside = self.begin_beside(volume, &session, listener, |control| {
+            control.was_upgraded(None);
+            start_control(&self.point.path, control)
+        });
+        match beside {
+            Ok(beside) => Ok((session, beside)),
+            Err(error) => {
+                let advice =
+                    "without its control socket a mount could not be asked or ended; make room for it";
+                let _ = session.unmounter().unmount();
+                Err(self.place().refuse(format!("no control socket: {error}"), advice))
+            }
+        }
+    }
+
+    /// Begins all that answers beside a session.
+    fn begin_beside(
+        &self,
+        volume: &VolumeHandle,
+        session: &Session,
+        listener: Option<Listener>,
+        start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
+    ) -> io::Result<Beside> {
+        volume.volume.set_front_cache(Arc::new(session.cache()), self.config.mount.inodes_max());
+        let served = Some(Served::of(session));
+        let control = Control::new(volume.clone(), &self.point.path, (self.config, self.launch), served);
+        let control = Arc::new(control);
+        let server = start(Arc::clone(&control))?;
+        let metrics = listener.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
+        let reloader = Arc::clone(&control);
+        let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
+        // A working directory would keep some other file system from being
+        // unmounted.
+        let _ = std::env::set_current_dir("/");
+        let served = Served::of(session);
+        let (cache, transport) = (served.cache, served.transport());
+        tracing::info!(mountpoint = %self.point.path.shown(), cache, transport, "mounted");
+        Ok(Beside { control, server, metrics, signals })
+    }
+
+    /// Goes on with the mount of another process, or with this one's own, which another
+    /// process did not want.
+    fn take_over(
+        &self,
+        mut inheritance: Inheritance,
+        heir: Option<Heir>,
+        ready: &mut dyn FnMut(&[String]),
+    ) -> Result<Option<Departure>, ServeError> {
+        let begun = self.begin_again(&mut inheritance);
+        let (session, beside, volume) = match (begun, heir) {
+            (Ok(begun), None) => begun,
+            (Ok(begun), Some(heir)) => {
+                // The other process would go on.
+                if let Err(error) = heir.serves() {
+                    begun.1.control.was_upgraded(None);
+                    begun.0.leave();
+                    return Err(ServeError::Failed(format!("the process before is gone: {error}")));
+                }
+                begun
+            }
+            (Err(refusal), None) => return Err(refusal.into()),
+            (Err(refusal), Some(heir)) => {
+                heir.refuse(&refusal.to_string());
+                return Err(refusal.into());
+            }
+        };
+        let parallel = self.config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
+        if let Err(error) = volume.volume.start_jobs(parallel) {
+            tracing::error!(%error, "no job runs: there is no thread for them");
+        }
+        ready(&[]);
+        inheritance.history.paused_ns = departure::now_ns().saturating_sub(inheritance.paused_at_ns);
+        beside.control.was_upgraded(Some(inheritance.history));
+        serve(session, beside, volume)
+    }
+
+    fn begin_again(&self, inheritance: &mut Inheritance) -> Result<(Session, Beside, VolumeHandle), Refusal> {
+        let volume = wire::open_taken(self.config, &inheritance.live, &inheritance.modules)?;
+        let failed = |error: io::Error| self.place().refuse(error.to_string(), "the log may say more");
+        let given = inheritance.front.try_clone().map_err(failed)?;
+        let session =
+            wire::resume(volume.file_system(), &self.point.path, self.config, given).map_err(failed)?;
+        // What it answered before is of no use without the mount.
+        let metrics = listen(self.config).unwrap_or_else(|refusal| {
+            tracing::error!("no metrics any more: {refusal}");
+            None
+        });
+        let beside = self.begin_beside(&volume, &session, metrics, |control| match &inheritance.control {
+            Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
+            None => start_control(&self.point.path, control),
+        });
+        match beside {
+            Ok(beside) => Ok((session, beside, volume)),
+            Err(error) => {
+                session.leave();
+                Err(failed(error))
+            }
+        }
+    }
+}
+
+/// Serves until the file system is unmounted, or is given away.
+fn serve(session: Session, beside: Beside, volume: VolumeHandle) -> Result<Option<Departure>, ServeError> {
+    match session.run() {
+        Ok(Some(given)) => return Ok(Some(depart(given, beside, volume))),
+        Ok(None) => end(Ok(()), beside, &volume),
+        Err(error) => end(Err(error), beside, &volume),
+    }
+    .map(|()| None)
+}
+
+/// Ends all use of the volume in this process.
+fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
+    let Beside { control, server, metrics, signals } = beside;
+    drop(metrics);
+    volume.stop_recording();
+    control.await_recording();
+    let request = control.take_departure();
+    let socket = server.give();
+    drop(signals);
+    drop(control);
+    let (live, modules) = volume.give();
+    drop(volume);
+    Departure::new(request, given, (live, modules), socket)
+}
+
+fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {
+    let Beside { control, server, metrics, signals } = beside;
     tracing::info!("unmounted; closing the volume");
     tell_manager(&[NotifyState::Stopping]);
     drop(metrics);
-    follower.end();
+    control.end();
     let closed = volume.shutdown();
     // No job does anything any more.
-    follower.follow();
-    follower.await_recording();
+    control.follow();
+    control.await_recording();
     drop(signals);
     let error = match (served, closed) {
         (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),

@@ -24,6 +24,13 @@ pub struct MountPoint {
     pub path: PathBuf,
 }
 
+impl MountPoint {
+    /// A mount point that is in use already.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { given: path.to_owned(), path: path.to_owned() }
+    }
+}
+
 /// Refuses a configuration that can't be mounted at `mountpoint`.
 ///
 /// # Errors

@@ -8,12 +8,13 @@ use crate::refusal::Refusal;
 use crate::reply::{DEVICE_IN_USE, EMPTY_IT, advice_on};
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
-use braid_fuse::{CacheMode, FuseConfig, Session};
+use braid_fuse::{CacheMode, FuseConfig, Given, Session};
+use braid_modules::State;
 use braid_placement::EPOCH_NS_DEFAULT;
 use braid_stores::native::{Machine, open_tier_dir};
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, HomeConfig, OpenError, PlacementConfig, TierChange, TierConfig,
-    Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, HomeConfig, LiveState, OpenError, PlacementConfig, TierChange,
+    TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -26,6 +27,28 @@ pub(crate) fn create(settings: &VolumeSettings) -> Result<VolumeId, Refusal> {
 
 /// Opens the volume; with `create`, creates it if its tiers are new.
 pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusal> {
+    let handle = open_by(config, create, &Volume::open)?;
+    let settings = config.stack.volume();
+    speed::find_out(&handle, |name| settings.tier(name).map(|tier| paths::real(&tier.dir.value)));
+    Ok(handle)
+}
+
+/// Opens the volume that another process has given.
+pub(crate) fn open_taken(
+    config: &Config,
+    live: &LiveState,
+    modules: &[(String, State)],
+) -> Result<VolumeHandle, Refusal> {
+    let handle = open_by(config, false, &|volume| Volume::open_taken(volume, live.clone()))?;
+    handle.modules.import(modules);
+    Ok(handle)
+}
+
+fn open_by(
+    config: &Config,
+    create: bool,
+    open: &dyn Fn(VolumeConfig) -> Result<Arc<Volume>, OpenError>,
+) -> Result<VolumeHandle, Refusal> {
     let settings = config.stack.volume();
     let access_times = braid_fuse::access_times(&config.mount.options);
     let drills = Arc::new(Drills::default());
@@ -33,7 +56,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
     let mut volume = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
     rehome::settle(&volume.home.root);
     volume.home.root = rehome::with_access_times(volume.home.root, access_times);
-    let opened = memory::absent(settings, &volume, Volume::open);
+    let opened = memory::absent(settings, &volume, open);
     match opened {
         Ok(volume) => {
             if let Err(refusal) = memory::join(&volume, settings) {
@@ -50,9 +73,7 @@ pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusa
                 // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            let handle = VolumeHandle::new(volume, config, drills, places);
-            speed::find_out(&handle, |name| settings.tier(name).map(|tier| paths::real(&tier.dir.value)));
-            Ok(handle)
+            Ok(VolumeHandle::new(volume, config, drills, places))
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -73,6 +94,22 @@ pub(crate) fn check(
 /// Mounts `fs`; it is mounted when this returns, and served by
 /// [`Session::run`].
 pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> io::Result<Session> {
+    let front = front(config, &*fs);
+    braid_fuse::mount(fs, point, &front)
+}
+
+/// Goes on with the mount of another process.
+pub(crate) fn resume(
+    fs: Arc<dyn FileSystem>,
+    point: &Path,
+    config: &Config,
+    given: Given,
+) -> io::Result<Session> {
+    let front = front(config, &*fs);
+    braid_fuse::resume(fs, point, &front, given)
+}
+
+fn front(config: &Config, fs: &dyn FileSystem) -> FuseConfig {
     let settings = &config.mount;
     let names: Vec<&str> = config.stack.volume().tiers.iter().map(|tier| tier.name.as_str()).collect();
     let root = rustix::process::geteuid().is_root();
@@ -80,7 +117,7 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
     // What is written back later has no known writer.
     let cache =
         if fs.capabilities().holds_up && !chosen { CacheMode::Passthrough } else { cache_mode(config) };
-    let front = FuseConfig {
+    FuseConfig {
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         rings: settings.transport.as_ref().is_none_or(|transport| transport.value == Transport::Auto),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
@@ -92,8 +129,7 @@ pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> i
             None => names.join("+"),
         },
         options: settings.options.clone(),
-    };
-    braid_fuse::mount(fs, point, &front)
+    }
 }
 
 /// Has this thread, and all that it starts, write to the tiers even when the

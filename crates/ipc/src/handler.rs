@@ -3,7 +3,7 @@
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobId, LearnedStreams, PinRequest, Pinned, Reloaded, Replaced, Replacing,
-    Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -131,6 +131,12 @@ pub trait Handler: Send + Sync + 'static {
     /// If there is no stack file, it is not valid, or changes what can't be
     /// changed.
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply>;
+
+    /// Begins to hand the mount over to the program at this path.
+    ///
+    /// # Errors
+    /// If that is impossible, or the program does not want it; nothing has changed then.
+    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply>;
 
     /// Starts a job that replaces a healthy tier by a directory, as the tier
     /// `by`.

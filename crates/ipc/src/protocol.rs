@@ -9,6 +9,7 @@ mod stack_file;
 mod status;
 mod tiers;
 mod trace;
+mod upgrade;
 
 pub use braid_contract::{
     AffectedRun, Amount, Device, HoldingRule, HoldingStream, JobId, JobKind, JobState, Latency,
@@ -23,6 +24,7 @@ pub use tiers::{
     HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, TierAdded, TierRemoved, TierSet,
 };
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
+pub use upgrade::{Upgrade, Upgrading};
 
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};
@@ -121,6 +123,12 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Hands the mount over to another program, which goes on with it in a process of
+    /// its own. For the owner of the mount.
+    Upgrade {
+        /// The path of the program, absolute.
+        program: String,
+    },
     /// Replaces a healthy tier by a directory, as a new tier, with a job. For
     /// the owner of the mount.
     ReplaceTierBy {
@@ -210,6 +218,7 @@ impl Request {
             | Self::DumpStack
             | Self::LearnedStreams
             | Self::Reload { .. }
+            | Self::Upgrade { .. }
             | Self::ReplaceTierBy { .. }
             | Self::ReplaceHome { .. }
             | Self::Fsck(_)
@@ -267,6 +276,8 @@ pub enum Reply {
     LearnedStreams(LearnedStreams),
     /// To [`Request::Reload`].
     Reloaded(Reloaded),
+    /// To [`Request::Upgrade`], when requests to the file system are held up.
+    Upgrading(Upgrading),
     /// To [`Request::ReplaceTierBy`].
     Replacing(Replacing),
     /// To [`Request::ReplaceHome`], in the end.
@@ -324,6 +335,9 @@ pub struct Hello {
     /// Whether the kernel still has the file system: it is mounted, or in use.
     #[serde(default = "yes")]
     pub serving: bool,
+    /// How the last upgrade of the mount went; `None` if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
 }
 
 fn yes() -> bool {

@@ -17,6 +17,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -25,6 +26,8 @@ use std::time::Duration;
 const CONNECTIONS_PER_USER_MAX: usize = 16;
 /// Most connections at a time.
 const CONNECTIONS_MAX: usize = 128;
+/// Connections that wait to be accepted, at most.
+const BACKLOG: i32 = 128;
 /// Time limit for a client to send a request or to take an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after accepting a connection failed for lack of descriptors: there is
@@ -59,9 +62,20 @@ impl Server {
             let _ = std::fs::remove_file(&fresh);
             return Err(error);
         }
+        Self::resume(path, listener, handler)
+    }
+
+    /// Answers at the socket at `path`, which `listener` is, of an earlier process.
+    ///
+    /// # Errors
+    /// If there is no socket at the path, or no thread can be begun.
+    pub fn resume(path: &Path, listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let inode = std::fs::symlink_metadata(path)?.ino();
+        // Who connects is to learn that it is this process.
+        rustix::net::listen(&listener, BACKLOG)?;
         let listener = Arc::new(listener);
-        let shared = Arc::new(Shared { handler, state: Mutex::default(), ended: Condvar::new() });
+        let (state, ended, given) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { handler, state, ended, given });
         let acceptor = {
             let (listener, shared) = (listener.clone(), shared.clone());
             thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &shared))?
@@ -75,6 +89,28 @@ impl Server {
         self.stop(ended);
     }
 
+    /// Stops answering, and hands the socket over to another process: who connects
+    /// meanwhile waits for that. When this returns, the handler is not in use any more.
+    ///
+    /// # Errors
+    /// If there are no descriptors left; the socket is not answered any more then.
+    pub fn give(mut self) -> io::Result<(PathBuf, UnixListener)> {
+        let listener = self.listener.try_clone()?;
+        self.shared.given.store(true, Ordering::Release);
+        // It waits for someone.
+        let woken = UnixStream::connect(&self.path);
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken.is_ok()) {
+            let _ = acceptor.join();
+        }
+        drop(woken);
+        let ended = Ended { error: Some("another process goes on".into()) };
+        let threads = self.shared.end(ended, Requests::Finish);
+        for thread in threads {
+            let _ = thread.join();
+        }
+        Ok((self.path.clone(), listener))
+    }
+
     fn stop(&mut self, ended: Ended) {
         let Some(acceptor) = self.acceptor.take() else { return };
         // Another daemon may have put its own socket there meanwhile, or be
@@ -85,7 +121,7 @@ impl Server {
         }
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
         let _ = acceptor.join();
-        let threads = self.shared.end(ended);
+        let threads = self.shared.end(ended, Requests::HangUp);
         for thread in threads {
             let _ = thread.join();
         }
@@ -102,6 +138,8 @@ struct Shared {
     handler: Arc<dyn Handler>,
     state: Mutex<State>,
     ended: Condvar,
+    /// Another process is about to accept connections.
+    given: AtomicBool,
 }
 
 #[derive(Default)]
@@ -110,6 +148,15 @@ struct State {
     finished: Vec<JoinHandle<()>>,
     next: u64,
     ended: Option<Ended>,
+}
+
+/// What becomes of requests that are under way at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Requests {
+    /// Their clients get no answer.
+    HangUp,
+    /// They are finished, and answered.
+    Finish,
 }
 
 struct Connection {
@@ -222,16 +269,19 @@ impl Shared {
         }
     }
 
-    /// Publishes the end and closes connections with a request under way.
-    /// Others may finish: a client that asked to wait, perhaps just now, gets
+    /// Publishes the end and closes connections with a request under way, if so
+    /// asked. Others may finish: a client that asked to wait, perhaps just now, gets
     /// its answer.
-    fn end(&self, ended: Ended) -> Vec<JoinHandle<()>> {
+    fn end(&self, ended: Ended, requests: Requests) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         state.ended = Some(ended);
         self.ended.notify_all();
         let mut threads = std::mem::take(&mut state.finished);
         for connection in state.connections.values_mut() {
-            let how = if connection.busy { std::net::Shutdown::Both } else { std::net::Shutdown::Read };
+            let how = match requests {
+                Requests::HangUp if connection.busy => std::net::Shutdown::Both,
+                _ => std::net::Shutdown::Read,
+            };
             let _ = connection.stream.shutdown(how);
             threads.extend(connection.thread.take());
         }
@@ -250,6 +300,9 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
             Ok((stream, _)) => {
                 if let Err(error) = welcome(stream, shared) {
                     tracing::debug!(%error, "a control connection was dropped");
+                }
+                if shared.given.load(Ordering::Acquire) {
+                    return;
                 }
             }
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => return,
@@ -347,6 +400,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         Request::RemoveTier { tier, evacuate } => {
             handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
         }
+        Request::Upgrade { program } => handler.upgrade(program).map(Reply::Upgrading),
         Request::Reload { dry_run } => handler.reload(*dry_run).map(Reply::Reloaded),
         Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),

@@ -7,7 +7,7 @@ use braid_ipc::protocol::{
     FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
     LearnedStreams, Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request,
     Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines,
-    TraceRequest,
+    TraceRequest, Upgrading,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ struct Fake;
 
 impl Handler for Fake {
     fn hello(&self) -> Hello {
-        Hello { version: "1.2.3".into(), pid: 42, mountpoint: "/mnt/x".into(), serving: true }
+        Hello { version: "1.2.3".into(), pid: 42, mountpoint: "/mnt/x".into(), serving: true, upgrade: None }
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
@@ -110,6 +110,10 @@ impl Handler for Fake {
 
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
         Ok(Reloaded { file: "/s.yaml".into(), changes: vec![dry_run.to_string()] })
+    }
+
+    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
+        Ok(Upgrading { pid: 43, version: program.to_owned() })
     }
 
     fn set_tier(&self, tier: &str, _: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply> {
@@ -547,6 +551,26 @@ fn jobs_are_the_owners_business() {
     ] {
         assert!(request.is_for_owner(), "{request:?}");
     }
+}
+
+#[test]
+fn a_socket_goes_from_one_server_to_the_next() {
+    let Bench { server, path, _dir } = bench();
+    let client = || Client::connect(&path, rustix::process::geteuid().as_raw()).unwrap();
+    let mut before = client();
+    let upgrade = Request::Upgrade { program: "/next".into() };
+    assert!(matches!(before.request(&upgrade), Ok(Reply::Upgrading(next)) if next.version == "/next"));
+    let (same, listener) = server.give().unwrap();
+    assert_eq!(same, path);
+    assert!(matches!(before.receive(), Err(ClientError::Io(_))), "it hung up");
+    // Who connects meanwhile waits.
+    let mut meanwhile = client();
+    meanwhile.send(&Request::Hello).unwrap();
+    let next = Server::resume(&path, listener, Arc::new(Fake)).unwrap();
+    assert!(matches!(meanwhile.receive(), Ok(Reply::Hello(hello)) if hello.pid == 42));
+    assert!(client().request(&Request::Hello).is_ok());
+    next.finish(CLEAN);
+    assert!(!path.exists());
 }
 
 #[test]

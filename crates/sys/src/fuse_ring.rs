@@ -6,10 +6,10 @@
 //! entry of a queue with an io_uring of its own, for one thread: a single system
 //! call hands the reply over and waits for the next request.
 
+use crate::ring_area::{RingArea, Slot};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use memmap2::{MmapMut, MmapRaw};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// `FUSE_IO_URING_CMD_REGISTER`.
@@ -59,9 +59,14 @@ struct Command {
     padding: [u8; 6],
 }
 
+/// Marks the completion that is no request.
+const WAKE: u64 = 1;
+
 /// Why there is no next request.
 #[derive(Debug)]
 pub enum RingEnd {
+    /// The descriptor that wakes is readable. There may be a request later.
+    Woken,
     /// The kernel does not take this entry.
     Refused(io::Error),
     /// The session is over, by this error.
@@ -91,10 +96,7 @@ enum State {
 /// Memory that is shared with the kernel: [`Headers`] at the start of a page,
 /// then [`ROOM_BEFORE`], then the payload.
 #[derive(Debug)]
-struct Memory {
-    map: MmapRaw,
-    payload: usize,
-}
+struct Memory(Slot);
 
 /// One entry of a queue.
 pub struct FuseRing {
@@ -106,6 +108,8 @@ pub struct FuseRing {
     /// The kernel reads it while the entry is registered.
     vectors: Box<[libc::iovec; 2]>,
     registered: bool,
+    /// The kernel has the entry.
+    given: bool,
     request: Vec<u64>,
 }
 
@@ -114,18 +118,18 @@ pub struct FuseRing {
 unsafe impl Send for FuseRing {}
 
 impl Memory {
-    fn new(payload: usize) -> io::Result<Self> {
-        let map = MmapMut::map_anon(2 * ROOM_BEFORE + payload)?;
-        Ok(Self { map: map.into(), payload })
-    }
-
     fn headers(&self) -> *mut Headers {
-        self.map.as_mut_ptr().cast()
+        self.0.start().cast()
     }
 
     fn payload(&self) -> *mut u8 {
-        // SAFETY: the mapping is longer than that.
-        unsafe { self.map.as_mut_ptr().add(2 * ROOM_BEFORE) }
+        // SAFETY: a slot is longer than that.
+        unsafe { self.0.start().add(2 * ROOM_BEFORE) }
+    }
+
+    /// Most bytes of a payload.
+    fn room(&self) -> usize {
+        self.0.len().saturating_sub(2 * ROOM_BEFORE)
     }
 }
 
@@ -146,7 +150,7 @@ impl RingReply {
         let (header, first) = first.split_first_chunk::<OUT_HEADER>().ok_or_else(invalid)?;
         let parts = || std::iter::once(first).chain(rest.iter().map(|part| &**part));
         let size: usize = parts().map(<[u8]>::len).sum();
-        if size > self.memory.payload {
+        if size > self.memory.room() {
             return Err(invalid());
         }
         let mut payload = Vec::new();
@@ -178,22 +182,60 @@ fn make_ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
 }
 
 impl FuseRing {
-    /// A ring for an entry of the queue of processor `queue`, for payloads up to
-    /// `payload` bytes. The thread that makes it is the one that uses it.
+    /// A ring for an entry of the queue of processor `queue`, whose memory is slot
+    /// `slot` of the area. The thread that makes it is the one that uses it.
     ///
     /// # Errors
-    /// The kernel has no io_uring, or no memory for it.
-    pub fn new(device: impl AsFd, queue: u16, payload: usize) -> io::Result<Self> {
+    /// The kernel has no io_uring, or no memory for it. `EINVAL` if there is no such slot,
+    /// or it is in use.
+    pub fn new(device: impl AsFd, queue: u16, area: &Arc<RingArea>, slot: usize) -> io::Result<Self> {
         let ring = make_ring()?;
-        let memory = Arc::new(Memory::new(payload)?);
+        let slot = area.take(slot).filter(|slot| slot.len() > 2 * ROOM_BEFORE);
+        let slot = slot.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let memory = Arc::new(Memory(slot));
         let state = Mutex::new(State::Idle);
         let reply = Arc::new(RingReply { memory: Arc::clone(&memory), state, filled: Condvar::new() });
         let vectors = Box::new([
             libc::iovec { iov_base: memory.headers().cast(), iov_len: size_of::<Headers>() },
-            libc::iovec { iov_base: memory.payload().cast(), iov_len: payload },
+            libc::iovec { iov_base: memory.payload().cast(), iov_len: memory.room() },
         ]);
         let device = device.as_fd().try_clone_to_owned()?;
-        Ok(Self { ring, device, queue, memory, reply, vectors, registered: false, request: Vec::new() })
+        let request = Vec::new();
+        Ok(Self { ring, device, queue, memory, reply, vectors, registered: false, given: false, request })
+    }
+
+    /// Has a thread that waits for a request wake when `descriptor`, which outlives the
+    /// ring, gets readable.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn wake_by(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let poll = opcode::PollAdd::new(types::Fd(descriptor.as_raw_fd()), libc::POLLIN as u32);
+        let entry: squeue::Entry128 = poll.multi(true).build().user_data(WAKE).into();
+        // SAFETY: nothing is read or written by it; a descriptor that is closed is no
+        // matter of memory.
+        unsafe { self.ring.submission().push(&entry) }
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        self.ring.submit().map(drop)
+    }
+
+    /// The length of a slot for payloads up to `payload` bytes.
+    #[must_use]
+    pub fn slot_len(payload: usize) -> usize {
+        2 * ROOM_BEFORE + payload
+    }
+
+    /// The entry was another process's, which got a request and left it: the kernel waits
+    /// for the reply. Answers that request.
+    pub fn adopt(&mut self) -> &[u8] {
+        self.registered = true;
+        self.request()
+    }
+
+    /// The last request, to be served. It begins with its header and is aligned to 8
+    /// bytes.
+    pub fn last_request(&mut self) -> &[u8] {
+        self.request()
     }
 
     /// Whether the kernel lets this process make such rings.
@@ -209,26 +251,34 @@ impl FuseRing {
     }
 
     /// Hands over the reply to the last request, once it is there, and waits for
-    /// the next. It begins with its header and is aligned to 8 bytes.
+    /// the next, which is the [last](Self::last_request) then.
     ///
     /// # Errors
     /// There is no next request.
-    pub fn next_request(&mut self) -> Result<&[u8], RingEnd> {
-        if self.registered {
-            self.take_reply();
-            self.exchange(COMMIT_AND_FETCH).map_err(RingEnd::Over)?;
-        } else {
-            self.exchange(REGISTER).map_err(RingEnd::Refused)?;
-            self.registered = true;
+    pub fn next_request(&mut self) -> Result<(), RingEnd> {
+        if !self.given {
+            let operation = if self.registered { COMMIT_AND_FETCH } else { REGISTER };
+            if self.registered {
+                self.take_reply();
+            }
+            self.give(operation).map_err(RingEnd::Over)?;
         }
-        Ok(self.request())
+        match self.wait() {
+            Ok(true) => {
+                self.registered = true;
+                Ok(())
+            }
+            Ok(false) => Err(RingEnd::Woken),
+            Err(error) if self.registered => Err(RingEnd::Over(error)),
+            Err(error) => Err(RingEnd::Refused(error)),
+        }
     }
 
     /// Has the kernel do without rings: it holds requests back until each
     /// processor's queue has an entry.
     pub fn refuse(mut self) {
         self.queue = u16::MAX;
-        let _ = self.exchange(REGISTER);
+        let _ = self.give(REGISTER).and_then(|()| self.wait());
     }
 
     /// Waits for the reply, and puts it where the kernel looks for it.
@@ -252,9 +302,8 @@ impl FuseRing {
         }
     }
 
-    /// Gives the entry to the kernel, and waits until it comes back with a
-    /// request.
-    fn exchange(&mut self, operation: u32) -> io::Result<()> {
+    /// Gives the entry to the kernel.
+    fn give(&mut self, operation: u32) -> io::Result<()> {
         // SAFETY: the entry is not the kernel's at present.
         let commit_id = unsafe { (&raw const (*self.memory.headers()).commit_id).read() };
         let command = Command { flags: 0, commit_id, queue: self.queue, padding: [0; 6] };
@@ -276,6 +325,13 @@ impl FuseRing {
         // first: the kernel then gives the entry up.
         unsafe { self.ring.submission().push(&entry) }
             .map_err(|error| io::Error::other(error.to_string()))?;
+        self.given = true;
+        Ok(())
+    }
+
+    /// Waits until the entry comes back with a request; answers `false` if this was woken
+    /// before.
+    fn wait(&mut self) -> io::Result<bool> {
         loop {
             match self.ring.submit_and_wait(1) {
                 // Without memory at present: there is nothing to wait for but
@@ -288,11 +344,20 @@ impl FuseRing {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => drop(result?),
             }
-            if let Some(done) = self.ring.completion().next() {
+            let mut woken = false;
+            for done in self.ring.completion() {
+                if done.user_data() == WAKE {
+                    woken = true;
+                    continue;
+                }
+                self.given = false;
                 return match done.result() {
-                    0.. => Ok(()),
+                    0.. => Ok(true),
                     error => Err(io::Error::from_raw_os_error(-error)),
                 };
+            }
+            if woken {
+                return Ok(false);
             }
         }
     }
@@ -303,7 +368,7 @@ impl FuseRing {
         let (in_header, op_in, op_size, size) = unsafe {
             let headers = self.memory.headers();
             let len = (&raw const (*headers).in_out).cast::<u32>().read();
-            let size = ((&raw const (*headers).payload_size).read() as usize).min(self.memory.payload);
+            let size = ((&raw const (*headers).payload_size).read() as usize).min(self.memory.room());
             let op_size = (len as usize).saturating_sub(IN_HEADER + size).min(HEADER_ROOM);
             (
                 (&raw const (*headers).in_out).cast::<u8>(),

@@ -17,6 +17,7 @@ mod limits;
 mod mount_attr;
 mod nvme;
 mod process;
+mod ring_area;
 mod shared_words;
 mod tier_dir;
 mod word_map;
@@ -35,6 +36,7 @@ pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up
 pub use mount_attr::set_mount_attributes;
 pub use nvme::{NvmeCommand, NvmeData, NvmeQueue, discard, nvme_command, nvme_namespace};
 pub use process::{is_running, process_start, task_names};
+pub use ring_area::RingArea;
 pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;
 pub use word_map::WordMap;

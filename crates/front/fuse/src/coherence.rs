@@ -10,12 +10,13 @@
 
 use crate::open_table::{SHARDS, shard_index};
 use braid_contract::InodeId;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// Possible cached state of an open inode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cached {
     /// There were reads or writes through its cache.
     pages: bool,
@@ -70,6 +71,22 @@ impl CacheTable {
         let mut shard = self.shard(ino).write().unwrap_or_else(PoisonError::into_inner);
         if shard.remove(&ino).is_some_and(|cached| cached.direct) {
             self.direct.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// All of it, for the process that goes on with the mount.
+    pub(crate) fn give(&self) -> Vec<(InodeId, Cached)> {
+        let shards = self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner));
+        shards
+            .flat_map(|shard| shard.iter().map(|(ino, cached)| (*ino, *cached)).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Goes on with what an earlier process knew.
+    pub(crate) fn go_on(&self, all: &[(InodeId, Cached)]) {
+        for (ino, cached) in all {
+            self.change(*ino, |known| *known = *cached);
+            self.direct.fetch_add(usize::from(cached.direct), Ordering::AcqRel);
         }
     }
 

@@ -2,14 +2,16 @@
 
 use crate::coherence::{CacheTable, Outdated};
 use crate::config::{CacheMode, FuseConfig};
+use crate::handover::FrontState;
 use crate::init;
-use crate::init::{Agreed, Wanted};
+use crate::init::{Agreed, BACKGROUND_MAX, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
 use crate::no_room::NoRoom;
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
+use crate::rings::RingsState;
 use braid_contract::{Attr, Caller, FileSystem, InodeId, Result};
-use fuser::{BackingId, Errno as Answer, INodeNo, KernelConfig, Notifier};
+use fuser::{BackingId, Backings, Errno as Answer, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -89,6 +91,37 @@ impl Front {
             shown: Arc::default(),
             passthrough_refused: AtomicBool::new(false),
             reporter: Arc::default(),
+        }
+    }
+
+    /// Goes on with the mount of another process.
+    pub(crate) fn resumed(
+        fs: Arc<dyn FileSystem>,
+        config: &FuseConfig,
+        dirty_max: u64,
+        state: &FrontState,
+        backings: &Backings,
+    ) -> Self {
+        let mut front = Self::new(fs, config, (state.agreed.rings, BACKGROUND_MAX), dirty_max);
+        front.agreed = state.agreed;
+        let _ = front.shown.set(state.agreed);
+        front.passthrough_refused = AtomicBool::new(state.passthrough_refused);
+        front.opens.go_on(&state.opens, |raw| backings.wrap(raw));
+        front.cached.go_on(&state.cached);
+        front.no_room.go_on(&state.no_room);
+        front
+    }
+
+    /// What the process needs that goes on with the mount. No request is under way.
+    pub(crate) fn give(&self, protocol: (u32, u32), rings: Option<RingsState>) -> FrontState {
+        FrontState {
+            protocol,
+            agreed: self.agreed,
+            passthrough_refused: self.passthrough_refused.load(Ordering::Relaxed),
+            opens: self.opens.give(BackingId::into_raw),
+            cached: self.cached.give(),
+            no_room: self.no_room.give(),
+            rings,
         }
     }
 
@@ -185,6 +218,12 @@ impl Front {
     /// Whether the kernel keeps writes back, and owns size and times.
     pub(crate) fn writes_back(&self) -> bool {
         self.agreed.write_back
+    }
+
+    /// Whether an answer waits until the kernel has dropped pages or written them back,
+    /// which may take an answer to another request.
+    pub(crate) fn answers_wait(&self) -> bool {
+        self.notifying.get().is_some_and(|to| to.invalidator.is_busy())
     }
 
     /// From now on, the kernel writes to the inode by itself.

@@ -2,6 +2,7 @@
 //! this once, before any other request.
 
 use fuser::{InitFlags, KernelConfig};
+use serde::{Deserialize, Serialize};
 
 /// Largest read or write in one request: the most that an unprivileged kernel
 /// setting allows (`fs.fuse.max_pages_limit`, 256 pages).
@@ -41,7 +42,7 @@ pub(crate) struct Wanted {
 }
 
 /// Negotiated features.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Agreed {
     /// Opens may be answered with a backing file.
     pub(crate) passthrough: bool,

@@ -137,6 +137,12 @@ impl Invalidator {
         self.add(state, Task { stretch, answer: Some(Box::new(|| then(true))), held: Some(Held::WriteBack) });
     }
 
+    /// Whether an answer waits for pages to be dropped or written back.
+    pub(crate) fn is_busy(&self) -> bool {
+        let state = self.shared.lock();
+        !state.queue.is_empty() || state.writes > 0 || state.write_backs > 0
+    }
+
     fn add(&self, mut state: MutexGuard<'_, State>, task: Task) {
         state.queue.push_back(task);
         let enough = state.queue.len() <= state.idle;

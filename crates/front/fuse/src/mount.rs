@@ -150,6 +150,13 @@ pub(crate) fn mount(path: &Path, options: &Options<'_>) -> io::Result<(OwnedFd, 
 }
 
 impl Mounted {
+    /// The mount at `path`, of another process, whose session the descriptor is of. The
+    /// file system is not asked: it is not served.
+    pub(crate) fn resumed(path: &Path, session: OwnedFd) -> io::Result<Self> {
+        let device = device_at(path).map_err(|error| about(path, "can't be found", &error))?;
+        Ok(Self { path: path.to_owned(), device, session: Mutex::new(Some(session)) })
+    }
+
     /// Unmounts. `ResourceBusy` if files are in use.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         self.unmount_with(UnmountFlags::NOFOLLOW, &["-u"])
@@ -215,6 +222,11 @@ impl Mounted {
         }
         let text = format!("{} is covered by another mount: unmount that first", self.path.shown());
         Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+    }
+
+    /// Whether the mount is at its path, and nothing covers it.
+    pub(crate) fn is_on_top(&self) -> bool {
+        device_at(&self.path).is_ok_and(|device| device == self.device)
     }
 
     fn is_in_mount_table(&self) -> io::Result<bool> {

@@ -64,6 +64,16 @@ impl NoRoom {
         }
     }
 
+    /// What is not told yet, for the process that goes on with the mount.
+    pub(crate) fn give(&self) -> Vec<(u64, i32)> {
+        self.change(|refused| refused.iter().map(|(ino, error)| (*ino, error.code())).collect())
+    }
+
+    /// Goes on with what an earlier process had to tell.
+    pub(crate) fn go_on(&self, all: &[(u64, i32)]) {
+        self.change(|refused| refused.extend(all.iter().map(|(ino, code)| (*ino, Errno::from_i32(*code)))));
+    }
+
     /// Whether the volume is nearly full; `available` asks how many bytes it
     /// has.
     pub(crate) fn is_near(&self, dirty_max: u64, available: impl FnOnce() -> Option<u64>) -> bool {

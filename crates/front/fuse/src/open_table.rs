@@ -19,6 +19,7 @@
 //! and following it is strict enough.
 
 use braid_contract::{InodeId, IoMode};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +31,17 @@ type Shard<B> = HashMap<InodeId, Arc<Mutex<Opens<B>>>>;
 /// The open inodes. `B` is the kernel's reference to a backing file.
 pub(crate) struct OpenTable<B> {
     shards: Vec<Mutex<Shard<B>>>,
+}
+
+/// The opens of one inode, as one process hands them to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct OpensState {
+    ino: InodeId,
+    count: u64,
+    writers: u64,
+    direct: bool,
+    /// The number of the backing file of opens by passthrough.
+    backing: Option<u32>,
 }
 
 /// The opens of one inode.
@@ -75,6 +87,36 @@ impl<B> OpenTable<B> {
         let shard = &self.shards[shard_index(ino)];
         let opens = lock(shard).entry(ino).or_default().clone();
         Lease { shard, ino, opens }
+    }
+
+    /// Takes all opens out, for the process that goes on with them; no request is
+    /// under way. `raw` answers the number of a backing file, which stays registered.
+    pub(crate) fn give(&self, raw: impl Fn(B) -> u32) -> Vec<OpensState> {
+        let taken = self.shards.iter().flat_map(|shard| std::mem::take(&mut *lock(shard)));
+        let state = |(ino, opens): (InodeId, Arc<Mutex<Opens<B>>>)| {
+            let Opens { count, writers, kind } = std::mem::take(&mut *lock(&opens));
+            let (direct, backing) = match kind {
+                Kind::Cached => (false, None),
+                Kind::Direct => (true, None),
+                // Only answers to opens share it, and they are sent.
+                Kind::Passthrough(backing) => (false, Arc::into_inner(backing).map(&raw)),
+            };
+            OpensState { ino, count, writers, direct, backing }
+        };
+        taken.map(state).collect()
+    }
+
+    /// Goes on with the opens of an earlier process.
+    pub(crate) fn go_on(&self, all: &[OpensState], wrap: impl Fn(u32) -> B) {
+        for OpensState { ino, count, writers, direct, backing } in all {
+            let kind = match backing {
+                Some(raw) => Kind::Passthrough(Arc::new(wrap(*raw))),
+                None if *direct => Kind::Direct,
+                None => Kind::Cached,
+            };
+            let opens = Opens { count: *count, writers: *writers, kind };
+            lock(&self.shards[shard_index(*ino)]).insert(*ino, Arc::new(Mutex::new(opens)));
+        }
     }
 
     /// How many inodes the table holds.
@@ -209,6 +251,26 @@ mod tests {
             table.with(InodeId(ino + 1000), |_| ());
         }
         assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn opens_go_on_in_another_table() {
+        let (first, second) = (OpenTable::<u32>::new(), OpenTable::<u32>::new());
+        first.with(InodeId(1), |opens| drop(opens.begin_passthrough(7, true)));
+        first.with(InodeId(2), |opens| opens.join(&IoMode::Direct, false).map(drop));
+        first.with(InodeId(2), |opens| opens.join(&IoMode::Cached, true).map(drop));
+        let state = first.give(|raw| raw);
+        assert_eq!((state.len(), first.len()), (2, 0));
+        second.go_on(&state, |raw| raw);
+        second.with(InodeId(1), |opens| {
+            assert!(opens.is_passthrough() && opens.may_be_dirty());
+            assert!(matches!(opens.join(&passthrough(), false), Some(Grant::Passthrough(of)) if *of == 7));
+        });
+        second.with(InodeId(2), |opens| {
+            assert!(matches!(opens.join(&IoMode::Cached, false), Some(Grant::Direct)));
+            (0..3).for_each(|at| opens.close(at == 0));
+            assert!(opens.is_closed() && !opens.may_be_dirty());
+        });
     }
 
     #[test]

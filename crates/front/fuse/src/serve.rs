@@ -6,14 +6,16 @@
 //! come by the device.
 
 use crate::front::Front;
-use crate::init::{BACKGROUND_MAX, REQUEST_MAX_BYTES};
-use crate::invalidate::Limits;
-use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingEnd, RingReply};
+use crate::init::REQUEST_MAX_BYTES;
+use crate::pause::{Held, Next, Pause, Source};
+use crate::rings::RequestSource;
+use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingArea, RingEnd, RingReply};
 use fuser::{Answer, Dispatcher};
 use rustix::io::Errno as Os;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::fs;
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -21,19 +23,6 @@ use std::thread::JoinHandle;
 /// Threads that read the device at first. Few, so that those at work stay in the
 /// processor's caches; as the last one gets something to do, one more begins.
 const READERS: usize = 2;
-
-/// Rings of a session on a machine of many processors, of which each has at
-/// least [`RINGS_MIN`], however many threads were asked for: some requests are
-/// answered only after others. The kernel does not hand what waits for a ring to
-/// one that is made later, so that all are made at first.
-const RINGS: usize = 768;
-const RINGS_MIN: usize = 8;
-
-/// Threads by the device, or rings of each processor as far as [`RINGS`] go, where
-/// requests are held up on purpose: each that waits has one.
-const THREADS_HELD: usize = 384;
-/// So many requests in the background are let in, whatever few rings a processor has.
-const BACKGROUND_HELD_MIN: u16 = 64;
 
 /// Bytes before the data of a write that comes by the device: two headers.
 const BEFORE_DATA: usize = 80;
@@ -52,38 +41,36 @@ struct Pool {
     rings: Mutex<Rings>,
     rings_changed: Condvar,
     uses_rings: Arc<AtomicBool>,
+    area: Option<Arc<RingArea>>,
+    held: Arc<Mutex<BTreeSet<usize>>>,
+    pause: Arc<Pause>,
 }
 
-/// How requests are to come.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestSource {
-    /// Most threads that read the device.
-    threads: usize,
-    /// Queues of rings, and rings of each. None: all requests come by the
-    /// device.
-    queues: u16,
-    rings_each: usize,
-    /// Whether rings are used, as is known once the session runs.
-    uses_rings: Arc<AtomicBool>,
+/// A thread that counts among those of the session until it ends.
+struct Counted<'a> {
+    pause: &'a Pause,
+    source: Source,
+    /// It is not counted any more.
+    done: bool,
 }
 
-impl RequestSource {
-    /// So many threads at most; by rings, of each processor's queue so many, if
-    /// the kernel agreed to that.
-    pub(crate) fn new(threads: usize, by_ring: bool) -> Self {
-        let queues = by_ring.then(processors).flatten().unwrap_or(0);
-        let rings_each = rings_each(threads, queues);
-        Self { threads, queues, rings_each, uses_rings: Arc::new(AtomicBool::new(queues > 0)) }
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // A ring may end because the kernel takes none.
+            let over = !matches!(self.source, Source::Queue(_));
+            self.pause.ends(self.source, over);
+        }
     }
+}
 
-    /// How many requests may wait for others.
-    pub(crate) fn limits(&self) -> Limits {
-        if self.queues == 0 { Limits::DEVICE } else { Limits::of_rings(self.rings_each) }
-    }
-
-    /// Whether requests come by rings.
-    pub(crate) fn uses_rings(&self) -> bool {
-        self.uses_rings.load(Ordering::Relaxed)
+impl Counted<'_> {
+    /// It takes requests from there from now on.
+    fn turn(&mut self, source: Source) {
+        if self.source != source {
+            self.pause.turns(self.source, source);
+            self.source = source;
+        }
     }
 }
 
@@ -106,55 +93,24 @@ impl Answer for ToRing {
     }
 }
 
-/// Rings of each of so many queues.
-fn rings_each(threads: usize, queues: u16) -> usize {
-    let most = RINGS_MIN.max(RINGS / usize::from(queues).max(1));
-    threads.clamp(RINGS_MIN, most)
+/// Why serving ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The session is over.
+    Over,
+    /// Requests are held up, for another process.
+    Paused,
 }
 
-/// The threads, and the most requests in the background, where requests are held up on
-/// purpose: those in the background leave threads for those that programs wait for.
-pub(crate) fn where_requests_are_held(threads: usize, by_ring: bool) -> (usize, u16) {
-    let threads = threads.max(THREADS_HELD);
-    let queues = by_ring.then(processors).flatten();
-    let at_a_time = queues.map_or(threads, |queues| rings_each(threads, queues));
-    let background = u16::try_from(at_a_time * 2 / 3).unwrap_or(u16::MAX);
-    (threads, background.clamp(BACKGROUND_HELD_MIN, BACKGROUND_MAX))
-}
-
-/// Whether requests can come through io_uring, as far as this process can tell.
-/// As root, lets the kernel offer that.
-pub(crate) fn prepare_rings() -> bool {
-    const ALLOWED: &str = "/sys/module/fuse/parameters/enable_uring";
-    let is_allowed = || fs::read_to_string(ALLOWED).is_ok_and(|text| text.starts_with('Y'));
-    if !FuseRing::can_be_made() || processors().is_none() {
-        return false;
-    }
-    if !is_allowed() && fs::write(ALLOWED, "Y").is_ok() {
-        tracing::info!("allowed FUSE through io_uring on this system ({ALLOWED})");
-    }
-    is_allowed()
-}
-
-/// How many processors the system may have.
-fn processors() -> Option<u16> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
-    let count = |part: &str| -> Option<u16> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        (last.parse::<u16>().ok()? + 1).checked_sub(first.parse().ok()?)
-    };
-    list.trim().split(',').map(count).sum()
-}
-
-/// Serves until the session is over.
+/// Serves until the session is over, or requests are held up.
 ///
 /// # Errors
 /// The first error that ended a thread before that.
-pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> io::Result<()> {
-    let RequestSource { threads, queues, rings_each, uses_rings } = transport;
+pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> io::Result<End> {
+    let RequestSource { threads, queues, rings_each, uses_rings, area, held, pause } = transport;
     // Made first, since there may be no room for it later.
     let spare =
-        (queues > 0).then(|| FuseRing::new(&dispatcher, 0, REQUEST_MAX_BYTES as usize)).transpose()?;
+        area.as_ref().map(|area| FuseRing::new(&dispatcher, 0, area, area.slots() - 1)).transpose()?;
     let pool = Arc::new(Pool {
         dispatcher,
         handles: Mutex::default(),
@@ -164,18 +120,23 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> 
         rings: Mutex::default(),
         rings_changed: Condvar::new(),
         uses_rings,
+        area,
+        held,
+        pause,
     });
     if let Some(spare) = spare {
         pool.begin_rings(queues, rings_each, spare);
     }
-    (0..READERS.min(threads)).try_for_each(|_| pool.begin_reader())?;
-    let mut result = Ok(());
-    let next = || lock(&pool.handles).pop();
-    while let Some(thread) = next() {
-        let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-        result = result.and(ended);
+    // What comes by the device beside rings is little, and one thread knows when it ends.
+    let readers = if pool.uses_rings() { 1 } else { READERS.min(threads) };
+    (0..readers).try_for_each(|_| pool.begin_reader())?;
+    loop {
+        match pool.pause.next() {
+            Next::Begin(threads) => (0..threads).try_for_each(|_| pool.begin_reader())?,
+            Next::Give => return pool.join().map(|()| End::Paused),
+            Next::End => return pool.join().map(|()| End::Over),
+        }
     }
-    result
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -190,9 +151,19 @@ impl Pool {
         let mut begun = 0;
         for (queue, number) in (0..queues).flat_map(|queue| (0..each).map(move |number| (queue, number))) {
             let pool = Arc::clone(self);
-            match self.begin(format!("fuse-{queue}-{number}"), move || pool.take_from_ring(queue)) {
+            let source = Source::Queue(queue);
+            self.pause.begins(source);
+            let slot = usize::from(queue) * each + number;
+            let serve = move || {
+                let counted = Counted { pause: &pool.pause, source, done: false };
+                pool.take_from_ring(queue, slot, counted)
+            };
+            match self.begin(format!("fuse-{queue}-{number}"), serve) {
                 Ok(()) => begun += 1,
-                Err(error) => tracing::warn!(%error, "could not begin a thread to serve requests"),
+                Err(error) => {
+                    self.pause.ends(source, false);
+                    tracing::warn!(%error, "could not begin a thread to serve requests");
+                }
             }
         }
         let mut rings = lock(&self.rings);
@@ -229,13 +200,55 @@ impl Pool {
         Ok(())
     }
 
-    fn begin_reader(self: &Arc<Self>) -> io::Result<()> {
-        let number = self.readers.fetch_add(1, Ordering::Relaxed);
-        let pool = Arc::clone(self);
-        self.begin(format!("fuse-{number}"), move || pool.read_device())
+    /// Waits for all threads, which are about to end.
+    fn join(&self) -> io::Result<()> {
+        let mut result = Ok(());
+        let next = || lock(&self.handles).pop();
+        while let Some(thread) = next() {
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            result = result.and(ended);
+        }
+        result
     }
 
-    fn read_device(self: &Arc<Self>) -> io::Result<()> {
+    fn uses_rings(&self) -> bool {
+        self.uses_rings.load(Ordering::Relaxed)
+    }
+
+    /// Where a thread of the device takes requests from.
+    fn device_source(&self) -> Source {
+        if self.uses_rings() { Source::DeviceBesideRings } else { Source::Device }
+    }
+
+    fn begin_reader(self: &Arc<Self>) -> io::Result<()> {
+        let number = self.readers.fetch_add(1, Ordering::Relaxed);
+        let (pool, source) = (Arc::clone(self), self.device_source());
+        self.pause.begins(source);
+        let begun = self.begin(format!("fuse-{number}"), move || {
+            // Counted even if it panics.
+            let counted = Counted { pause: &pool.pause, source, done: false };
+            pool.read_device(counted)
+        });
+        begun.inspect_err(|_| self.pause.ends(source, false))
+    }
+
+    /// Whether a thread of the device is to end, since requests are held up.
+    fn ends_reader(&self, counted: &mut Counted<'_>) -> bool {
+        // Beside rings come none that an answer could wait for.
+        let waits = counted.source == Source::Device && self.answers_wait();
+        counted.done = self.pause.ends_thread(counted.source, waits);
+        if counted.done {
+            self.readers.fetch_sub(1, Ordering::Relaxed);
+        }
+        counted.done
+    }
+
+    fn answers_wait(&self) -> bool {
+        self.dispatcher.filesystem().is_some_and(Front::answers_wait)
+    }
+
+    /// Reads requests until the session is over, or they are held up.
+    fn read_device(self: &Arc<Self>, mut counted: Counted<'_>) -> io::Result<()> {
         // A queue of its own for each thread's requests in progress. It needs
         // to open the device again, which a helper may have opened for this
         // process.
@@ -245,6 +258,13 @@ impl Pool {
         // The data of writes is aligned for direct I/O.
         let buffer = &mut buffer[DIRECT_ALIGNMENT - BEFORE_DATA..];
         loop {
+            counted.turn(self.device_source());
+            if counted.source == Source::DeviceBesideRings {
+                self.pause.wait_for_device(dispatcher.as_fd());
+                if self.ends_reader(&mut counted) {
+                    return Ok(());
+                }
+            }
             self.idle.fetch_add(1, Ordering::Relaxed);
             let received = dispatcher.receive(buffer);
             let was_last = self.idle.fetch_sub(1, Ordering::Relaxed) == 1;
@@ -252,10 +272,14 @@ impl Pool {
                 Ok(Some(size)) => size,
                 Ok(None) => return Ok(()),
                 // The mount went away as it was about to take a request.
-                Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => return Ok(()),
+                Err(error) if error.raw_os_error() == Some(Os::CONNABORTED.raw_os_error()) => {
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             };
             if was_last
+                && !self.uses_rings()
+                && self.pause.is_serving()
                 && self.readers.load(Ordering::Relaxed) < self.readers_max
                 && let Err(error) = self.begin_reader()
             {
@@ -264,11 +288,15 @@ impl Pool {
             if !dispatcher.serve(&buffer[..size], None)? {
                 return Ok(());
             }
+            if self.ends_reader(&mut counted) {
+                return Ok(());
+            }
         }
     }
 
-    fn take_from_ring(self: &Arc<Self>, queue: u16) -> io::Result<()> {
-        let ring = FuseRing::new(&self.dispatcher, queue, REQUEST_MAX_BYTES as usize);
+    /// Takes requests from a ring until the session is over, or they are held up.
+    fn take_from_ring(self: &Arc<Self>, queue: u16, slot: usize, counted: Counted<'_>) -> io::Result<()> {
+        let ring = self.make_ring(queue, slot);
         if let Err(error) = &ring {
             tracing::debug!(%error, queue, "no ring");
         }
@@ -279,9 +307,33 @@ impl Pool {
         // One that is not there, or not for this process, has no requests.
         let _ = sched_setaffinity(None, &processor);
         let answer: Arc<dyn Answer> = Arc::new(ToRing(ring.reply()));
+        if lock(&self.held).remove(&slot)
+            && !self.dispatcher.serve(ring.adopt(), Some(Arc::clone(&answer)))?
+        {
+            return Ok(());
+        }
+        self.serve_ring(&mut ring, (queue, slot), counted, &answer)
+    }
+
+    fn make_ring(&self, queue: u16, slot: usize) -> io::Result<FuseRing> {
+        let area = self.area.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut ring = FuseRing::new(&self.dispatcher, queue, area, slot)?;
+        ring.wake_by(self.pause.asked())?;
+        Ok(ring)
+    }
+
+    fn serve_ring(
+        &self,
+        ring: &mut FuseRing,
+        (queue, slot): (u16, usize),
+        mut counted: Counted<'_>,
+        answer: &Arc<dyn Answer>,
+    ) -> io::Result<()> {
         loop {
-            let request = match ring.next_request() {
-                Ok(request) => request,
+            match ring.next_request() {
+                Ok(_) => {}
+                Err(RingEnd::Woken) if self.pause.leaves(queue) => return Ok(()),
+                Err(RingEnd::Woken) => continue,
                 Err(RingEnd::Over(error)) => {
                     match error.raw_os_error().map(Os::from_raw_os_error) {
                         Some(Os::NOTCONN | Os::CONNABORTED | Os::CANCELED | Os::NODEV) => {
@@ -296,8 +348,13 @@ impl Pool {
                     self.uses_rings.store(false, Ordering::Relaxed);
                     return Ok(());
                 }
-            };
-            if !self.dispatcher.serve(request, Some(Arc::clone(&answer)))? {
+            }
+            if self.pause.holds(counted.source, self.answers_wait()) == Held::Yes {
+                lock(&self.held).insert(slot);
+                counted.done = true;
+                return Ok(());
+            }
+            if !self.dispatcher.serve(ring.last_request(), Some(Arc::clone(answer)))? {
                 return Ok(());
             }
         }

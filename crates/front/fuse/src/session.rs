@@ -2,20 +2,24 @@
 
 use crate::config::{CacheMode, FuseConfig};
 use crate::front::{Front, Notifying};
+use crate::handover::FrontState;
 use crate::init::{Agreed, BACKGROUND_MAX};
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
-use crate::serve::{self, RequestSource, prepare_rings, serve};
+use crate::rings::{RequestSource, prepare_rings, where_requests_are_held};
+use crate::serve::{End, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
+use braid_sys::RingArea;
 use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
 use rustix::io::Errno as Os;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A mounted file system that is ready to be served.
@@ -27,6 +31,10 @@ pub struct Session {
     unmounter: Unmounter,
     asked: CacheMode,
     agreed: Agreed,
+    /// The version of the kernel's protocol.
+    protocol: (u32, u32),
+    /// Another process goes on with the mount.
+    given: bool,
 }
 
 /// Unmounts a session from another thread. Does nothing once it is unmounted.
@@ -47,7 +55,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let dirty_max = no_room::dirty_max(total, config.dirty_max);
     let rings = config.rings && prepare_rings();
     let (threads, background) = match fs.capabilities().holds_up {
-        true => serve::where_requests_are_held(config.threads, rings),
+        true => where_requests_are_held(config.threads, rings),
         false => (config.threads.max(1), BACKGROUND_MAX),
     };
     let front = Front::new(fs, config, (rings, background), dirty_max);
@@ -60,31 +68,72 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     // would refuse processes that the kernel lets in.
     let library = fuser::Session::from_fd(front, device, SessionACL::All, Config::default());
     let library = library.inspect_err(|_| unmounter.end())?;
-    let notifier = library.notifier();
     let agreed = agreed.get().copied().unwrap_or_default();
-    let transport = RequestSource::new(threads, agreed.rings);
-    let invalidator = Invalidator::new(notifier.clone(), transport.limits());
-    // Requests are only taken once the session runs.
-    let _ = notifying.set(Notifying { notifier: notifier.clone(), invalidator });
     unmounter.mounted.set_read_ahead();
     if agreed.write_back {
         unmounter.mounted.set_dirty_max(dirty_max);
     }
-    let dispatcher = Some(library.into_dispatcher());
-    Ok(Session { dispatcher, transport, notifier, unmounter, asked: config.cache, agreed })
+    let transport = RequestSource::new(threads, agreed.rings);
+    let transport = transport.inspect_err(|_| unmounter.end())?;
+    Ok(Session::begun(library, &notifying, unmounter, (config, agreed, transport)))
 }
 
 impl Session {
+    /// A session whose requests are taken once it runs.
+    fn begun(
+        library: fuser::Session<Front>,
+        notifying: &OnceLock<Notifying>,
+        unmounter: Unmounter,
+        (config, agreed, transport): (&FuseConfig, Agreed, RequestSource),
+    ) -> Self {
+        let notifier = library.notifier();
+        let invalidator = Invalidator::new(notifier.clone(), transport.limits());
+        let _ = notifying.set(Notifying { notifier: notifier.clone(), invalidator });
+        let protocol = library.protocol().unwrap_or_default();
+        let dispatcher = Some(library.into_dispatcher());
+        Self {
+            dispatcher,
+            transport,
+            notifier,
+            unmounter,
+            asked: config.cache,
+            agreed,
+            protocol,
+            given: false,
+        }
+    }
+
     /// Serves requests until the file system is unmounted and no longer in use,
     /// and all threads have ended. The kernel does not return its state at that
     /// moment: lookups remain, and handles of files that were closed right
-    /// before.
+    /// before. Or until requests [are held up](Holder::hold_up): the answer is then
+    /// for the process that goes on, and the mount stays.
     ///
     /// # Errors
     /// The error that ended it before that. The mount is then removed too.
-    pub fn run(mut self) -> io::Result<()> {
-        let dispatcher = self.dispatcher.take();
-        dispatcher.map_or(Ok(()), |dispatcher| serve(dispatcher, self.transport.clone()))
+    pub fn run(mut self) -> io::Result<Option<Given>> {
+        let Some(dispatcher) = self.dispatcher.take() else { return Ok(None) };
+        if serve(dispatcher.clone(), self.transport.clone())? == End::Over {
+            return Ok(None);
+        }
+        let device = dispatcher.as_fd().try_clone_to_owned()?;
+        let (rings, area) = self.transport.give().unzip();
+        let state = dispatcher.filesystem().map(|front| front.give(self.protocol, rings));
+        self.given = true;
+        self.unmounter.mounted.session_ended();
+        Ok(state.map(|state| Given { state, device, area }))
+    }
+
+    /// Leaves the mount to another process, without having served it.
+    pub fn leave(mut self) {
+        self.given = true;
+        self.unmounter.mounted.session_ended();
+    }
+
+    /// A handle to hold requests up with.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        Holder { transport: self.transport.clone(), root: self.unmounter.mountpoint().to_owned() }
     }
 
     /// A handle to unmount with.
@@ -167,8 +216,95 @@ impl FrontCache for KernelCache {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.unmounter.end();
+        if !self.given {
+            self.unmounter.end();
+        }
     }
+}
+
+/// A mount that another process may go on with: it is not served any more.
+#[derive(Debug)]
+pub struct Given {
+    /// What the process has to know.
+    pub state: FrontState,
+    /// The kernel's end of the session.
+    pub device: OwnedFd,
+    /// The memory of its rings.
+    area: Option<Arc<RingArea>>,
+}
+
+impl Given {
+    /// The same once more.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { state: self.state.clone(), device: self.device.try_clone()?, area: self.area.clone() })
+    }
+
+    /// A mount as another process hands it over, with the memory of its rings if it has
+    /// some.
+    ///
+    /// # Errors
+    /// If that memory can't be where it was.
+    pub fn received(state: FrontState, device: OwnedFd, memory: Option<OwnedFd>) -> io::Result<Self> {
+        let area = state.rings.as_ref().zip(memory).map(|(rings, memory)| rings.area(memory)).transpose()?;
+        Ok(Self { state, device, area: area.map(Arc::new) })
+    }
+
+    /// The memory of its rings.
+    #[must_use]
+    pub fn memory(&self) -> Option<BorrowedFd<'_>> {
+        self.area.as_ref().map(|area| area.as_fd())
+    }
+}
+
+/// Holds requests up.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    transport: RequestSource,
+    root: PathBuf,
+}
+
+impl Holder {
+    /// Holds requests up, and has [`Session::run`] return. Answers whether none was
+    /// under way within `patience`; if not, they are served as before.
+    #[must_use]
+    pub fn hold_up(&self, patience: Duration) -> bool {
+        self.transport.pause.hold_up(patience, &self.root)
+    }
+}
+
+/// Goes on with the mount of another process at `mountpoint`. Requests wait until the
+/// session [runs](Session::run).
+///
+/// # Errors
+/// If there are no descriptors left.
+pub fn resume(
+    fs: Arc<dyn FileSystem>,
+    mountpoint: &Path,
+    config: &FuseConfig,
+    given: Given,
+) -> io::Result<Session> {
+    let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
+    let dirty_max = no_room::dirty_max(total, config.dirty_max);
+    let Given { state, device, area } = given;
+    let rings = state.rings.as_ref().zip(area);
+    let threads = match fs.capabilities().holds_up {
+        true => where_requests_are_held(config.threads, rings.is_some()).0,
+        false => config.threads.max(1),
+    };
+    let transport = RequestSource::resumed(threads, rings)?;
+    let mounted = Mounted::resumed(mountpoint, device.try_clone()?)?;
+    let mut notifying = Arc::default();
+    let make = |backings: &fuser::Backings| {
+        let front = Front::resumed(fs, config, dirty_max, &state, backings);
+        notifying = front.notifying();
+        front
+    };
+    let library = fuser::Session::resumed(device, SessionACL::All, Config::default(), state.protocol, make);
+    let unmounter = Unmounter { mounted: Arc::new(mounted) };
+    Ok(Session::begun(library, &notifying, unmounter, (config, state.agreed, transport)))
 }
 
 impl fmt::Debug for Session {
@@ -201,6 +337,12 @@ impl Unmounter {
             tracing::warn!("{error}");
         }
         self.mounted.session_ended();
+    }
+
+    /// Whether the mount is at its path, and nothing covers it.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        self.mounted.is_on_top()
     }
 
     /// Whether the kernel has dropped the file system: it is not mounted, and

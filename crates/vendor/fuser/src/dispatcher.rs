@@ -1,14 +1,23 @@
 //! Serving requests by threads, and from sources, of the user's choice.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::BackingId;
 use crate::Filesystem;
 use crate::ReplyEmpty;
+use crate::Session;
+use crate::SessionACL;
 use crate::channel::Answer;
+use crate::channel::Channel;
+use crate::dev_fuse::DevFuse;
 use crate::ll::Operation;
+use crate::ll::Version;
+use crate::mnt::mount_options::Config;
 use crate::request::RequestWithSender;
 use crate::session::SessionEventLoop;
 
@@ -61,6 +70,11 @@ impl<FS: Filesystem> Dispatcher<FS> {
         }
     }
 
+    /// The filesystem; `None` once it is destroyed.
+    pub fn filesystem(&self) -> Option<&FS> {
+        self.0.filesystem.fs.as_ref()
+    }
+
     /// Serves one request, with its header at the beginning of `request`, which
     /// is aligned to 8 bytes. The reply goes to `answer`, or to the device,
     /// perhaps later. Answers whether the session goes on.
@@ -84,5 +98,40 @@ impl<FS: Filesystem> Dispatcher<FS> {
         }
         request.dispatch(&self.0);
         Ok(true)
+    }
+}
+
+/// Wraps backing files that an earlier process registered with the session.
+#[derive(Debug)]
+pub struct Backings(Arc<DevFuse>);
+
+impl Backings {
+    /// The backing file of this number, which the wrapper closes in the end.
+    pub fn wrap(&self, backing_id: u32) -> BackingId {
+        BackingId {
+            channel: Arc::downgrade(&self.0),
+            backing_id,
+        }
+    }
+}
+
+impl<FS: Filesystem> Session<FS> {
+    /// Goes on with a session that another process began, by a copy of its device.
+    /// `version` is the protocol's that it agreed on with the kernel.
+    pub fn resumed(
+        fd: OwnedFd,
+        acl: SessionACL,
+        config: Config,
+        version: (u32, u32),
+        make: impl FnOnce(&Backings) -> FS,
+    ) -> Self {
+        let device = Arc::new(DevFuse(File::from(fd)));
+        let filesystem = make(&Backings(device.clone()));
+        Self::without_handshake(filesystem, Channel::new(device), acl, config, Version(version.0, version.1))
+    }
+
+    /// The protocol's version that was agreed on with the kernel.
+    pub fn protocol(&self) -> Option<(u32, u32)> {
+        self.proto_version.map(|Version(major, minor)| (major, minor))
     }
 }

@@ -32,6 +32,7 @@ use serde::Serialize;
 pub use crate::access_flags::AccessFlags;
 pub use crate::bsd_file_flags::BsdFileFlags;
 pub use crate::channel::Answer;
+pub use crate::dispatcher::Backings;
 pub use crate::dispatcher::Dispatcher;
 use crate::forget_one::ForgetOne;
 pub use crate::ll::Errno;

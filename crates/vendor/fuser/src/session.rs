@@ -222,6 +222,29 @@ impl<FS: Filesystem> Session<FS> {
         Ok(session)
     }
 
+    /// A session whose handshake is done.
+    pub(crate) fn without_handshake(
+        filesystem: FS,
+        ch: Channel,
+        acl: SessionACL,
+        config: Config,
+        version: Version,
+    ) -> Self {
+        Session {
+            filesystem: FilesystemHolder {
+                fs: Some(filesystem),
+            },
+            ch,
+            mount: UmountOnDrop {
+                mount: Arc::new(Mutex::new(None)),
+            },
+            allowed: acl,
+            session_owner: geteuid(),
+            proto_version: Some(version),
+            config,
+        }
+    }
+
     /// Run the session loop in a background thread. If the returned handle is dropped,
     /// the filesystem is unmounted and the given session ends.
     pub fn spawn(self) -> io::Result<BackgroundSession> {

@@ -39,7 +39,7 @@ impl Mount {
         let fs = Arc::new(DirFs::new(backing.path(), choice));
         let session = braid_fuse::mount(wrap(fs.clone()), mountpoint.path(), config).unwrap();
         let unmounter = session.unmounter();
-        let server = Some(std::thread::spawn(move || session.run()));
+        let server = Some(std::thread::spawn(move || session.run().map(drop)));
         Self { fs, unmounter, server, backing, mountpoint }
     }
 

@@ -1,0 +1,72 @@
+//! The side of the process that takes a mount over.
+
+use super::launch::Launch;
+use super::state::{Handover, Inheritance};
+use super::wire::{Message, Peer, VERSION};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// The process that serves the mount so far, from the other side.
+#[derive(Debug)]
+pub struct Heir(Peer);
+
+/// A mount that was handed over.
+#[derive(Debug)]
+pub struct Estate {
+    heir: Heir,
+    pub(crate) inheritance: Inheritance,
+}
+
+impl Heir {
+    /// Says through the standard input, a socket, that this program is there; the answer
+    /// has what it would have to mount.
+    ///
+    /// # Errors
+    /// If there is no such process at the other end.
+    pub fn come() -> io::Result<(Self, Launch)> {
+        let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+        let mut peer = Peer(stream);
+        let program = env!("CARGO_PKG_VERSION").to_owned();
+        peer.say(&Message::Hello { version: VERSION, program })?;
+        match peer.hear()? {
+            Message::Offer(launch) => Ok((Self(peer), *launch)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Accepts; the answer comes when the other process has ended its use of the volume.
+    ///
+    /// # Errors
+    /// If it went on by itself.
+    pub fn accept(mut self) -> io::Result<Estate> {
+        self.0.say(&Message::Ready)?;
+        let Message::Gift { text, inodes, descriptors } = self.0.hear()? else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let inodes = self.0.hear_bytes(inodes)?;
+        let descriptors = self.0.receive(descriptors)?;
+        let handover = Handover { text: *text, inodes, descriptors };
+        let inheritance = handover.unpack()?;
+        Ok(Estate { heir: self, inheritance })
+    }
+
+    /// Refuses.
+    pub fn refuse(mut self, why: &str) {
+        // The other process may be gone.
+        let _ = self.0.say(&Message::Failed { why: why.to_owned() });
+    }
+}
+
+impl Estate {
+    pub(crate) fn split(self) -> (Heir, Inheritance) {
+        (self.heir, self.inheritance)
+    }
+}
+
+impl Heir {
+    /// Says that the mount is served: the other process ends.
+    pub(crate) fn serves(mut self) -> io::Result<()> {
+        self.0.say(&Message::Serving)
+    }
+}

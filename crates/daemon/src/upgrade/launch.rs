@@ -1,0 +1,65 @@
+//! How a mount was begun.
+
+use crate::config::Config;
+use crate::refusal::Refusal;
+use crate::running::Running;
+use crate::{stack_file, stack_text};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// How a mount was begun, for a process that takes it over.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Launch {
+    words: Vec<Vec<u8>>,
+    /// The log, if it is not the standard error.
+    pub log_file: Option<PathBuf>,
+    /// Nothing waits for the process that serves the mount.
+    pub detached: bool,
+    /// The present stack, as a stack file.
+    stack: String,
+    /// The base of its relative paths, and the file that it came from.
+    base: PathBuf,
+    file: Option<PathBuf>,
+    /// Where it is mounted, absolute.
+    pub mountpoint: PathBuf,
+}
+
+impl Launch {
+    /// A mount by these words of the command line.
+    #[must_use]
+    pub fn by(words: &[OsString], log_file: Option<PathBuf>, detached: bool) -> Self {
+        let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        Self { words, log_file, detached, ..Self::default() }
+    }
+
+    /// The words of the command line.
+    #[must_use]
+    pub fn words(&self) -> Vec<OsString> {
+        self.words.iter().cloned().map(OsString::from_vec).collect()
+    }
+
+    /// The same with the present stack.
+    pub(crate) fn of(&self, running: &Running, mountpoint: &Path) -> Self {
+        let (base, file) = running.place();
+        Self {
+            stack: stack_text::write(&running.stack()),
+            base: base.to_owned(),
+            file: file.map(Path::to_owned),
+            mountpoint: mountpoint.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The configuration of the present stack.
+    ///
+    /// # Errors
+    /// What this program does not understand of it.
+    pub fn stack(&self) -> Result<Config, Refusal> {
+        let name = self.file.as_ref().map_or("the mounted stack".into(), |file| file.to_string_lossy());
+        let mut config = stack_file::parse(&self.stack, &name, &self.base)?;
+        config.source.file.clone_from(&self.file);
+        Ok(config)
+    }
+}

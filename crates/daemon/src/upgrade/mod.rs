@@ -1,0 +1,23 @@
+//! The program that serves a mount is exchanged while applications use it (LabStor §3.3,
+//! live upgrade). `docs/upgrade.md` describes it from outside.
+//!
+//! Two processes talk through a socket pair (`wire`): the one that serves the mount (the
+//! [`Giver`]) starts the other one (the [`Heir`]), which says what it understands and
+//! looks at the configuration. Only then are requests held up, and the volume closed.
+//! The heir gets all that memory has of it (`state`), goes on, and says so. If it does
+//! not, the giver goes on itself, from the same state.
+
+mod attend;
+pub(crate) mod departure;
+mod giver;
+mod heir;
+mod launch;
+mod state;
+mod wire;
+
+pub use attend::attend;
+pub use heir::{Estate, Heir};
+pub use launch::Launch;
+
+pub(crate) use giver::Giver;
+pub(crate) use state::Inheritance;

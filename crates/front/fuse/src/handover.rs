@@ -1,0 +1,25 @@
+//! What a process needs to go on with the mount of another one. Used by `session` and
+//! `front`.
+
+use crate::coherence::Cached;
+use crate::init::Agreed;
+use crate::open_table::OpensState;
+use crate::rings::RingsState;
+use braid_contract::InodeId;
+use serde::{Deserialize, Serialize};
+
+/// What memory has of a mount in use: what was agreed on with the kernel, which says so
+/// only once, and how files are open.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FrontState {
+    /// The version of the kernel's protocol.
+    pub(crate) protocol: (u32, u32),
+    pub(crate) agreed: Agreed,
+    pub(crate) passthrough_refused: bool,
+    pub(crate) opens: Vec<OpensState>,
+    pub(crate) cached: Vec<(InodeId, Cached)>,
+    /// Inodes whose data found no room, and the error to be told.
+    pub(crate) no_room: Vec<(u64, i32)>,
+    /// Rings, if requests come by them.
+    pub(crate) rings: Option<RingsState>,
+}
