@@ -8,7 +8,8 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::source::Source;
 use braid_fuse::CacheMode;
 use braid_hint::HintConfig;
-use braid_modules::Configured;
+use braid_modules::frames::Pipeline;
+use braid_modules::{Configured, fused};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::zoned::ZonedSettings;
 use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
@@ -50,6 +51,34 @@ impl StackNode {
         match self {
             Self::Wrapper { child, .. } => child.volume(),
             Self::Volume(volume) => volume,
+        }
+    }
+
+    /// What the modules of frames from here on do together, and the node below them; `None` if
+    /// this one is none. The stack file's reader has refused those that don't go together.
+    pub(crate) fn frames(&self) -> Option<(Pipeline, &StackNode)> {
+        let Self::Wrapper { module, child } = self else { return None };
+        let (mut below, mut rest) = (Vec::new(), &**child);
+        while let Self::Wrapper { module, child } = rest
+            && module.frames().is_some()
+        {
+            below.push(&**module);
+            rest = child;
+        }
+        Some((fused(&**module, &below).ok()??, rest))
+    }
+
+    /// A module that keeps open files to itself, so that it can't be exchanged.
+    pub(crate) fn fixed_module(&self) -> Option<&'static str> {
+        let fixed = self.wrappers().into_iter().find(|module| module.frames().is_some());
+        fixed.map(|module| module.name())
+    }
+
+    /// All modules, from the top down.
+    pub(crate) fn wrappers(&self) -> Vec<&dyn Configured> {
+        match self {
+            Self::Wrapper { module, child } => [vec![&**module], child.wrappers()].concat(),
+            Self::Volume(_) => Vec::new(),
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct VolumeHandle {
     /// The names of the tiers in memory.
     memory: Arc<[String]>,
     pub(crate) modules: Arc<Modules>,
+    /// A module that keeps open files to itself.
+    fixed_module: Option<&'static str>,
     /// On top of the other modules.
     pub(crate) trace: Arc<Trace>,
     devices: Arc<Devices>,
@@ -38,11 +40,20 @@ pub(crate) struct VolumeHandle {
 
 impl VolumeHandle {
     /// Wraps a volume that was opened by `config`.
-    pub(crate) fn new(volume: Arc<Volume>, config: &Config, drills: Arc<Drills>, places: Places) -> Self {
+    ///
+    /// # Errors
+    /// What keeps a module from being put on it.
+    pub(crate) fn new(
+        volume: Arc<Volume>,
+        config: &Config,
+        drills: Arc<Drills>,
+        places: Places,
+    ) -> Result<Self, Error> {
         let devices = Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number));
-        let modules = Arc::new(Modules::new(&config.stack, volume.clone()));
+        let modules = Arc::new(Modules::new(&config.stack, volume.clone())?);
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
-        Self {
+        Ok(Self {
+            fixed_module: config.stack.fixed_module(),
             volume,
             drills,
             places: Arc::new(places),
@@ -52,7 +63,7 @@ impl VolumeHandle {
             devices: Arc::new(devices),
             measures: config.stack.volume().measure.as_ref().is_none_or(|measure| measure.value),
             opened: Instant::now(),
-        }
+        })
     }
 
     /// The whole stack as a file system.
@@ -65,6 +76,7 @@ impl VolumeHandle {
         self.trace.close();
         // Hanging operations would block the shutdown.
         self.drills.lift();
+        self.modules.end();
         memory::empty(&self.volume, &self.memory);
         self.volume.shutdown()
     }
@@ -88,6 +100,10 @@ impl VolumeHandle {
             return Err(ErrorReply::new(format!(
                 "tier {tier} is in the memory of the process: remove it first (braid tier remove {tier})"
             )));
+        }
+        if let Some(module) = self.fixed_module {
+            let message = format!("the module '{module}' has open files to itself: unmount, and mount anew");
+            return Err(ErrorReply::new(message));
         }
         Ok(self.volume.may_be_given()?)
     }

@@ -3,7 +3,9 @@
 //! over their state.
 
 use crate::config::StackNode;
-use braid_contract::{Errno, FileSystem, FileSystemCapabilities, Reply, Request, Served, Service, dispatch};
+use braid_contract::{
+    Errno, FileSystem, FileSystemCapabilities, Reply, Request, Result, Served, Service, dispatch,
+};
 use braid_modules::{Member, State};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -37,9 +39,18 @@ impl Top {
 
 impl Modules {
     /// Puts the modules of `stack` on the volume.
-    pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Self {
-        let (top, members) = build(stack, &volume);
-        Self { volume, top: Arc::new(Served(Top(RwLock::new(top)))), members: Mutex::new(members) }
+    ///
+    /// # Errors
+    /// What keeps a module from it.
+    pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Result<Self> {
+        let (top, members) = build(stack, &volume)?;
+        Ok(Self { volume, top: Arc::new(Served(Top(RwLock::new(top)))), members: Mutex::new(members) })
+    }
+
+    /// The file system will not be used any more.
+    pub(crate) fn end(&self) {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.iter().for_each(|member| member.end());
     }
 
     /// The file system of the whole stack.
@@ -70,9 +81,12 @@ impl Modules {
 
     /// Replaces all modules by those of `stack`, which are the same with other
     /// settings.
-    pub(crate) fn exchange(&self, stack: &StackNode) {
+    ///
+    /// # Errors
+    /// What keeps a module from it; then nothing has changed.
+    pub(crate) fn exchange(&self, stack: &StackNode) -> Result<()> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let (top, new) = build(stack, &self.volume);
+        let (top, new) = build(stack, &self.volume)?;
         *self.top.0.0.write().unwrap_or_else(PoisonError::into_inner) = top;
         // After the switch, so that state from meanwhile is not missed.
         for (old, new) in members.iter().zip(&new) {
@@ -81,18 +95,27 @@ impl Modules {
             }
         }
         *members = new;
+        Ok(())
     }
 }
 
-/// The file system of a stack, and its modules from the top down.
-fn build(stack: &StackNode, volume: &Arc<dyn FileSystem>) -> (Arc<dyn FileSystem>, Vec<Arc<dyn Member>>) {
-    match stack {
-        StackNode::Volume(_) => (Arc::clone(volume), Vec::new()),
-        StackNode::Wrapper { module, child } => {
-            let (below, mut members) = build(child, volume);
-            let member = module.wrap(below);
-            members.insert(0, Arc::clone(&member));
-            (member, members)
+/// A file system, and the modules that it is made of, from the top down.
+type Built = (Arc<dyn FileSystem>, Vec<Arc<dyn Member>>);
+
+/// The file system of a stack, and its modules from the top down. Those of frames that lie
+/// on each other are one.
+fn build(stack: &StackNode, volume: &Arc<dyn FileSystem>) -> Result<Built> {
+    let StackNode::Wrapper { module, child } = stack else { return Ok((Arc::clone(volume), Vec::new())) };
+    let (mut members, member) = match stack.frames() {
+        Some((pipeline, rest)) => {
+            let (below, members) = build(rest, volume)?;
+            (members, braid_modules::wrap(pipeline, below)?)
         }
-    }
+        None => {
+            let (below, members) = build(child, volume)?;
+            (members, module.wrap(below)?)
+        }
+    };
+    members.insert(0, Arc::clone(&member));
+    Ok((member, members))
 }

@@ -83,7 +83,9 @@ pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, E
             let exchange = plan.modules;
             apply(mounted.handle, plan)?;
             if exchange {
-                mounted.handle.modules.exchange(&new.stack);
+                mounted.handle.modules.exchange(&new.stack).map_err(|error| {
+                    refused(error.errno(), &error.to_string(), "put the settings of modules back")
+                })?;
             }
             tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
         }
@@ -242,6 +244,10 @@ impl Files<'_> {
             let found = format!("the modules were {}", modules(&self.old.stack).join(", "));
             return Err(file.key("stack").refuse(found, anew("put them back")));
         }
+        if let Some(name) = self.fixed_module() {
+            let found = format!("settings of modules can't change while the stack has '{name}'");
+            return Err(file.key("stack").refuse(found, anew("put them back")));
+        }
         if old.home.value != new.home.value {
             let found = format!("home is '{}', and can't be another tier", old.home.value);
             return Err(new
@@ -273,6 +279,11 @@ impl Files<'_> {
         let mounts = [&old_root, &new_root].map(|root| get(root, "mount").unwrap_or(&nothing));
         let keys: Vec<&str> = mounts.into_iter().flat_map(keys_of).collect();
         refuse_changed((mounts[0], mounts[1]), &file.key("mount"), &keys)
+    }
+
+    /// The module that keeps those of others from being changed: open files are in it.
+    fn fixed_module(&self) -> Option<&'static str> {
+        self.new.stack.fixed_module().filter(|_| !self.module_changes().is_empty())
     }
 
     /// The modules whose settings changed.

@@ -133,7 +133,11 @@ fn module_node(node: Field, reading: &Reading<'_>, depth: usize) -> Result<Stack
     let settings = Field { node: settings, ..node };
     match braid_modules::configure(&settings.name, Settings(settings.clone())) {
         Some(Ok(module)) => {
-            Ok(StackNode::Wrapper { module, child: Box::new(module_node(child, reading, depth + 1)?) })
+            let child = Box::new(module_node(child, reading, depth + 1)?);
+            let fits = braid_modules::fused(&*module, &child.wrappers());
+            let advice = "change the order, or leave one out";
+            fits.map_err(|found| settings.place.refuse(found, advice))?;
+            Ok(StackNode::Wrapper { module, child })
         }
         Some(Err(unfit)) => Err(unfit.at(&settings)),
         None => Err(no_such_module(&settings, &names)),

@@ -73,7 +73,12 @@ fn open_by(
                 // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            Ok(VolumeHandle::new(volume, config, drills, places))
+            VolumeHandle::new(Arc::clone(&volume), config, drills, places).map_err(|error| {
+                // It was not used.
+                let _ = volume.shutdown();
+                let advice = "docs/configuration.md has what each module needs of a volume";
+                settings.place.whole_file().key("stack").refuse(error.to_string(), advice)
+            })
         }
         Err(error) => Err(refuse(&error, settings)),
     }

@@ -2,11 +2,16 @@
 //!
 //! One folder holds one module. A stack file can name a module when it is in
 //! the list below; only the daemon builds stacks out of them. Nothing here
-//! performs I/O of its own; `throttle` asks `/proc` who a thread is.
+//! performs I/O of its own, but for reading a key; `throttle` asks `/proc` who a thread is.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
+pub mod compress;
 pub mod consistency;
 pub mod deny;
+pub mod encrypt;
+pub mod frames;
+mod fused;
 mod module;
 mod names;
 pub mod noop;
@@ -18,6 +23,7 @@ mod testing;
 pub mod throttle;
 pub mod trace;
 
+pub use fused::{fused, wrap};
 pub use module::{Configured, Member, Module, State};
 pub use names::Names;
 pub use pattern::Pattern;
@@ -45,4 +51,13 @@ macro_rules! modules {
     };
 }
 
-modules!(noop::Noop, deny::Deny, consistency::Consistency, permissions::Permissions, throttle::Throttle);
+modules!(
+    noop::Noop,
+    deny::Deny,
+    consistency::Consistency,
+    permissions::Permissions,
+    throttle::Throttle,
+    compress::Compress,
+    encrypt::Encrypt,
+    checksum::Checksum,
+);

@@ -1,6 +1,7 @@
 //! The parts of a module: a name, settings, a file system over its child, and
 //! state that it hands to its successor.
 
+use crate::frames::Pipeline;
 use braid_contract::{Errno, Error, FileSystem, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -17,7 +18,19 @@ pub trait Module: FileSystem + Sized + 'static {
     type Settings: DeserializeOwned + fmt::Debug + Send + Sync + 'static;
 
     /// Puts the module on top of `child`.
-    fn new(settings: &Self::Settings, child: Arc<dyn FileSystem>) -> Self;
+    ///
+    /// # Errors
+    /// Why it can't be there: what `child` has does not fit the settings.
+    fn new(settings: &Self::Settings, child: Arc<dyn FileSystem>) -> Result<Self>;
+
+    /// What the module does to the frames of files, if it is one that does. Modules of
+    /// this kind that lie on each other are one [`Framed`](crate::frames::Framed).
+    fn frames(_settings: &Self::Settings) -> Option<Pipeline> {
+        None
+    }
+
+    /// The file system will not be used any more.
+    fn end(&self) {}
 
     /// The module's state, for its successor of the same name. A module without
     /// state exports the default.
@@ -64,6 +77,9 @@ pub trait Member: FileSystem {
 
     /// [`Module::import`]
     fn import(&self, state: &State) -> Result<()>;
+
+    /// [`Module::end`]
+    fn end(&self);
 }
 
 impl<M: Module> Member for M {
@@ -78,6 +94,10 @@ impl<M: Module> Member for M {
     fn import(&self, state: &State) -> Result<()> {
         Module::import(self, state)
     }
+
+    fn end(&self) {
+        Module::end(self);
+    }
 }
 
 /// A module with its settings, to be put on a child.
@@ -86,7 +106,10 @@ pub trait Configured: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// [`Module::new`]
-    fn wrap(&self, child: Arc<dyn FileSystem>) -> Arc<dyn Member>;
+    fn wrap(&self, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>>;
+
+    /// [`Module::frames`]
+    fn frames(&self) -> Option<Pipeline>;
 }
 
 /// `settings` as those of the module `M`.
@@ -101,8 +124,12 @@ impl<M: Module> Configured for With<M> {
         M::NAME
     }
 
-    fn wrap(&self, child: Arc<dyn FileSystem>) -> Arc<dyn Member> {
-        Arc::new(M::new(&self.0, child))
+    fn wrap(&self, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>> {
+        Ok(Arc::new(M::new(&self.0, child)?))
+    }
+
+    fn frames(&self) -> Option<Pipeline> {
+        M::frames(&self.0)
     }
 }
 

@@ -4,11 +4,20 @@
 use braid_modules::{NAMES, configure};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::dir_fs::{Choice, DirFs};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Settings with which each module is only a wrapper.
-fn settings(name: &str) -> serde_json::Value {
+fn settings(name: &str, dir: &Path) -> serde_json::Value {
     match name {
+        "encrypt" => {
+            let key = dir.join("key");
+            fs::write(&key, [7; 32]).unwrap();
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+            serde_json::json!({ "key_file": key })
+        }
         "consistency" => serde_json::json!({ "mode": "close-to-open" }),
         "deny" => serde_json::json!({ "paths": ["never/*.there"] }),
         "permissions" => serde_json::json!({ "rules": [{ "paths": ["never/*.there"], "deny": ["write"] }] }),
@@ -21,12 +30,13 @@ fn settings(name: &str) -> serde_json::Value {
 
 #[test]
 fn every_module_over_a_directory() {
+    let keys = tempfile::tempdir().unwrap();
     for name in NAMES {
-        let module = configure(name, settings(name)).unwrap().unwrap();
+        let module = configure(name, settings(name, keys.path())).unwrap().unwrap();
         let fresh = || {
             let dir = tempfile::tempdir_in("/var/tmp").unwrap();
             let child = Arc::new(DirFs::new(dir.path(), Choice::Cached));
-            Fresh::new(module.wrap(child), dir)
+            Fresh::new(module.wrap(child).unwrap(), dir)
         };
         let name = format!("module {name}, over a directory");
         run(&name, &[Part::Namespace, Part::Data], &fresh).conclude();

@@ -84,12 +84,12 @@ impl Module for Consistency {
     const NAME: &'static str = "consistency";
     type Settings = Settings;
 
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Self {
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
             Mode::CloseToOpen => None,
         };
-        Self { mode: settings.0, files: Files::default(), later, child }
+        Ok(Self { mode: settings.0, files: Files::default(), later, child })
     }
 
     fn export(&self) -> State {

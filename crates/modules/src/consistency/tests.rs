@@ -88,7 +88,12 @@ impl Bed {
         let fails = Arc::new(AtomicBool::new(false));
         let child: Arc<dyn FileSystem> =
             Arc::new(Served(Told { to: Mutex::new(to), fails: Arc::clone(&fails) }));
-        Self { fs: Consistency::new(&settings(text).unwrap(), Arc::clone(&child)), told, fails, child }
+        Self {
+            fs: Consistency::new(&settings(text).unwrap(), Arc::clone(&child)).unwrap(),
+            told,
+            fails,
+            child,
+        }
     }
 
     /// As a front end sees the module.
@@ -233,7 +238,7 @@ fn a_successor_knows_what_was_put_off() {
     let bed = Bed::new("relaxed 300s");
     bed.open(2, false);
     bed.fsync(2).unwrap();
-    let successor = Consistency::new(&settings("relaxed 299s").unwrap(), Arc::clone(&bed.child));
+    let successor = Consistency::new(&settings("relaxed 299s").unwrap(), Arc::clone(&bed.child)).unwrap();
     let state = Module::export(&bed.fs);
     Module::import(&successor, &state).unwrap();
     assert!(successor.later.as_ref().unwrap().is_put_off(InodeId(2)));
@@ -242,7 +247,7 @@ fn a_successor_knows_what_was_put_off() {
     let unknown = State { version: 2, ..state.clone() };
     assert_eq!(Module::import(&successor, &unknown).unwrap_err().errno(), Errno::EINVAL);
     // A mode that puts nothing off has no use for it.
-    let other = Consistency::new(&settings("close-to-open").unwrap(), Arc::clone(&bed.child));
+    let other = Consistency::new(&settings("close-to-open").unwrap(), Arc::clone(&bed.child)).unwrap();
     Module::import(&other, &state).unwrap();
     assert!(Module::export(&other).bytes.is_empty());
 }

@@ -32,8 +32,8 @@ impl Module for Deny {
     const NAME: &'static str = "deny";
     type Settings = Settings;
 
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Self {
-        Self(Guard { settings: settings.clone(), names: Names::default(), child })
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
+        Ok(Self(Guard { settings: settings.clone(), names: Names::default(), child }))
     }
 
     fn export(&self) -> State {

@@ -54,7 +54,7 @@ fn entry(name: &OsStr) -> Entry {
 
 fn deny(patterns: &[&str]) -> Deny {
     let paths = patterns.iter().map(|text| Pattern::try_from((*text).to_owned()).unwrap()).collect();
-    Deny::new(&Settings { paths }, Arc::new(Served(Willing)))
+    Deny::new(&Settings { paths }, Arc::new(Served(Willing))).unwrap()
 }
 
 fn caller() -> Caller {

@@ -5,7 +5,7 @@
 //! of [`Layer`] that the module changes.
 
 use crate::Module;
-use braid_contract::{FileSystem, Layer};
+use braid_contract::{FileSystem, Layer, Result};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Module for Noop {
     const NAME: &'static str = "noop";
     type Settings = Settings;
 
-    fn new(_: &Settings, child: Arc<dyn FileSystem>) -> Self {
-        Self { child }
+    fn new(_: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
+        Ok(Self { child })
     }
 }

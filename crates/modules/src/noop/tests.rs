@@ -149,7 +149,7 @@ fn call_everything(fs: &dyn FileSystem) -> Vec<String> {
 fn two_layers_change_nothing() {
     let bare = Served(Recorder::default());
     let wrapped = Arc::new(Served(Recorder::default()));
-    let stack = Noop::new(&Settings {}, Arc::new(Noop::new(&Settings {}, wrapped.clone())));
+    let stack = Noop::new(&Settings {}, Arc::new(Noop::new(&Settings {}, wrapped.clone()).unwrap())).unwrap();
 
     assert_eq!(call_everything(&stack), call_everything(&bare));
     let calls = bare.0.calls.lock().unwrap();
@@ -163,7 +163,7 @@ fn two_layers_change_nothing() {
 
 #[test]
 fn there_is_no_state() {
-    let stack = Noop::new(&Settings {}, Arc::new(Served(Recorder::default())));
+    let stack = Noop::new(&Settings {}, Arc::new(Served(Recorder::default()))).unwrap();
     assert_eq!(Module::export(&stack), State::default());
     assert!(Module::import(&stack, &State::default()).is_ok());
     let later = State { version: 1, bytes: Vec::new() };

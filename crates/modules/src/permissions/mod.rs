@@ -51,9 +51,9 @@ impl Module for Permissions {
     const NAME: &'static str = "permissions";
     type Settings = Settings;
 
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Self {
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let (names, writers) = (Names::default(), Mutex::default());
-        Self(Guard { rules: settings.clone(), names, writers, child })
+        Ok(Self(Guard { rules: settings.clone(), names, writers, child }))
     }
 
     fn export(&self) -> State {

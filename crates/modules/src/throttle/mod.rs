@@ -42,10 +42,10 @@ impl Module for Throttle {
     const NAME: &'static str = "throttle";
     type Settings = Settings;
 
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Self {
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let counts_operations = settings.all.operations.is_some() || settings.each.operations.is_some();
         let (clients, gate) = (Clients::new(settings.by), Gate::new(settings));
-        Self(Throttled { clients, writers: Writers::default(), gate, counts_operations, child })
+        Ok(Self(Throttled { clients, writers: Writers::default(), gate, counts_operations, child }))
     }
 
     /// What waits goes on: for what comes, the successor has limits.

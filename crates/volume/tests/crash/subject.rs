@@ -1,6 +1,7 @@
 //! The volume as the crash explorer's subject.
 
 use braid_contract::{Errno, Error, FileSystem, InodeId, JobKind, JobState, Result, Store};
+use braid_modules::frames::{Framed, Pipeline};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
@@ -12,8 +13,21 @@ use braid_volume::{
 use std::sync::Arc;
 
 /// Names of the policies, and what they stand for.
-const POLICIES: [&str; 8] =
-    ["weighted", "adaptive", "home-first", "size-spread", "size-tier", "range-sizes", "elsewhere", ONCE];
+const POLICIES: [&str; 10] = [
+    "weighted",
+    "adaptive",
+    "home-first",
+    "size-spread",
+    "size-tier",
+    "range-sizes",
+    "elsewhere",
+    ONCE,
+    FRAMES,
+    "frames-elsewhere",
+];
+
+/// As `weighted`, with files in frames. Names that begin so are as the rest says.
+const FRAMES: &str = "frames-weighted";
 
 /// As `weighted`, and all tiers but home write each byte once, and free only
 /// whole objects.
@@ -48,6 +62,8 @@ pub(crate) struct Braid {
 
 struct Open {
     volume: Arc<Volume>,
+    /// On top of the volume.
+    frames: Option<Framed>,
     drives: Drives,
     policy: String,
 }
@@ -102,7 +118,8 @@ impl Subject for Braid {
         if let Some(failpoint) = self.failpoint {
             match failpoint {}
         }
-        Ok(Box::new(Open { volume, drives, policy: setup.policy.clone() }))
+        let frames = setup.policy.starts_with("frames-").then(|| frames_on(&volume)).transpose()?;
+        Ok(Box::new(Open { volume, frames, drives, policy: setup.policy.clone() }))
     }
 
     fn check(&self, setup: &Setup, drives: Drives) -> Result<Vec<String>> {
@@ -121,11 +138,18 @@ impl Subject for Braid {
 
 impl Mounted for Open {
     fn fs(&self) -> &dyn FileSystem {
-        &*self.volume
+        match &self.frames {
+            Some(frames) => frames,
+            None => &*self.volume,
+        }
     }
 
     fn tick(&self) {
         self.volume.tick();
+        if let Some(frames) = &self.frames {
+            // A tier may be failing; the next time may do better.
+            let _ = frames.settle();
+        }
     }
 
     fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()> {
@@ -163,6 +187,9 @@ impl Mounted for Open {
     }
 
     fn shutdown(&self) -> Result<()> {
+        if let Some(frames) = &self.frames {
+            frames.end();
+        }
         self.volume.shutdown()
     }
 }
@@ -233,7 +260,14 @@ fn tier(at: usize, drives: &Drives, policy: &str) -> Result<TierConfig> {
     })
 }
 
+/// Small frames, so that there are many.
+fn frames_on(volume: &Arc<Volume>) -> Result<Framed> {
+    let pipeline = Pipeline::in_frames_of(4096).ok_or_else(|| Error::from(Errno::EINVAL))?;
+    Framed::new(pipeline, Arc::clone(volume) as _, false)
+}
+
 fn policy(name: &str) -> Result<PolicyConfig> {
+    let name = name.strip_prefix("frames-").unwrap_or(name);
     use SettingValue::{Percent, Size};
     let filled_to = |percent| PolicyConfig::named("home-first")?.with([("watermark", Percent(percent))]);
     let policy = match name {

@@ -1,0 +1,71 @@
+//! Encrypts the data of files. Names, sizes and attributes are not encrypted.
+//! `docs/configuration.md` describes the settings, `frames` does the work.
+
+use crate::Module;
+use crate::frames::{Framed, MasterKey, Pipeline, frame};
+use braid_contract::{FileSystem, Layer, Result, Shown};
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The settings, with the key.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Given")]
+pub struct Settings(Pipeline);
+
+/// Settings as a stack file gives them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    key_file: PathBuf,
+    plain: Option<Plain>,
+    frame: Option<String>,
+}
+
+/// What becomes of files that are not encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Plain {
+    Refuse,
+    Read,
+}
+
+impl TryFrom<Given> for Settings {
+    type Error = String;
+
+    fn try_from(given: Given) -> std::result::Result<Self, String> {
+        let shift = given.frame.as_deref().map(frame).transpose()?;
+        if !given.key_file.is_absolute() {
+            return Err(format!("key_file: '{}' does not begin with '/'", given.key_file.shown()));
+        }
+        let key = MasterKey::read(&given.key_file).map_err(|error| format!("key_file: {error}"))?;
+        let (key, reads_plain) = (Some(Arc::new(key)), given.plain == Some(Plain::Read));
+        Ok(Self(Pipeline { shift, key, reads_plain, ..Pipeline::default() }))
+    }
+}
+
+/// The module.
+pub struct Encrypt(Framed);
+
+impl Layer for Encrypt {
+    fn child(&self) -> &dyn FileSystem {
+        &self.0
+    }
+}
+
+impl Module for Encrypt {
+    const NAME: &'static str = "encrypt";
+    type Settings = Settings;
+
+    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
+        Ok(Self(Framed::new(settings.0.clone(), child, true)?))
+    }
+
+    fn frames(settings: &Settings) -> Option<Pipeline> {
+        Some(settings.0.clone())
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+}

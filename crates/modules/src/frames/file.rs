@@ -1,0 +1,98 @@
+//! A regular file in use.
+
+use super::codec::Seal;
+use super::geometry::FRAMES;
+use super::header::{Head, Trio};
+use crate::sync::{Mutex, RwLock};
+use braid_contract::{HandleId, InodeId};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The headers of a group.
+pub(crate) type Group = [Trio; FRAMES as usize];
+
+/// Groups whose headers are remembered.
+const GROUPS_MAX: usize = 32;
+
+/// A file. Reads share its lock, changes have it to themselves.
+pub(crate) struct File {
+    pub(crate) ino: InodeId,
+    pub(crate) state: RwLock<State>,
+    /// All writes to this file with numbers up to this are durable.
+    synced: AtomicU64,
+    groups: Mutex<HashMap<u64, Arc<Group>>>,
+}
+
+pub(crate) struct State {
+    pub(crate) form: Form,
+    /// As programs see it.
+    pub(crate) size: u64,
+    /// Number of the last write.
+    pub(crate) last: u64,
+    /// Frames with more than one slot, of which all but the newest will be given back.
+    pub(crate) untidy: BTreeSet<u64>,
+    /// There are holes among these.
+    pub(crate) has_holes: bool,
+    /// Nothing is left behind the size.
+    pub(crate) is_trimmed: bool,
+    /// The child's file, opened for tidying.
+    pub(crate) own: Option<HandleId>,
+}
+
+/// How the data lies in the child's file.
+pub(crate) enum Form {
+    /// There is none. The next write decides.
+    Empty,
+    /// As it is.
+    Plain,
+    Framed(Arc<Format>),
+}
+
+/// What holds for all frames of a file.
+pub(crate) struct Format {
+    pub(crate) head: Head,
+    pub(crate) seal: Seal,
+}
+
+impl File {
+    pub(crate) fn new(ino: InodeId, form: Form, size: u64) -> Self {
+        let state = State {
+            form,
+            size,
+            last: 0,
+            untidy: BTreeSet::new(),
+            has_holes: false,
+            is_trimmed: false,
+            own: None,
+        };
+        Self { ino, state: RwLock::new(state), synced: AtomicU64::new(0), groups: Mutex::default() }
+    }
+
+    /// All writes up to this number are durable.
+    pub(crate) fn is_synced(&self, number: u64) {
+        self.synced.fetch_max(number, Ordering::Release);
+    }
+
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// The headers of a group, if they are remembered.
+    pub(crate) fn known_group(&self, group: u64) -> Option<Arc<Group>> {
+        self.groups.lock().get(&group).cloned()
+    }
+
+    /// Remembers them. The caller has the state's lock, so that they are the newest.
+    pub(crate) fn know_group(&self, group: u64, headers: Arc<Group>) {
+        let mut groups = self.groups.lock();
+        if groups.len() >= GROUPS_MAX && !groups.contains_key(&group) {
+            groups.clear();
+        }
+        groups.insert(group, headers);
+    }
+
+    pub(crate) fn forget_groups(&self) {
+        self.groups.lock().clear();
+    }
+}

@@ -1,0 +1,46 @@
+//! Files that are made of frames below: the engine of `checksum`, `compress` and
+//! `encrypt`. `docs/format.md` has the bytes.
+//!
+//! A frame is 64 KiB of a file, if the settings don't say otherwise. It is stored by
+//! itself, compressed and encrypted, with a header that has a checksum, in one of three
+//! slots. A write goes into a slot that has neither what counts now nor what is durable;
+//! its header, which comes last, has a higher number. So a crash, wherever it comes,
+//! leaves one of the versions that a crash may leave. Later, when all is durable, the
+//! space of older slots is given back.
+//!
+//! From the bytes up: `geometry` (places), `header`, `codec` and `key` (contents),
+//! `record` and `sequence` (numbers); `door` (the child's file), `file` and `files` (what
+//! is in use), `shared` and `access` with `read`, `put`, `cut`, `write`, `holes` and `tidy`
+//! (one file's frames); `engine` and `operations` (all files), `settler`, `layer`.
+
+mod access;
+mod codec;
+mod cut;
+mod door;
+mod engine;
+mod file;
+mod files;
+mod geometry;
+mod header;
+mod holes;
+mod key;
+mod layer;
+mod operations;
+mod pipeline;
+mod put;
+mod read;
+mod record;
+mod sequence;
+mod settler;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod tidy;
+mod write;
+
+pub use layer::Framed;
+pub use pipeline::Pipeline;
+
+pub(crate) use codec::Codec;
+pub(crate) use key::MasterKey;
+pub(crate) use pipeline::frame;

@@ -1,0 +1,168 @@
+//! The numbers of writes: which of two is the newer one, which are durable, and which
+//! a crash may have torn.
+//!
+//! One counter serves the whole file system. What all writes up to a number have left
+//! is made durable together, now and then; the record at the root then says so. After
+//! a mount that was not ended, the numbers behind that are suspects: a slot with such
+//! a number may have a header and not the bytes, and the older slot counts. With any
+//! other number that is damage.
+
+use super::header::{Header, SEQUENCE_MAX};
+use super::key::MasterKey;
+use super::record::{self, Attributes, Record};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard};
+use braid_contract::{Errno, Error, FileSystem, RefusalKind, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// So many numbers are reserved at a time.
+const RESERVED: u64 = 1 << 40;
+
+/// The numbers of one file system.
+pub(crate) struct Sequence {
+    next: AtomicU64,
+    /// Up to here, numbers are reserved.
+    limit: AtomicU64,
+    /// Up to here, all is durable.
+    settled: AtomicU64,
+    is_begun: AtomicBool,
+    kept: Mutex<Kept>,
+    /// Held by writes; who holds it alone knows that no number is in use.
+    barrier: RwLock<()>,
+    /// As they were found: later ones are not torn.
+    suspects: Vec<std::ops::RangeInclusive<u64>>,
+    tag: u32,
+}
+
+struct Kept {
+    record: Record,
+    /// Where attributes are, once it is known.
+    names: Option<Attributes>,
+}
+
+impl Sequence {
+    /// That of the file system `child`, with the key that the stack has.
+    pub(crate) fn open(child: &dyn FileSystem, key: Option<&MasterKey>) -> Result<Self> {
+        let (names, mut record) = match record::find(child)? {
+            Some((names, record)) => (Some(names), record),
+            None => {
+                let mut instance = [0; 16];
+                super::codec::fill_random(&mut instance)?;
+                (None, Record::new(instance))
+            }
+        };
+        if let Some(key) = key {
+            let check = key.check(&record.instance);
+            if record.key_check != [0; 16] && record.key_check != check {
+                let text =
+                    "encrypt: the key in key_file is not the one that the volume's files are encrypted with";
+                return Err(Error::refused(Errno::EACCES, RefusalKind::Request, text));
+            }
+            record.key_check = check;
+        }
+        record.suspect_the_unsettled();
+        Ok(Self {
+            next: AtomicU64::new(record.limit + 1),
+            limit: AtomicU64::new(record.limit),
+            settled: AtomicU64::new(record.limit),
+            is_begun: AtomicBool::new(false),
+            suspects: record.suspects.clone(),
+            tag: record.tag(),
+            kept: Mutex::new(Kept { record, names }),
+            barrier: RwLock::default(),
+        })
+    }
+
+    /// The names of attributes; `None` if nothing was written yet.
+    pub(crate) fn names(&self) -> Option<Attributes> {
+        self.kept.lock().names
+    }
+
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// Begins a write. No number is settled while the guard is there.
+    pub(crate) fn begin(&self, child: &dyn FileSystem) -> Result<RwLockReadGuard<'_, ()>> {
+        if !self.is_begun.load(Ordering::Acquire) {
+            let mut kept = self.kept.lock();
+            if !self.is_begun.load(Ordering::Acquire) {
+                // What an earlier mount has left is durable from here on.
+                child.sync()?;
+                self.reserve(child, &mut kept)?;
+                self.is_begun.store(true, Ordering::Release);
+            }
+        }
+        Ok(self.barrier.read())
+    }
+
+    /// Whether anything was written.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.is_begun.load(Ordering::Acquire)
+    }
+
+    /// A number higher than `others`, for a write that has begun.
+    pub(crate) fn next(&self, child: &dyn FileSystem, others: u64) -> Result<u64> {
+        self.next.fetch_max(others + 1, Ordering::Relaxed);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number + RESERVED / 2 > self.limit.load(Ordering::Acquire) {
+            let mut kept = self.kept.lock();
+            if number + RESERVED / 2 > self.limit.load(Ordering::Acquire) {
+                self.reserve(child, &mut kept)?;
+            }
+        }
+        if number < SEQUENCE_MAX { Ok(number) } else { Err(Errno::EFBIG.into()) }
+    }
+
+    fn reserve(&self, child: &dyn FileSystem, kept: &mut Kept) -> Result<()> {
+        kept.record.limit = self.next.load(Ordering::Relaxed) + RESERVED;
+        kept.names = Some(record::store(child, kept.names, &kept.record)?);
+        record::make_durable(child)?;
+        self.limit.store(kept.record.limit, Ordering::Release);
+        Ok(())
+    }
+
+    /// The last number that a write has been done with.
+    pub(crate) fn done(&self) -> u64 {
+        let _alone = self.barrier.write();
+        self.next.load(Ordering::Relaxed) - 1
+    }
+
+    /// Whether there are writes behind what is settled.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.next.load(Ordering::Relaxed) - 1 > self.settled.load(Ordering::Relaxed)
+    }
+
+    /// All up to `number` is durable.
+    pub(crate) fn settle(&self, child: &dyn FileSystem, number: u64) -> Result<()> {
+        if !self.is_begun.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut kept = self.kept.lock();
+        self.settled.fetch_max(number, Ordering::Release);
+        kept.record.settled = kept.record.settled.max(number);
+        record::store(child, kept.names, &kept.record).map(drop)
+    }
+
+    /// All is durable, and nothing will be written any more.
+    pub(crate) fn end(&self, child: &dyn FileSystem) -> Result<()> {
+        if !self.is_begun.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let mut kept = self.kept.lock();
+        let done = self.next.load(Ordering::Relaxed) - 1;
+        (kept.record.settled, kept.record.limit) = (done, done);
+        record::store(child, kept.names, &kept.record)?;
+        record::make_durable(child)
+    }
+
+    /// Whether what a header tells of is durable. Numbers of another record, and of
+    /// earlier mounts, are.
+    pub(crate) fn is_durable(&self, header: &Header) -> bool {
+        header.instance != self.tag || header.sequence <= self.settled.load(Ordering::Acquire)
+    }
+
+    /// Whether a crash may have kept what a header tells of from the devices.
+    pub(crate) fn is_suspect(&self, header: &Header) -> bool {
+        header.instance == self.tag && self.suspects.iter().any(|range| range.contains(&header.sequence))
+    }
+}

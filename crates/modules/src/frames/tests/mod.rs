@@ -1,0 +1,8 @@
+//! The engine over a directory. Crashes are explored over a volume on simulated disks
+//! (`crates/volume/tests/crash`).
+
+mod bed;
+mod damage;
+mod forms;
+mod model;
+mod space;

@@ -1,0 +1,68 @@
+//! Giving back the space of slots that do not count any more.
+
+use super::access::{Access, Current};
+use super::codec::in_blocks;
+use super::file::State;
+use super::geometry::Side;
+use super::header::{Coding, Slot, Trio};
+use braid_contract::{Result, SetAttr, SetTime};
+
+impl Access<'_> {
+    /// Frees all slots but the newest of each frame where that is durable. The times stay.
+    pub(crate) fn tidy(&self, state: &mut State) -> Result<()> {
+        let frames: Vec<u64> = state.untidy.iter().copied().collect();
+        let before = self.door.child.getattr(self.door.caller, self.file.ino, Some(self.door.handle))?;
+        let mut is_changed = false;
+        for frame in frames {
+            let trio = self.trio(frame)?;
+            if let Some(tidied) = self.tidied(frame, &trio)? {
+                self.free(frame, &trio, &tidied)?;
+                is_changed = true;
+            }
+            let trio = self.trio(frame)?;
+            if is_tidy(&trio) || trio.is_damaged() {
+                state.untidy.remove(&frame);
+            }
+        }
+        state.has_holes &= !state.untidy.is_empty();
+        if is_changed {
+            let mtime = Some(SetTime::At(before.mtime));
+            let changes = SetAttr { mtime, ..SetAttr::default() };
+            self.door.child.setattr(self.door.caller, self.file.ino, Some(self.door.handle), &changes)?;
+        }
+        Ok(())
+    }
+
+    /// The headers of a frame after the next step, if one can be done.
+    fn tidied(&self, frame: u64, trio: &Trio) -> Result<Option<Trio>> {
+        let (side, header) = match self.current(frame, trio)? {
+            Current::At(side, header, _) if self.is_durable(&header) => (side, header),
+            _ => return Ok(None),
+        };
+        let mut tidied = Trio::default();
+        let is_alone = Side::ALL.iter().all(|other| *other == side || *trio.at(*other) == Slot::Absent);
+        // A hole's header goes last: older slots would count again.
+        if !is_alone || header.coding != Coding::Hole {
+            *tidied.at_mut(side) = *trio.at(side);
+        }
+        Ok((tidied != *trio).then_some(tidied))
+    }
+
+    fn free(&self, frame: u64, before: &Trio, after: &Trio) -> Result<()> {
+        for side in Side::ALL {
+            let (had, has) = (before.at(side), after.at(side));
+            if let (Slot::Held(header), Slot::Absent) = (had, has) {
+                let len = in_blocks(u64::from(header.stored));
+                self.door.punch(self.geometry().slot_at(frame, side), len)?;
+            }
+        }
+        self.store_trios(&[(frame, *after)])
+    }
+}
+
+/// Whether there is nothing to be given back.
+fn is_tidy(trio: &Trio) -> bool {
+    let mut held = trio.newest_first();
+    let first = held.next();
+    held.next().is_none() && first.is_none_or(|(_, header)| header.coding != Coding::Hole)
+}

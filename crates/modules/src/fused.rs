@@ -1,0 +1,73 @@
+//! Modules of frames that lie on each other, as one.
+
+use crate::frames::{Framed, Pipeline};
+use crate::{Configured, Member, State};
+use braid_contract::{FileSystem, Layer, Result};
+use std::sync::Arc;
+
+/// From the top down, the order in which they make sense: what is encrypted can't be
+/// compressed, and a checksum is to be that of what is stored.
+const ORDER: [&str; 3] = ["compress", "encrypt", "checksum"];
+
+/// What the modules do together; `None` if the upper one has nothing to do with frames.
+///
+/// # Errors
+/// Why the lower one can't lie below: its name, and the reason.
+pub fn fused(
+    above: &dyn Configured,
+    below: &[&dyn Configured],
+) -> std::result::Result<Option<Pipeline>, String> {
+    let Some(mut pipeline) = above.frames() else { return Ok(None) };
+    let mut last = above.name();
+    let mut are_adjacent = true;
+    for module in below {
+        let (name, Some(more)) = (module.name(), module.frames()) else {
+            are_adjacent = false;
+            continue;
+        };
+        let place = |name| ORDER.iter().position(|other| *other == name);
+        if place(name) <= place(last) {
+            return Err(format!("'{name}' can't be below '{last}': the order is {}", ORDER.join(", ")));
+        }
+        if !are_adjacent {
+            return Err(format!("'{name}' has to be directly below '{last}'"));
+        }
+        pipeline = pipeline.over(&more)?;
+        last = name;
+    }
+    Ok(Some(pipeline))
+}
+
+/// Puts what several modules do together on a file system.
+///
+/// # Errors
+/// As for a module of its own.
+pub fn wrap(pipeline: Pipeline, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>> {
+    Ok(Arc::new(Fused(Framed::new(pipeline, child, true)?)))
+}
+
+struct Fused(Framed);
+
+impl Layer for Fused {
+    fn child(&self) -> &dyn FileSystem {
+        &self.0
+    }
+}
+
+impl Member for Fused {
+    fn name(&self) -> &'static str {
+        "frames"
+    }
+
+    fn export(&self) -> State {
+        State::default()
+    }
+
+    fn import(&self, state: &State) -> Result<()> {
+        state.expect_version(State::default().version)
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+}
