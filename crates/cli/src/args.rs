@@ -1,5 +1,6 @@
 //! The command line.
 
+mod frames;
 mod hints;
 mod jobs;
 mod tiers;
@@ -15,6 +16,7 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
+pub(crate) use frames::{CatArgs, FramesCommand};
 pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
@@ -87,6 +89,9 @@ pub(crate) enum Command {
     /// Try zoned devices without having one
     #[command(subcommand)]
     Zoned(ZonedCommand),
+    /// Read files of the modules compress, encrypt and checksum without a mount
+    #[command(subcommand)]
+    Frames(FramesCommand),
     /// Let a tier fail, to see what happens then
     Drill(DrillArgs),
     /// Check a volume, mounted or not, and repair it

@@ -11,6 +11,7 @@ mod drill;
 mod eject;
 mod explain;
 mod failure;
+mod frames;
 mod fsck;
 mod health;
 mod hints;
@@ -43,8 +44,8 @@ mod upgrade;
 mod zoned;
 
 use args::{
-    BenchCommand, Command, CommandLine, HintsCommand, PlacementCommand, StackCommand, TierCommand,
-    TraceCommand, ZonedCommand,
+    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, PlacementCommand, StackCommand,
+    TierCommand, TraceCommand, ZonedCommand,
 };
 use clap::Parser;
 use std::process::ExitCode;
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         Command::Hints(HintsCommand::List(args)) => hints::list(&args),
         Command::Hints(HintsCommand::Explain(args)) => hints::explain(&args),
         Command::Hints(HintsCommand::Learn(args)) => hints::learn(&args),
+        Command::Frames(FramesCommand::Cat(args)) => frames::cat(&args),
         Command::Zoned(ZonedCommand::Emulate(args)) => zoned::emulate(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),

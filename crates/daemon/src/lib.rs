@@ -16,6 +16,7 @@ pub mod config;
 pub mod eject;
 pub mod elsewhere;
 pub mod flags;
+pub mod frames;
 pub mod learn;
 pub mod log;
 mod memory;

@@ -175,7 +175,7 @@ impl Engine {
         self.files.set_untidy(file.ino, true);
     }
 
-    /// Makes everything durable, says so at the root, and gives space back.
+    /// Makes everything durable (not within a request, which the child's sync may wait for), says so at the root, and gives space back.
     pub(crate) fn settle(&self) -> Result<()> {
         let done = self.shared.sequence.done();
         self.child().sync()?;
@@ -187,6 +187,28 @@ impl Engine {
         }
         self.forget_unused();
         Ok(())
+    }
+
+    /// Gives the space of older slots back at once; answers whether there were any. The child is
+    /// not synced as a whole: it may wait for requests that wait for this one.
+    pub(crate) fn relieve(&self) -> bool {
+        let untidy = self.files.untidy();
+        for file in &untidy {
+            let (own, last) = {
+                let state = file.state.read();
+                (state.own, state.last)
+            };
+            let Some(own) = own else { continue };
+            let synced = self.child().fsync(&Caller::root(), own, true);
+            let tidied = synced.and_then(|()| {
+                file.is_synced(last);
+                self.tidy(file)
+            });
+            if let Err(error) = tidied {
+                tracing::warn!(ino = file.ino.0, %error, "space of a file could not be given back");
+            }
+        }
+        !untidy.is_empty()
     }
 
     /// Whether there is anything to settle.

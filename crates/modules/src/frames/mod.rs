@@ -11,9 +11,10 @@
 //! From the bytes up: `geometry` (places), `header`, `codec` and `key` (contents),
 //! `record` and `sequence` (numbers); `door` (the child's file), `file` and `files` (what
 //! is in use), `shared` and `access` with `read`, `put`, `cut`, `write`, `holes` and `tidy`
-//! (one file's frames); `engine` and `operations` (all files), `settler`, `layer`.
+//! (one file's frames); `engine` and `operations` (all files), `settler`, `layer`; `cat` reads without a mount.
 
 mod access;
+mod cat;
 mod codec;
 mod cut;
 mod door;
@@ -38,6 +39,7 @@ mod tests;
 mod tidy;
 mod write;
 
+pub use cat::{CatError, Found};
 pub use layer::Framed;
 pub use pipeline::Pipeline;
 

@@ -102,9 +102,7 @@ impl Engine {
         }
         let change = |access: &Access<'_>, state: &mut State| access.write(state, offset, data);
         let mut written = self.change(&file, door, &change);
-        if written.as_ref().is_err_and(|error| error.is_full()) && self.is_unsettled() {
-            // Older slots may have the room.
-            self.settle()?;
+        if written.as_ref().is_err_and(|error| error.is_full()) && self.relieve() {
             written = self.change(&file, door, &change);
         }
         let count = match written? {

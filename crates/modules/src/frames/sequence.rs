@@ -59,6 +59,13 @@ impl Sequence {
             }
             record.key_check = check;
         }
+        // What an earlier mount has left is durable from here on. Later, a front end may be
+        // waiting for the very request that would have it written back.
+        if record.settled < record.limit
+            && let Err(error) = child.sync()
+        {
+            tracing::warn!(%error, "what an earlier mount has written may not be durable");
+        }
         record.suspect_the_unsettled();
         Ok(Self {
             next: AtomicU64::new(record.limit + 1),
@@ -86,8 +93,6 @@ impl Sequence {
         if !self.is_begun.load(Ordering::Acquire) {
             let mut kept = self.kept.lock();
             if !self.is_begun.load(Ordering::Acquire) {
-                // What an earlier mount has left is durable from here on.
-                child.sync()?;
                 self.reserve(child, &mut kept)?;
                 self.is_begun.store(true, Ordering::Release);
             }

@@ -1,0 +1,3 @@
+//! Files in frames, without a mount.
+
+pub use braid_modules::frames::{CatError, Found};
