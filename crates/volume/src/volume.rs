@@ -70,13 +70,19 @@ impl Volume {
     /// Whether another process could go on with the volume.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where home can't find inodes by handle, `EBUSY` during a check, an
+    /// `EOPNOTSUPP` where home can't find inodes by handle, `EIO` if a tier is not well,
+    /// `EBUSY` during a check, an
     /// import or the replacement of home; those of tiers that keep data back by
     /// themselves, which they write.
     pub fn may_be_given(&self) -> Result<()> {
         if !self.core.home.opens_handles() {
             let what = "the home tier's file system has no file handles, or only root may open them";
             return Err(Error::new(Errno::EOPNOTSUPP, what));
+        }
+        // Neither process could open it.
+        if let Some(tier) = self.core.tiers.iter().find(|tier| tier.is_absent() || !tier.is_healthy()) {
+            let what = format!("tier {} is {}", tier.name, tier.state());
+            return Err(Error::new(Errno::EIO, what));
         }
         if self.core.maintenance.try_lock().is_none() {
             let what = "a check, an import or the replacement of home is under way";
@@ -91,6 +97,10 @@ impl Volume {
     /// [may be given](Self::may_be_given).
     pub fn give(&self) -> LiveState {
         self.stop_work();
+        // Probes and removals that are under way have the tiers open.
+        if let Some(pool) = &self.core.pool {
+            pool.broadcast(|_| ());
+        }
         if let Err(error) = self.write_what_is_held_back() {
             tracing::error!(%error, "what was not synced may be lost");
         }

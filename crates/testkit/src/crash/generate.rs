@@ -49,6 +49,7 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::Tick,
         Op::Close(A),
         Op::Remount,
+        Op::HandOver,
         Op::Kill,
         Op::Create(B),
         Op::Write { name: B, at: 0, len: RANGE + BLOCK, sync: false },
@@ -84,7 +85,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
-    match random.below(58) {
+    match random.below(60) {
         0..=3 => Op::Create(name),
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
@@ -133,6 +134,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         54 => Op::CreateUnnamed,
         55 => Op::FsyncOrphan,
         56..=57 => Op::LinkOrphan(name),
+        58..=59 => Op::HandOver,
         _ => Op::Kill,
     }
 }

@@ -163,6 +163,8 @@ pub enum Op {
     Close(Name),
     /// Unmounts cleanly and mounts again.
     Remount,
+    /// Another process goes on with what is open.
+    HandOver,
     /// The process dies, another one mounts.
     Kill,
 }
@@ -247,6 +249,7 @@ impl fmt::Display for Op {
             Self::Tick => f.write_str("tick"),
             Self::Close(name) => write!(f, "close:{name}"),
             Self::Remount => f.write_str("remount"),
+            Self::HandOver => f.write_str("hand-over"),
             Self::Kill => f.write_str("kill"),
         }
     }
@@ -343,6 +346,7 @@ fn parse(fields: &[&str]) -> Option<Op> {
         "tick" => Op::Tick,
         "close" => Op::Close(name(1)?),
         "remount" => Op::Remount,
+        "hand-over" => Op::HandOver,
         "kill" => Op::Kill,
         _ => return None,
     })

@@ -231,6 +231,13 @@ impl<'a> Run<'a> {
             }
             Op::Close(name) => self.open[name.at()].take().map_or(Ok(()), |open| self.release(open)),
             Op::Remount => self.remount(step),
+            // It would be refused, or end the mount.
+            Op::HandOver if self.machine.is_failing() => Ok(()),
+            Op::HandOver => {
+                let given = self.mounted.take().map(|mounted| mounted.hand_over());
+                self.mounted = given.transpose()?;
+                Ok(())
+            }
             // What a zoned store has gathered is lost then, and some of it may be.
             Op::Kill if self.setup.zoned => self.remount(step),
             Op::Kill => {

@@ -65,7 +65,7 @@ struct Open {
     /// On top of the volume.
     frames: Option<Framed>,
     drives: Drives,
-    policy: String,
+    setup: Setup,
 }
 
 impl Braid {
@@ -119,7 +119,7 @@ impl Subject for Braid {
             match failpoint {}
         }
         let frames = setup.policy.starts_with("frames-").then(|| frames_on(&volume)).transpose()?;
-        Ok(Box::new(Open { volume, frames, drives, policy: setup.policy.clone() }))
+        Ok(Box::new(Open { volume, frames, drives, setup: setup.clone() }))
     }
 
     fn check(&self, setup: &Setup, drives: Drives) -> Result<Vec<String>> {
@@ -183,7 +183,19 @@ impl Mounted for Open {
     }
 
     fn add_tier(&self, disk: usize) -> Result<()> {
-        self.volume.add_tier(tier(disk, &self.drives, &self.policy)?).map(drop)
+        self.volume.add_tier(tier(disk, &self.drives, &self.setup.policy)?).map(drop)
+    }
+
+    fn hand_over(self: Box<Self>) -> Result<Box<dyn Mounted>> {
+        // Frames keep open files to themselves.
+        if self.frames.is_some() || self.volume.may_be_given().is_err() {
+            return Ok(self);
+        }
+        let Self { volume, frames, drives, setup } = *self;
+        let state = volume.give();
+        drop(volume);
+        let volume = Volume::open_taken(config(&setup, &drives)?, state).map_err(plain)?;
+        Ok(Box::new(Self { volume, frames, drives, setup }))
     }
 
     fn shutdown(&self) -> Result<()> {
