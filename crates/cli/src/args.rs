@@ -422,6 +422,9 @@ pub(crate) enum StackCommand {
     /// List the stacks that are mounted
     List(StackListArgs),
 
+    /// Exchange, add and remove modules of a mounted stack
+    Modify(StackModifyArgs),
+
     /// Print the JSON schema of stack files, for editors
     Schema,
 }
@@ -483,6 +486,37 @@ pub(crate) struct UpgradeArgs {
     /// The program that is to go on [default: the one that this command is]
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) to: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const STACK_MODIFY_HELP: &str = "\
+The modules of the file, with their settings, come into force while programs use
+the volume, all or nothing. What the file says of the volume and the mount does
+not count; braid stack dump prints a file to begin with. The stack file of the
+mount stays as it is.
+
+Examples:
+  braid stack dump /mnt/volume >new.yaml
+  braid stack modify /mnt/volume new.yaml --dry-run
+  braid stack modify /mnt/volume new.yaml";
+
+#[derive(Debug, Args)]
+#[command(after_help = STACK_MODIFY_HELP)]
+pub(crate) struct StackModifyArgs {
+    /// The volume: where it is mounted, or anything below
+    #[arg(value_name = "MOUNT")]
+    pub(crate) mountpoint: PathBuf,
+
+    /// The stack file with the modules
+    #[arg(value_name = "FILE")]
+    pub(crate) stack: PathBuf,
+
+    /// Only tell what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 
     /// Print JSON
     #[arg(long)]

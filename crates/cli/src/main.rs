@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         Command::Stack(StackCommand::Check(args)) => stack::check(&args),
         Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
         Command::Stack(StackCommand::List(args)) => stack::list(&args),
+        Command::Stack(StackCommand::Modify(args)) => stack::modify(&args),
         Command::Stack(StackCommand::Schema) => stack::schema(),
         Command::Tier(TierCommand::List(args)) => tier::list(&args),
         Command::Tier(TierCommand::Add(args)) => tier::add(&args),

@@ -159,6 +159,7 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
             "not an address of this machine",
             Address::parse,
         )?,
+        modifiable_by: Vec::new(),
     })
 }
 

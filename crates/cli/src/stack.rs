@@ -1,14 +1,14 @@
 //! `braid stack`: stack files, and the stacks of mounted volumes; and `braid reload`,
 //! which brings a stack file into force.
 
-use crate::args::{ReloadArgs, StackCheckArgs, StackDumpArgs, StackListArgs};
+use crate::args::{ReloadArgs, StackCheckArgs, StackDumpArgs, StackListArgs, StackModifyArgs};
 use crate::failure::Result;
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::{Shown, counted};
 use braid_daemon::{stack_file, validate};
 use braid_ipc::mounts::Mount;
-use braid_ipc::protocol::{Reply, Request};
+use braid_ipc::protocol::{ModifyStack, Reply, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -84,9 +84,28 @@ pub(crate) fn reload(args: &ReloadArgs) -> Result<()> {
     if args.json {
         return table::print_json(&reloaded);
     }
-    if reloaded.changes.is_empty() {
-        return table::print("nothing changed\n");
+    table::print(&lines(&reloaded.changes))
+}
+
+fn lines(changes: &[String]) -> String {
+    if changes.is_empty() {
+        return "nothing changed\n".to_owned();
     }
-    let lines: String = reloaded.changes.iter().map(|change| format!("{change}\n")).collect();
-    table::print(&lines)
+    changes.iter().map(|change| format!("{change}\n")).collect()
+}
+
+pub(crate) fn modify(args: &StackModifyArgs) -> Result<()> {
+    // Read here: it has to be readable for who asks.
+    let text = stack_file::text(&args.stack)?;
+    let name = args.stack.to_string_lossy().into_owned();
+    let mut daemon = locate::need_daemon(&locate::given_or_only(Some(&args.mountpoint))?)?;
+    let request = Request::ModifyStack(ModifyStack { name, text, dry_run: args.dry_run });
+    let modified = locate::ask(&mut daemon, &request, |reply| match reply {
+        Reply::StackModified(modified) => Some(modified),
+        _ => None,
+    })?;
+    if args.json {
+        return table::print_json(&modified);
+    }
+    table::print(&lines(&modified.changes))
 }

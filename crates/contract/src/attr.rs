@@ -126,3 +126,11 @@ pub struct SetAttr {
     /// write by the caller would. Always a request of its own.
     pub kill_set_id: bool,
 }
+
+impl SetAttr {
+    /// Whether mode, owner or group change.
+    #[must_use]
+    pub fn changes_access(&self) -> bool {
+        self.mode.is_some() || self.uid.is_some() || self.gid.is_some()
+    }
+}

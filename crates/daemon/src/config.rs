@@ -339,6 +339,8 @@ pub struct MountSettings {
     pub transport: Option<Located<Transport>>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
+    /// Users who may modify and reload the stack, beside root and who mounts.
+    pub modifiable_by: Vec<u32>,
 }
 
 /// How the kernel treats the data of open files.
@@ -469,6 +471,7 @@ impl MountSettings {
             xattr: self.xattr.or(file.xattr),
             transport: self.transport.or(file.transport),
             metrics: self.metrics.or(file.metrics),
+            modifiable_by: file.modifiable_by,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::handle::VolumeHandle;
+use crate::modify;
 use crate::reload::{self, Mounted};
 use crate::running::Running;
 use crate::stack_text::Edit;
@@ -9,12 +10,12 @@ use crate::tiers::Settings;
 use crate::upgrade::{Giver, Launch, departure};
 use crate::{check, jobs, rehome, replacement, tiers, trace};
 use braid_contract::{AccessTimes, Errno, JobId, Renewal};
-use braid_fuse::{CacheMode, Holder, Session, Unmounter};
+use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, PinRequest, Pinned,
-    Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved,
-    TierSet, TraceRequest, Upgrade, Upgrading,
+    ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, Modified, ModifyStack,
+    PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded,
+    TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -59,6 +60,7 @@ pub(crate) struct Served {
     /// The mode of the kernel's cache.
     pub(crate) cache: &'static str,
     has_rings: Box<dyn Fn() -> bool + Send + Sync>,
+    kernel_cache: KernelCache,
 }
 
 impl Served {
@@ -73,6 +75,7 @@ impl Served {
                 None => "writethrough",
             },
             has_rings: Box::new(session.rings()),
+            kernel_cache: session.cache(),
         }
     }
 
@@ -359,6 +362,26 @@ impl braid_ipc::Handler for Control {
         let giver = Giver::start(Path::new(program), &launch).map_err(ErrorReply::new)?;
         self.volume.volume.save_knowledge();
         self.depart(served, giver, launch)
+    }
+
+    fn may_modify(&self, uid: u32) -> bool {
+        self.running.may_modify(uid)
+    }
+
+    fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply> {
+        let _changing = self.changing();
+        self.follow_volume();
+        let mounted = Mounted { handle: &self.volume, running: &self.running, mountpoint: &self.mountpoint };
+        let (modified, came) = modify::modify(&mounted, (&request.name, &request.text), request.dry_run)?;
+        // A module that goes by names has not seen those that the kernel knows.
+        if came
+            && !request.dry_run
+            && let Some(session) = &self.session
+            && let Err(error) = session.kernel_cache.look_up_anew()
+        {
+            tracing::warn!(%error, "the kernel does not look names up anew: new modules go by a file's path at home");
+        }
+        Ok(modified)
     }
 
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {

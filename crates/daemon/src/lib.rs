@@ -31,6 +31,7 @@ pub mod streams;
 pub mod tier_store;
 pub mod trace;
 pub mod upgrade;
+mod users;
 pub mod validate;
 
 mod advice;
@@ -41,6 +42,7 @@ mod drill;
 mod handle;
 mod hints;
 mod jobs;
+mod modify;
 mod module_settings;
 mod modules;
 mod movers;

@@ -1,40 +1,45 @@
-//! The modules of a mounted stack. Their settings may change while it is
-//! mounted: new modules with the new settings replace the old ones, and take
-//! over their state.
+//! The modules of a mounted stack. Their settings may change while it is mounted, and
+//! modules may come and go: new modules replace the old ones, and take over the state of
+//! those of the same name.
 
 use crate::config::StackNode;
+use crate::refusal::{Place, Refusal};
+use arc_swap::ArcSwap;
 use braid_contract::{
     Errno, FileSystem, FileSystemCapabilities, Reply, Request, Result, Served, Service, dispatch,
 };
 use braid_modules::{Member, State};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The modules between the front end and the volume.
 pub(crate) struct Modules {
     volume: Arc<dyn FileSystem>,
     top: Arc<Served<Top>>,
+    /// What the front end was told when the stack was mounted.
+    told: FileSystemCapabilities,
     /// From the top down.
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
 
 /// The file system that is at the top now. An operation that is under way
 /// during a change ends in the old one.
-struct Top(RwLock<Arc<dyn FileSystem>>);
+struct Top(ArcSwap<Arc<dyn FileSystem>>);
 
 impl Service for Top {
     fn capabilities(&self) -> FileSystemCapabilities {
-        self.now().capabilities()
+        self.0.load().capabilities()
     }
 
     fn call(&self, request: Request<'_>) -> Reply {
-        dispatch(&*self.now(), request)
+        let now = self.0.load();
+        dispatch(&***now, request)
     }
 }
 
-impl Top {
-    fn now(&self) -> Arc<dyn FileSystem> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
+/// Modules that are to replace those of a mounted stack.
+pub(crate) struct Next {
+    top: Arc<dyn FileSystem>,
+    members: Vec<Arc<dyn Member>>,
 }
 
 impl Modules {
@@ -44,7 +49,9 @@ impl Modules {
     /// What keeps a module from it.
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Result<Self> {
         let (top, members) = build(stack, &volume)?;
-        Ok(Self { volume, top: Arc::new(Served(Top(RwLock::new(top)))), members: Mutex::new(members) })
+        let told = top.capabilities();
+        let top = Arc::new(Served(Top(ArcSwap::from_pointee(top))));
+        Ok(Self { volume, top, told, members: Mutex::new(members) })
     }
 
     /// The file system will not be used any more.
@@ -55,10 +62,7 @@ impl Modules {
 
     /// The file system of the whole stack.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        // A volume without modules needs no indirection: there is nothing to
-        // exchange.
-        if members.is_empty() { Arc::clone(&self.volume) } else { self.top.clone() }
+        self.top.clone()
     }
 
     /// The names of the modules from the top down, and what each has gathered.
@@ -79,23 +83,44 @@ impl Modules {
         }
     }
 
-    /// Replaces all modules by those of `stack`, which are the same with other
-    /// settings.
-    ///
-    /// # Errors
-    /// What keeps a module from it; then nothing has changed.
-    pub(crate) fn exchange(&self, stack: &StackNode) -> Result<()> {
+    /// Prepares the modules of another stack for this volume. Refuses, with the reason,
+    /// what the kernel would have to know since the mount; `file` describes the stack.
+    pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
+        let refuse = |why: &str| Err(file.key("stack").refuse(why, "unmount, and mount with these modules"));
+        let built = build(stack, &self.volume);
+        let (top, members) = built.map_err(|error| {
+            file.key("stack").refuse(error.to_string(), "put the settings of modules back")
+        })?;
+        let (told, now) = (self.told, top.capabilities());
+        if now.flush_at_close && !told.flush_at_close {
+            return refuse(
+                "the kernel was told at the mount that closes need not wait for Braid, as they have to for \
+                        'consistency'",
+            );
+        }
+        if (now.cache_ttl, now.rename_modes, now.posix_acl)
+            != (told.cache_ttl, told.rename_modes, told.posix_acl)
+        {
+            return refuse("the kernel was told other things at the mount of what it may cache and do");
+        }
+        Ok(Next { top, members })
+    }
+
+    /// Replaces all modules. One that was there gives its state to the next of its name.
+    pub(crate) fn exchange(&self, next: Next) {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let (top, new) = build(stack, &self.volume)?;
-        *self.top.0.0.write().unwrap_or_else(PoisonError::into_inner) = top;
-        // After the switch, so that state from meanwhile is not missed.
-        for (old, new) in members.iter().zip(&new) {
-            if let Err(error) = new.import(&old.export()) {
+        self.top.0.0.store(Arc::new(next.top));
+        // After the switch, so that state from meanwhile is not missed. Those that are
+        // gone are asked too: what waits in them goes on.
+        let mut states: Vec<(&str, State)> = members.iter().map(|old| (old.name(), old.export())).collect();
+        for new in &next.members {
+            let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
+            let (_, state) = states.remove(at);
+            if let Err(error) = new.import(&state) {
                 tracing::error!(module = new.name(), %error, "what the module had gathered is lost");
             }
         }
-        *members = new;
-        Ok(())
+        *members = next.members;
     }
 }
 

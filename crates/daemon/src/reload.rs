@@ -2,7 +2,7 @@
 //! then applied completely or not at all. `control` calls this.
 
 use crate::advice::Asked;
-use crate::config::{Config, StackNode, TierSettings, VolumeSettings};
+use crate::config::{Config, TierSettings, VolumeSettings};
 use crate::handle::VolumeHandle;
 use crate::paths::real;
 use crate::placement::placement;
@@ -80,12 +80,12 @@ pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, E
     let changes = plan.changes.clone();
     if !dry_run {
         if !changes.is_empty() {
-            let exchange = plan.modules;
+            let place = new.stack.volume().place.whole_file();
+            let prepared = || mounted.handle.modules.prepare(&new.stack, &place).map_err(invalid);
+            let modules = plan.modules.then(prepared).transpose()?;
             apply(mounted.handle, plan)?;
-            if exchange {
-                mounted.handle.modules.exchange(&new.stack).map_err(|error| {
-                    refused(error.errno(), &error.to_string(), "put the settings of modules back")
-                })?;
+            if let Some(modules) = modules {
+                mounted.handle.modules.exchange(modules);
             }
             tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
         }
@@ -240,9 +240,11 @@ impl Files<'_> {
     fn refuse_fixed(&self, range_size: u32) -> Result<(), Refusal> {
         let (old, new) = (self.old.stack.volume(), self.new.stack.volume());
         let file = self.file();
-        if modules(&self.old.stack) != modules(&self.new.stack) {
-            let found = format!("the modules were {}", modules(&self.old.stack).join(", "));
-            return Err(file.key("stack").refuse(found, anew("put them back")));
+        let (were, are) = (self.old.stack.modules(), self.new.stack.modules());
+        if were != are {
+            let found = format!("the modules were {}", were.join(", "));
+            let advice = "put them back, or bring others into force by: braid stack modify MOUNT FILE";
+            return Err(file.key("stack").refuse(found, advice));
         }
         if let Some(name) = self.fixed_module() {
             let found = format!("settings of modules can't change while the stack has '{name}'");
@@ -324,16 +326,6 @@ fn keys_of(node: &Node) -> Vec<&str> {
     match &node.value {
         Value::Map(entries) => entries.iter().map(|entry| entry.key.as_str()).collect(),
         _ => Vec::new(),
-    }
-}
-
-/// The names of a stack's modules, from the top down.
-fn modules(node: &StackNode) -> Vec<&'static str> {
-    match node {
-        StackNode::Volume(_) => vec!["volume"],
-        StackNode::Wrapper { module, child } => {
-            std::iter::once(module.name()).chain(modules(child)).collect()
-        }
     }
 }
 

@@ -92,6 +92,16 @@ impl Running {
         (&self.base, self.file.as_deref())
     }
 
+    /// The base of relative paths in the stack.
+    pub(crate) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Whether a user may modify the stack, beside root and who mounted.
+    pub(crate) fn may_modify(&self, uid: u32) -> bool {
+        self.mount.modifiable_by.contains(&uid)
+    }
+
     /// The current stack.
     pub(crate) fn stack(&self) -> Node {
         self.root().clone()
@@ -175,6 +185,12 @@ impl Running {
             ("xattr", xattr.to_string()),
             ("transport", transport.name().to_owned()),
         ] {
+            set(&mut settings, key, Value::Scalar(value));
+        }
+        // Flags may have given these.
+        let dirty = mount.dirty.as_ref().map(|dirty| ("dirty", write_size(dirty.value)));
+        let metrics = mount.metrics.as_ref().map(|address| ("metrics", address.value.to_string()));
+        for (key, value) in dirty.into_iter().chain(metrics) {
             set(&mut settings, key, Value::Scalar(value));
         }
         let written = stack_text::get(&root, "mount").and_then(|mount| stack_text::get(mount, "point"));

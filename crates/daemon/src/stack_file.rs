@@ -8,6 +8,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section, nearest, one_of};
 use crate::source::{Reading, Source};
 use crate::text_file;
+use crate::users;
 use crate::volume_settings;
 use crate::yaml::{self, Node, Value};
 use std::io;
@@ -16,8 +17,8 @@ use std::path::Path;
 /// A JSON schema of stack files, for editors.
 pub const SCHEMA: &str = include_str!("../stack.schema.json");
 
-/// Modules on top of each other.
-const DEPTH_MAX: usize = 64;
+/// Modules on top of each other, below which is the volume.
+const DEPTH_MAX: usize = 32;
 
 /// Reads the stack file at `path`.
 ///
@@ -51,8 +52,16 @@ pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
 
 fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
     let name = path.to_string_lossy().into_owned();
-    let place = Place::file(&name);
-    let text = text_file::read(path).map_err(|error| match error.kind() {
+    of_document(yaml::parse(&text(path)?, &Place::file(&name))?, &name, reading)
+}
+
+/// The text of the stack file at `path`.
+///
+/// # Errors
+/// If it can't be one.
+pub fn text(path: &Path) -> Result<String, Refusal> {
+    let place = Place::file(&path.to_string_lossy());
+    text_file::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => place.refuse("there is no such file", "check the path of the stack file"),
         io::ErrorKind::InvalidData => place.refuse("not a text file", "a stack file is YAML in UTF-8"),
         io::ErrorKind::IsADirectory => place.refuse("this is a directory", "name the stack file in it"),
@@ -61,8 +70,7 @@ fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
         }
         io::ErrorKind::FileTooLarge => place.refuse("longer than 1 MiB", "check that this is a stack file"),
         _ => place.refuse(format!("can't be read: {error}"), "make it readable for this user"),
-    })?;
-    of_document(yaml::parse(&text, &place)?, &name, reading)
+    })
 }
 
 /// Reads the stack file `text`, which is called `name` in messages, with `base`
@@ -124,7 +132,7 @@ fn module_node(node: Field, reading: &Reading<'_>, depth: usize) -> Result<Stack
     if depth == DEPTH_MAX {
         return Err(node
             .place
-            .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "remove some"));
+            .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "take some out"));
     }
     let (child, settings) = Section::open(&node)?.split_only(&names, |key| {
         let may_be_module = matches!(key.node.value, Value::Map(_) | Value::Null);
@@ -164,10 +172,14 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "xattr",
         "transport",
         "metrics",
+        "modifiable-by",
     ];
     let mut section = Section::of(field, &known)?;
     let option = |field: &Field| field.parse("an option of mounts", mount_option).map(|option| option.value);
     let options = section.take("options").map(|field| field.items("options: [ ro, noexec ]")).transpose()?;
+    let users = section.take("modifiable-by");
+    let users = users.map(|field| field.items("modifiable-by: [ 1000, alice ]")).transpose()?;
+    let user = |field: &Field| field.parse("a user", users::id_of).map(|user| user.value);
     let point = section.take("point").map(|field| field.text("a directory")).transpose()?;
     Ok(MountSettings {
         point: point.map(|point| Located::new(join(base, &point.value), point.place)),
@@ -186,5 +198,6 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
             .take("metrics")
             .map(|field| field.parse("an address of this machine", Address::parse))
             .transpose()?,
+        modifiable_by: users.unwrap_or_default().iter().map(user).collect::<Result<_, _>>()?,
     })
 }

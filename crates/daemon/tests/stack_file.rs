@@ -64,7 +64,7 @@ fn unknown_keys() {
         "threads: 8",
         "allow_other: true",
         "s.yaml:10: mount.allow_other: unknown key\n  \
-         help: did you mean 'allow-other'? The keys here are point, options, threads, allow-other, cache, dirty, inodes, xattr, transport, metrics",
+         help: did you mean 'allow-other'? The keys here are point, options, threads, allow-other, cache, dirty, inodes, xattr, transport, metrics, modifiable-by",
     );
 }
 
@@ -346,6 +346,11 @@ fn modules() {
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));
+    let deep =
+        |count: usize| format!(" {{ {}volume: {{ }}{}", "noop: { ".repeat(count), " }".repeat(count + 1));
+    let said = stack(&deep(33));
+    assert!(said.ends_with("more than 32 modules on top of each other\n  help: take some out"), "{said}");
+    assert!(stack(&deep(32)).contains("volume: the key 'tiers' is missing"));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobId, LearnedStreams, PinRequest, Pinned, Reloaded, Replaced, Replacing,
-    Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrading,
+    ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, PinRequest, Pinned, Reloaded,
+    Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
+    Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -137,6 +138,15 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If that is impossible, or the program does not want it; nothing has changed then.
     fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply>;
+
+    /// Whether a user may modify and reload the stack, beside root and who mounted.
+    fn may_modify(&self, uid: u32) -> bool;
+
+    /// Exchanges, adds and removes modules; with `dry_run`, only checks that.
+    ///
+    /// # Errors
+    /// If the stack is not valid, or can't come into force on a mounted volume.
+    fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply>;
 
     /// Starts a job that replaces a healthy tier by a directory, as the tier
     /// `by`.

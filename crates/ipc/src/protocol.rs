@@ -18,7 +18,7 @@ pub use braid_contract::{
 };
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, StartJob};
-pub use stack_file::{Reloaded, Saved, StackDump};
+pub use stack_file::{Modified, ModifyStack, Reloaded, Saved, StackDump};
 pub use status::{HotFile, LearnedStream, LearnedStreams, Status};
 pub use tiers::{
     HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, TierAdded, TierRemoved, TierSet,
@@ -129,6 +129,8 @@ pub enum Request {
         /// The path of the program, absolute.
         program: String,
     },
+    /// Exchanges, adds and removes modules. For the owner of the mount.
+    ModifyStack(ModifyStack),
     /// Replaces a healthy tier by a directory, as a new tier, with a job. For
     /// the owner of the mount.
     ReplaceTierBy {
@@ -219,6 +221,7 @@ impl Request {
             | Self::LearnedStreams
             | Self::Reload { .. }
             | Self::Upgrade { .. }
+            | Self::ModifyStack(_)
             | Self::ReplaceTierBy { .. }
             | Self::ReplaceHome { .. }
             | Self::Fsck(_)
@@ -231,6 +234,14 @@ impl Request {
             | Self::RecordTrace(_)
             | Self::StopTrace { .. } => true,
         }
+    }
+}
+
+impl Request {
+    /// Whether users may make the request who may modify the stack.
+    #[must_use]
+    pub fn is_for_modifiers(&self) -> bool {
+        matches!(self, Self::DumpStack | Self::Reload { .. } | Self::ModifyStack(_))
     }
 }
 
@@ -278,6 +289,8 @@ pub enum Reply {
     Reloaded(Reloaded),
     /// To [`Request::Upgrade`], when requests to the file system are held up.
     Upgrading(Upgrading),
+    /// To [`Request::ModifyStack`].
+    StackModified(Modified),
     /// To [`Request::ReplaceTierBy`].
     Replacing(Replacing),
     /// To [`Request::ReplaceHome`], in the end.

@@ -207,6 +207,10 @@ impl Shared {
         if !request.is_for_owner() || self.is_owner(number) {
             return Ok(request);
         }
+        let uid = self.lock().connections.get(&number).map(|connection| connection.uid);
+        if request.is_for_modifiers() && uid.is_some_and(|uid| self.handler.may_modify(uid)) {
+            return Ok(request);
+        }
         let errno = Some(rustix::io::Errno::PERM.raw_os_error());
         Err(ErrorReply { errno, message: "only root and the user who mounted may ask for this".into() })
     }
@@ -402,6 +406,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         }
         Request::Upgrade { program } => handler.upgrade(program).map(Reply::Upgrading),
         Request::Reload { dry_run } => handler.reload(*dry_run).map(Reply::Reloaded),
+        Request::ModifyStack(request) => handler.modify_stack(request).map(Reply::StackModified),
         Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
         Request::LearnedStreams => Ok(Reply::LearnedStreams(handler.learned_streams())),

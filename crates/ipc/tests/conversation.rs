@@ -5,9 +5,9 @@ use braid_contract::TierId;
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
-    LearnedStreams, Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request,
-    Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines,
-    TraceRequest, Upgrading,
+    LearnedStreams, Modified, ModifyStack, Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced,
+    Replacing, Reply, Request, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    TraceBegun, TraceEnded, TraceLines, TraceRequest, Upgrading,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -124,6 +124,14 @@ impl Handler for Fake {
         let not_cleared = Some(format!("evacuate: {evacuate}"));
         let location = String::new();
         Ok(TierRemoved { tier: tier.to_owned(), location, not_cleared, saved: Saved::default() })
+    }
+
+    fn may_modify(&self, _: u32) -> bool {
+        false
+    }
+
+    fn modify_stack(&self, _: &ModifyStack) -> Result<Modified, ErrorReply> {
+        Err(ErrorReply::new("not here"))
     }
 
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {

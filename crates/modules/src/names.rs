@@ -186,6 +186,9 @@ impl Names {
                 paths.push(at(parent, name)?);
                 Ok(paths)
             }
+            // The kernel has a handle for the size and the times of what is open for
+            // writing, its own included.
+            Request::Setattr { handle: Some(_), changes, .. } if !changes.changes_access() => Ok(Vec::new()),
             Request::Setattr { ino, .. }
             | Request::Setxattr { ino, .. }
             | Request::Removexattr { ino, .. } => self.paths(*ino, child),

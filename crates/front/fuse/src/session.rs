@@ -179,6 +179,16 @@ pub struct KernelCache {
     writes_back: bool,
 }
 
+impl KernelCache {
+    /// Has the kernel look names up anew before it uses them again.
+    ///
+    /// # Errors
+    /// If it can't: that came with Linux 6.16.
+    pub fn look_up_anew(&self) -> io::Result<()> {
+        self.notifier.increment_epoch()
+    }
+}
+
 impl FrontCache for KernelCache {
     fn names_came(&self, dir: InodeId, names: &[OsString]) {
         let ino = INodeNo(dir.0);

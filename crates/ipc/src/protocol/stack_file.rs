@@ -23,6 +23,29 @@ pub struct StackDump {
     pub text: String,
 }
 
+/// Other modules for a mounted stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModifyStack {
+    /// What the stack file is called in messages.
+    pub name: String,
+    /// Its text. Only its modules count.
+    pub text: String,
+    /// Whether only to report what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The outcome of a change of modules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modified {
+    /// The modules, from the top down; with a dry run, those that would be there.
+    pub modules: Vec<String>,
+    /// The changes, one by one.
+    pub changes: Vec<String>,
+    /// The stack file that the volume was mounted with, if it was by one.
+    pub file: Option<String>,
+}
+
 /// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {

@@ -160,3 +160,17 @@ fn every_operation_that_changes_something_is_refused_where_it_is_denied() {
     }
     assert_eq!(open(&fs, 30), Errno::EPERM);
 }
+
+#[test]
+fn what_is_open_for_writing_keeps_its_size_and_times() {
+    let fs = deny(&["*.iso"]);
+    look_up(&fs, InodeId::ROOT, "10.iso");
+    let set = |handle: Option<HandleId>, changes: SetAttr| {
+        fs.setattr(&caller(), InodeId(10), handle, &changes).unwrap_err().errno()
+    };
+    let open = Some(HandleId(1));
+    let size = SetAttr { size: Some(1), ..SetAttr::default() };
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    assert_eq!([set(open, size), set(None, size)], [Errno::EIO, Errno::EPERM]);
+    assert_eq!([set(open, mode), set(None, mode)], [Errno::EPERM, Errno::EPERM]);
+}

@@ -167,10 +167,8 @@ impl Judge<'_> {
     /// Sizes and times that come with writing to an open file, which may be the kernel's
     /// own; and the clearing of set-id bits, which is always for the better.
     fn is_part_of_writing(&self, handle: Option<HandleId>, changes: &SetAttr) -> bool {
-        let rest = SetAttr { size: None, atime: None, mtime: None, ..*changes };
         let only_clears = *changes == SetAttr { kill_set_id: true, ..SetAttr::default() };
-        let comes_with_data = rest == SetAttr { kill_set_id: changes.kill_set_id, ..SetAttr::default() };
-        only_clears || comes_with_data && handle.is_some_and(self.writes)
+        only_clears || !changes.changes_access() && handle.is_some_and(self.writes)
     }
 }
 

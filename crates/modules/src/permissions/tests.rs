@@ -164,7 +164,7 @@ fn island() -> Permissions {
         { "paths": ["in/**"], "uid": [3], "allow": ["write"] },
         { "paths": ["in/**"], "deny": ["read", "write", "list"] }
     ];
-    let fs = Permissions::new(&rules, Arc::new(Served(Willing)));
+    let fs = Permissions::new(&rules, Arc::new(Served(Willing))).unwrap();
     for (parent, name) in [(IN, "10"), (OUT, "11"), (IN, "12"), (OUT, "12")] {
         fs.lookup(&caller(2), parent, OsStr::new(name)).unwrap();
     }
@@ -240,7 +240,7 @@ fn no_new_name_leads_out_of_an_island() {
 #[test]
 fn a_directory_above_an_island_stays_where_it_is() {
     let rules = rules![{ "paths": ["out/deep/**", "*.key"], "uid": [2], "deny": ["read"] }];
-    let fs = Permissions::new(&rules, Arc::new(Served(Willing)));
+    let fs = Permissions::new(&rules, Arc::new(Served(Willing))).unwrap();
     let rename = |uid, from, name: &str, to, new: &str| {
         fs.rename(&caller(uid), from, OsStr::new(name), to, OsStr::new(new), RenameMode::Replace)
     };
@@ -279,8 +279,9 @@ fn what_is_open_for_writing_is_written() {
 
 #[test]
 fn groups_are_wanted_where_a_rule_has_some() {
-    let wants =
-        |rules: &Settings| Permissions::new(rules, Arc::new(Served(Willing))).capabilities().caller_groups;
+    let wants = |rules: &Settings| {
+        Permissions::new(rules, Arc::new(Served(Willing))).unwrap().capabilities().caller_groups
+    };
     assert!(wants(&rules![{ "gid": [1], "deny": ["read"] }]));
     assert!(!wants(&rules![{ "uid": [1], "deny": ["read"] }]));
 }

@@ -73,8 +73,15 @@ impl Service for Throttled {
     }
 
     fn call(&self, mut request: Request<'_>) -> Reply {
-        if let Request::CopyRange { len, .. } = &mut request {
-            *len = COPY_MAX.min(*len);
+        match &mut request {
+            Request::CopyRange { len, .. } => *len = COPY_MAX.min(*len),
+            // The front end may have been told before that there is passthrough.
+            Request::Open { request, .. }
+            | Request::Create { request, .. }
+            | Request::Tmpfile { request, .. } => {
+                request.passthrough_allowed = false;
+            }
+            _ => {}
         }
         if let Request::Release { handle } = &request {
             self.writers.close(*handle);

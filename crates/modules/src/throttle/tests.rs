@@ -182,7 +182,7 @@ impl Service for Willing {
 
 fn throttle() -> Throttle {
     let settings = settings(json!({ "by": "uid", "bandwidth": "100GiB/s" })).unwrap();
-    Throttle::new(&settings, Arc::new(Served(Willing)))
+    Throttle::new(&settings, Arc::new(Served(Willing))).unwrap()
 }
 
 fn caller(uid: u32) -> Caller {
@@ -228,7 +228,7 @@ fn the_kernel_leaves_all_to_the_module_and_copies_are_made_in_pieces() {
 #[test]
 fn what_waits_goes_on_when_there_are_other_settings() {
     let settings = settings(json!({ "by": "uid", "bandwidth": "64KiB/s" })).unwrap();
-    let fs = Throttle::new(&settings, Arc::new(Served(Willing)));
+    let fs = Throttle::new(&settings, Arc::new(Served(Willing))).unwrap();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (1..=4)
             .map(|uid| {

@@ -136,11 +136,12 @@ pub trait Mounted {
     /// What kept it out; `EEXIST` means that it is one.
     fn add_tier(&self, disk: usize) -> Result<()>;
 
-    /// Has another process go on with it, if that is possible; handles go on too.
+    /// Has another process go on with it, and handles with that; `None` if it is not to
+    /// be handed over at present.
     ///
     /// # Errors
     /// What kept it from that, which is a failure.
-    fn hand_over(self: Box<Self>) -> Result<Box<dyn Mounted>>;
+    fn hand_over(&self) -> Result<Option<Box<dyn Mounted>>>;
 
     /// Unmounts it cleanly.
     ///

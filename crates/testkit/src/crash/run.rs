@@ -234,8 +234,10 @@ impl<'a> Run<'a> {
             // It would be refused, or end the mount.
             Op::HandOver if self.machine.is_failing() => Ok(()),
             Op::HandOver => {
-                let given = self.mounted.take().map(|mounted| mounted.hand_over());
-                self.mounted = given.transpose()?;
+                let given = self.mounted.as_ref().map(|mounted| mounted.hand_over()).transpose()?;
+                if let Some(given) = given.flatten() {
+                    self.mounted = Some(given.into());
+                }
                 Ok(())
             }
             // What a zoned store has gathered is lost then, and some of it may be.

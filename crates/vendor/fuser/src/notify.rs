@@ -113,6 +113,13 @@ impl Notifier {
         self.send(notify_code::FUSE_NOTIFY_PRUNE, &notif)
     }
 
+    /// Have the kernel look all names up anew before it uses them again (protocol 7.44).
+    /// # Errors
+    /// Returns an error if the kernel rejects the notification.
+    pub fn increment_epoch(&self) -> io::Result<()> {
+        self.send(notify_code::FUSE_NOTIFY_INC_EPOCH, &Notification::new_increment_epoch())
+    }
+
     #[allow(unused)]
     fn send_inval(&self, code: notify_code, notification: &Notification<'_>) -> io::Result<()> {
         match self.send(code, notification) {

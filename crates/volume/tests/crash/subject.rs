@@ -186,16 +186,15 @@ impl Mounted for Open {
         self.volume.add_tier(tier(disk, &self.drives, &self.setup.policy)?).map(drop)
     }
 
-    fn hand_over(self: Box<Self>) -> Result<Box<dyn Mounted>> {
+    fn hand_over(&self) -> Result<Option<Box<dyn Mounted>>> {
         // Frames keep open files to themselves.
         if self.frames.is_some() || self.volume.may_be_given().is_err() {
-            return Ok(self);
+            return Ok(None);
         }
-        let Self { volume, frames, drives, setup } = *self;
-        let state = volume.give();
-        drop(volume);
+        let (drives, setup) = (self.drives.clone(), self.setup.clone());
+        let state = self.volume.give();
         let volume = Volume::open_taken(config(&setup, &drives)?, state).map_err(plain)?;
-        Ok(Box::new(Self { volume, frames, drives, setup }))
+        Ok(Some(Box::new(Self { volume, frames: None, drives, setup })))
     }
 
     fn shutdown(&self) -> Result<()> {

@@ -114,6 +114,11 @@ impl<'a> Notification<'a> {
         Ok(Self::from_struct_with_name(&r, name.as_bytes()))
     }
 
+    /// It has no data.
+    pub(crate) fn new_increment_epoch() -> Self {
+        Self::Bare(NotificationBuf::new())
+    }
+
     pub(crate) fn new_prune(inos: &'a [u64]) -> Result<Self, TryFromIntError> {
         let r = abi::fuse_notify_prune_out {
             count: inos.len().try_into()?,

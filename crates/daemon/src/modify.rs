@@ -1,0 +1,83 @@
+//! Other modules for a mounted stack: `braid stack modify`. The volume and the mount stay
+//! as they are, whatever the given stack file says of them: it may come from a user who
+//! has no other say. `control` calls this.
+
+use crate::refusal::Place;
+use crate::reload::Mounted;
+use crate::reply::invalid;
+use crate::source::Reading;
+use crate::stack_file;
+use crate::stack_text::{self, get, same, set, volume_mut};
+use crate::yaml::{self, Node, Value};
+use braid_ipc::protocol::{ErrorReply, Modified};
+
+/// Brings the modules of a stack file into force. The caller keeps other changes of the
+/// stack away.
+pub(crate) fn modify(
+    mounted: &Mounted<'_>,
+    (name, text): (&str, &str),
+    dry_run: bool,
+) -> Result<(Modified, bool), ErrorReply> {
+    let old = mounted.running.stack();
+    let file = Place::file(name);
+    let given = yaml::parse(text, &file).map_err(invalid)?;
+    let reading = Reading { base: mounted.running.base(), profile: true };
+    let new = stack_file::of_document(spliced(given, &old), name, &reading).map_err(invalid)?;
+    let next = mounted.handle.modules.prepare(&new.stack, &file).map_err(invalid)?;
+    let (were, are) = (stack_text::modules(&old), stack_text::modules(&new.source.root));
+    let changes = changes(&were, &are);
+    let came = are.iter().any(|(name, _)| !were.iter().any(|(old, _)| old == name));
+    let modules = new.stack.modules().into_iter().map(str::to_owned).collect();
+    if !dry_run && !changes.is_empty() {
+        mounted.handle.modules.exchange(next);
+        mounted.running.is_now(new.source.root);
+        tracing::info!(changes = changes.join("; "), "the stack was modified");
+    }
+    let file = mounted.running.file().map(|(file, _)| file.to_string_lossy().into_owned());
+    Ok((Modified { modules, changes, file }, came))
+}
+
+/// The modules of one document on the volume and the mount of another.
+fn spliced(mut modules: Node, rest: &Node) -> Node {
+    let mut rest = rest.clone();
+    // Without a volume at the bottom, the stack is refused for that.
+    if let (Some(given), Some(volume)) = (volume_mut(&mut modules), volume_mut(&mut rest)) {
+        *given = volume.clone();
+    }
+    match (get(&rest, "mount"), &mut modules.value) {
+        (Some(mount), Value::Map(_)) => set(&mut modules, "mount", mount.value.clone()),
+        (None, Value::Map(entries)) => entries.retain(|entry| entry.key != "mount"),
+        _ => {}
+    }
+    modules
+}
+
+/// What becomes of the modules, for people.
+fn changes(old: &[(&str, Node)], new: &[(&str, Node)]) -> Vec<String> {
+    let mut left: Vec<&(&str, Node)> = old.iter().collect();
+    let mut changes = Vec::new();
+    let mut kept = Vec::new();
+    for (name, settings) in new {
+        match left.iter().position(|(old, _)| old == name) {
+            Some(at) => {
+                let (_, before) = left.remove(at);
+                if !same(before, settings) {
+                    changes.push(format!("module {name}: other settings"));
+                }
+                kept.push(*name);
+            }
+            None => changes.push(format!("module {name}: added")),
+        }
+    }
+    changes.extend(left.iter().map(|(name, _)| format!("module {name}: removed")));
+    let mut order: Vec<&str> = old.iter().map(|(name, _)| *name).collect();
+    for (gone, _) in &left {
+        if let Some(at) = order.iter().position(|name| name == gone) {
+            order.remove(at);
+        }
+    }
+    if order != kept {
+        changes.push(format!("modules: in the order {}", kept.join(", ")));
+    }
+    changes
+}
