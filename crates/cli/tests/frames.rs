@@ -7,7 +7,7 @@ mod common;
 use common::{Bench, pattern, read_anew};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A stack with these modules, each of which ends its line: `compress: { codec: lz4,`.
@@ -45,6 +45,18 @@ fn is_below(dir: &Path, wanted: &[u8]) -> bool {
         let path = entry.path();
         let has = |data: Vec<u8>| data.windows(wanted.len()).any(|part| part == wanted);
         (kind.is_dir() && is_below(&path, wanted)) || (kind.is_file() && has(fs::read(path).unwrap()))
+    })
+}
+
+/// A file of a tier that begins with the head of one in frames.
+fn framed_below(dir: &Path) -> Option<PathBuf> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).find_map(|entry| {
+        let kind = entry.file_type().unwrap();
+        let path = entry.path();
+        match kind.is_dir() {
+            true => framed_below(&path),
+            false => fs::read(&path).is_ok_and(|data| data.starts_with(b"BRAIDFRM")).then_some(path),
+        }
     })
 }
 
@@ -146,10 +158,12 @@ fn plain_files_are_read_and_damage_is_told() {
     assert!(fs::read(at("plain")).unwrap() == pattern(1, 200_000));
     synced(&at("framed"), &pattern(2, 1000));
     bench.unmount_clean();
-    // The first slot of the first frame is behind the block of headers.
-    let below = OpenOptions::new().write(true).open(bench.path("a").join("framed")).unwrap();
-    below.write_all_at(b"damage", 4096 + 500).unwrap();
-    let (status, said) = bench.fails(&["frames", "cat", "a/framed"]);
+    // On whatever tier it is, as a whole. The first slot of the first frame is behind the
+    // block of headers.
+    let below = ["a", "b"].iter().find_map(|tier| framed_below(&bench.path(tier))).unwrap();
+    let file = OpenOptions::new().write(true).open(&below).unwrap();
+    file.write_all_at(b"damage", 4096 + 500).unwrap();
+    let (status, said) = bench.fails(&["frames", "cat", below.to_str().unwrap()]);
     assert!(status == 1 && said.contains("1 frames are damaged"), "{said}");
     bench.ok(&["mount", "s.yaml", "m"]);
     let failed = fs::read(at("framed")).unwrap_err();
