@@ -3,6 +3,7 @@
 
 mod bed;
 mod damage;
+mod document;
 mod forms;
 mod model;
 mod space;
