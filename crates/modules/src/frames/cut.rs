@@ -18,7 +18,7 @@ impl Access<'_> {
     pub(crate) fn grow(&self, state: &mut State, size: u64) -> Result<()> {
         let stored = self.stored_size(size)?;
         self.trim(state)?;
-        self.door.set_size(stored)?;
+        self.set_size(state, stored)?;
         if state.size == 0 {
             let head: [u8; HEAD] = self.format.head.encode();
             self.door.write_at(0, &head)?;
@@ -29,9 +29,19 @@ impl Access<'_> {
 
     /// Makes the file shorter.
     pub(crate) fn cut(&self, state: &mut State, size: u64) -> Result<()> {
-        self.door.set_size(self.stored_size(size)?)?;
+        let stored = self.stored_size(size)?;
+        self.set_size(state, stored)?;
         self.was_cut(state, size);
         Ok(())
+    }
+
+    /// Sets the child's size. If that fails, it may be another one than before all the same.
+    fn set_size(&self, state: &mut State, stored: u64) -> Result<()> {
+        self.door.set_size(stored).inspect_err(|_| {
+            if let Ok(stored) = self.door.size() {
+                self.was_cut(state, self.geometry().size(stored));
+            }
+        })
     }
 
     /// The child's file was made shorter.

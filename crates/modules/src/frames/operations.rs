@@ -254,10 +254,16 @@ impl Engine {
                 return self.set_attributes(caller, file.ino, handle, &SetAttr { size: None, ..*changes });
             }
         };
-        let attr =
-            self.child().setattr(caller, file.ino, handle, &SetAttr { size: Some(stored), ..*changes })?;
-        if let Form::Framed(format) = &state.form {
+        let done =
+            self.child().setattr(caller, file.ino, handle, &SetAttr { size: Some(stored), ..*changes });
+        // One that failed may have changed the size all the same.
+        let size = match &done {
+            Ok(_) => Some(size),
+            Err(_) => self.child().getattr(&Caller::root(), file.ino, handle).ok().map(|attr| attr.size),
+        };
+        if let (Form::Framed(format), Some(size)) = (&state.form, size) {
             let format = Arc::clone(format);
+            let size = if done.is_ok() { size } else { format.head.geometry.size(size) };
             let own = self.own_door(caller, file.ino, handle.unwrap_or(HandleId(0)));
             self.access(file, &format, own).was_cut(&mut state, size);
             if size == 0 && format.head.is_sealed != self.shared.pipeline.key.is_some() {
@@ -265,7 +271,7 @@ impl Engine {
                 state.form = Form::Empty;
             }
         }
-        Ok(attr)
+        done
     }
 
     /// Makes a framed file longer, which takes an open file of the child.

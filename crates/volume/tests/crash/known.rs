@@ -79,6 +79,12 @@ const KNOWN: &[(&str, u64)] = &[
          fail:1:syncs+sync+heal+osync:d/a:303104:4096",
         13,
     ),
+    // A truncation in frames that failed had changed the size all the same.
+    (
+        "policy=frames-weighted,disks=2,small=0,tight=0,model=jn,start=spread,ops=fail:1:writes+\
+         append:a:69632+truncate:a:65536",
+        7,
+    ),
 ];
 
 /// Whether exploring them finds nothing any more.
