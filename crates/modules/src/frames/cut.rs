@@ -19,11 +19,12 @@ impl Access<'_> {
         let stored = self.stored_size(size)?;
         self.trim(state)?;
         self.set_size(state, stored)?;
-        if state.size == 0 {
-            let head: [u8; HEAD] = self.format.head.encode();
-            self.door.write_at(0, &head)?;
+        let was_empty = std::mem::replace(&mut state.size, size) == 0;
+        let head: [u8; HEAD] = self.format.head.encode();
+        if was_empty && let Err(error) = self.door.write_at(0, &head) {
+            self.cut(state, 0)?;
+            return Err(error);
         }
-        state.size = size;
         Ok(())
     }
 
