@@ -114,7 +114,7 @@ fn goes_on_with(flags: &[&str]) {
     assert_eq!(seen.len(), 300, "the listing went on");
     // A file that never had a name gets one.
     let fd = format!("/proc/self/fd/{}", used.unnamed.as_raw_fd());
-    linkat(CWD, &*fd, CWD, &bench.path("m/named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+    linkat(CWD, &*fd, CWD, bench.path("m/named"), AtFlags::SYMLINK_FOLLOW).unwrap();
     drop((used, listing));
     until("what was removed is gone from the tiers", || {
         // Four files of the test, one of which is named since, have ranges.

@@ -28,8 +28,6 @@ pub(crate) struct VolumeHandle {
     /// The names of the tiers in memory.
     memory: Arc<[String]>,
     pub(crate) modules: Arc<Modules>,
-    /// A module that keeps open files to itself.
-    fixed_module: Option<&'static str>,
     /// On top of the other modules.
     pub(crate) trace: Arc<Trace>,
     devices: Arc<Devices>,
@@ -53,7 +51,6 @@ impl VolumeHandle {
         let modules = Arc::new(Modules::new(&config.stack, volume.clone())?);
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
         Ok(Self {
-            fixed_module: config.stack.fixed_module(),
             volume,
             drills,
             places: Arc::new(places),
@@ -101,7 +98,7 @@ impl VolumeHandle {
                 "tier {tier} is in the memory of the process: remove it first (braid tier remove {tier})"
             )));
         }
-        if let Some(module) = self.fixed_module {
+        if let Some(module) = self.modules.fixed() {
             let message = format!("the module '{module}' has open files to itself: unmount, and mount anew");
             return Err(ErrorReply::new(message));
         }

@@ -17,6 +17,8 @@ pub(crate) struct Modules {
     top: Arc<Served<Top>>,
     /// What the front end was told when the stack was mounted.
     told: FileSystemCapabilities,
+    /// A module that keeps open files to itself.
+    fixed: Option<&'static str>,
     /// From the top down.
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
@@ -51,13 +53,18 @@ impl Modules {
         let (top, members) = build(stack, &volume)?;
         let told = top.capabilities();
         let top = Arc::new(Served(Top(ArcSwap::from_pointee(top))));
-        Ok(Self { volume, top, told, members: Mutex::new(members) })
+        Ok(Self { volume, top, told, fixed: stack.fixed_module(), members: Mutex::new(members) })
     }
 
     /// The file system will not be used any more.
     pub(crate) fn end(&self) {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         members.iter().for_each(|member| member.end());
+    }
+
+    /// A module that keeps open files to itself, so that no other process can go on.
+    pub(crate) fn fixed(&self) -> Option<&'static str> {
+        self.fixed
     }
 
     /// The file system of the whole stack.
@@ -87,6 +94,11 @@ impl Modules {
     /// what the kernel would have to know since the mount; `file` describes the stack.
     pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
         let refuse = |why: &str| Err(file.key("stack").refuse(why, "unmount, and mount with these modules"));
+        if let Some(name) = stack.fixed_module().or(self.fixed) {
+            return refuse(&format!(
+                "modules can't be exchanged while the stack has '{name}', which keeps open files to itself"
+            ));
+        }
         let built = build(stack, &self.volume);
         let (top, members) = built.map_err(|error| {
             file.key("stack").refuse(error.to_string(), "put the settings of modules back")
