@@ -85,12 +85,6 @@ const KNOWN: &[(&str, u64)] = &[
          append:a:69632+truncate:a:65536",
         7,
     ),
-    // There was room for the size of a file in frames, and not for its head.
-    (
-        "policy=frames-weighted,disks=2,small=0,tight=0,model=jn,start=empty,ops=room:4096+create-unnamed+\
-         link-orphan:a+write:a:262144:3432",
-        11,
-    ),
 ];
 
 /// Whether exploring them finds nothing any more.
