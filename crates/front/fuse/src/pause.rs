@@ -238,6 +238,7 @@ impl Pause {
             if state.stage == Stage::Paused {
                 return true;
             }
+            tracing::warn!(threads = ?state.threads, "requests can't be held up: some threads are still at work");
             state.stage = Stage::Serving;
             self.changed.notify_all();
         }

@@ -11,6 +11,7 @@ use crate::pause::{Held, Next, Pause, Source};
 use crate::rings::RequestSource;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingArea, RingEnd, RingReply};
 use fuser::{Answer, Dispatcher};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno as Os;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeSet;
@@ -139,6 +140,16 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> 
     }
 }
 
+/// Sets whether reading the device waits for a request.
+fn set_blocking(device: &impl AsFd, blocks: bool) -> io::Result<()> {
+    let flags = fcntl_getfl(device)?;
+    let wanted = if blocks { flags - OFlags::NONBLOCK } else { flags | OFlags::NONBLOCK };
+    if wanted != flags {
+        fcntl_setfl(device, wanted)?;
+    }
+    Ok(())
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -257,18 +268,27 @@ impl Pool {
         let buffer = buffer.bytes(DIRECT_ALIGNMENT + REQUEST_MAX_BYTES as usize + HEADERS_MAX);
         // The data of writes is aligned for direct I/O.
         let buffer = &mut buffer[DIRECT_ALIGNMENT - BEFORE_DATA..];
+        let mut blocks = None;
         loop {
             counted.turn(self.device_source());
-            if counted.source == Source::DeviceBesideRings {
+            let polls = counted.source == Source::DeviceBesideRings;
+            // What it was readable for may be gone: a request that was to be interrupted
+            // and is answered.
+            if blocks != Some(!polls) {
+                set_blocking(&dispatcher, !polls)?;
+                blocks = Some(!polls);
+            }
+            if polls {
                 self.pause.wait_for_device(dispatcher.as_fd());
                 if self.ends_reader(&mut counted) {
                     return Ok(());
                 }
             }
             self.idle.fetch_add(1, Ordering::Relaxed);
-            let received = dispatcher.receive(buffer);
+            let received = if polls { dispatcher.receive_now(buffer) } else { dispatcher.receive(buffer) };
             let was_last = self.idle.fetch_sub(1, Ordering::Relaxed) == 1;
             let size = match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Ok(Some(size)) => size,
                 Ok(None) => return Ok(()),
                 // The mount went away as it was about to take a request.

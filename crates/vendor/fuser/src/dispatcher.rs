@@ -70,6 +70,20 @@ impl<FS: Filesystem> Dispatcher<FS> {
         }
     }
 
+    /// Receives a request, as [`receive`](Self::receive) does, if there is one: the
+    /// device must not block.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.0.ch.receive(buffer) {
+            Ok(size) => Ok(Some(size)),
+            Err(nix::errno::Errno::ENODEV) => Ok(None),
+            Err(nix::errno::Errno::ENOENT | nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The filesystem; `None` once it is destroyed.
     pub fn filesystem(&self) -> Option<&FS> {
         self.0.filesystem.fs.as_ref()
