@@ -114,7 +114,8 @@ fn what_can_not_come_into_force_is_refused_and_changes_nothing() {
         bench.refused(&["stack", "modify", "m", "n.yaml"])
     };
     for (text, says) in [
-        ("stack:\n  compress: { volume: { } }\n", "n.yaml:2: stack.compress: there is no module 'compress'"),
+        ("stack:\n  mirror: { volume: { } }\n", "n.yaml:2: stack.mirror: there is no module 'mirror'"),
+        ("stack:\n  compress: { volume: { } }\n", "can't be exchanged while the stack has 'compress'"),
         (
             "stack:\n  deny: { paths: [ '[a' ], volume: { } }\n",
             "n.yaml:2: stack.deny.paths: '[a' is not a pattern",

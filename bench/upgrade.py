@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Upgrades of a mounted volume under load: how long operations are held up, and what that
+costs in total, beside the same load without upgrades (LabStor, table 1).
+
+The load is fixed work: fio writes and verifies with checksums, SQLite commits, and files
+are made, renamed and removed. Each repetition runs it once without and once with
+upgrades, which go back and forth between two copies of the program. Prints medians, and
+writes all that it saw as JSON.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import threading
+import time
+
+
+def fio(mount, size):
+    os.makedirs(f"{mount}/fio", exist_ok=True)
+    subprocess.run(
+        ["fio", "--name=verify", f"--directory={mount}/fio", "--rw=randwrite", "--bs=16k", f"--size={size}",
+         "--numjobs=2", "--loops=3", "--verify=crc32c", "--verify_fatal=1", "--ioengine=psync", "--thread"],
+        check=True, stdout=subprocess.DEVNULL)
+
+
+def sqlite(mount, commits):
+    database = sqlite3.connect(f"{mount}/database", isolation_level=None)
+    database.execute("create table t (k integer primary key, v text)")
+    for number in range(commits):
+        database.execute("begin")
+        for _ in range(5):
+            row = (random.randrange(2000), "x" * random.randrange(500))
+            database.execute("insert or replace into t values (?, ?)", row)
+        database.execute("commit")
+        if number % 200 == 0:
+            assert database.execute("pragma integrity_check").fetchone()[0] == "ok"
+
+
+def names(mount, rounds):
+    directory = f"{mount}/names"
+    os.mkdir(directory)
+    for number in range(rounds):
+        one, other = f"{directory}/a{number % 50}", f"{directory}/b{number % 50}"
+        with open(one, "w") as file:
+            file.write(str(number))
+        os.rename(one, other)
+        os.mkdir(one)
+        assert open(other).read() == str(number)
+        os.rmdir(one)
+        os.unlink(other)
+
+
+def run(args, upgrades):
+    """The seconds that the load took, and the pauses in milliseconds."""
+    root = f"{args.work_dir}/upgrade"
+    shutil.rmtree(root, ignore_errors=True)
+    for name in ("fast", "slow", "mount"):
+        os.makedirs(f"{root}/{name}")
+    programs = [f"{root}/braid-{number}" for number in range(2)]
+    for program in programs:
+        shutil.copy(args.braid, program)
+    mount = f"{root}/mount"
+    subprocess.run([programs[0], "mount", "--create", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow",
+                    "--transport", args.transport, mount], check=True)
+    errors = []
+
+    def guarded(work, *arguments):
+        try:
+            work(mount, *arguments)
+        except Exception as error:  # each of them fails the run
+            errors.append(repr(error))
+
+    begun = time.monotonic()
+    loads = [threading.Thread(target=guarded, args=load) for load in
+             [(fio, args.size), (sqlite, args.commits), (names, args.rounds)]]
+    for load in loads:
+        load.start()
+    pauses = []
+    for number in range(upgrades):
+        target = begun + (number + 1) * args.every
+        time.sleep(max(0, target - time.monotonic()))
+        said = subprocess.run([programs[(number + 1) % 2], "upgrade", "--json", mount], check=True,
+                              capture_output=True, text=True)
+        pauses.append(json.loads(said.stdout)["paused_ns"] / 1e6)
+    at_work = sum(load.is_alive() for load in loads)
+    for load in loads:
+        load.join()
+    seconds = time.monotonic() - begun
+    subprocess.run([programs[0], "umount", mount], check=True)
+    subprocess.run([programs[0], "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
+                   stdout=subprocess.DEVNULL)
+    shutil.rmtree(root)
+    assert not errors, errors
+    return {"upgrades": upgrades, "seconds": seconds, "pauses_ms": pauses, "loads_at_the_last_upgrade": at_work}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--braid", default="target/release/braid")
+    parser.add_argument("--work-dir", default="/dev/shm")
+    parser.add_argument("--transport", default="auto", choices=["auto", "device"])
+    parser.add_argument("--upgrades", type=int, default=100)
+    parser.add_argument("--every", type=float, default=0.4, help="seconds between two upgrades")
+    parser.add_argument("--size", default="256M")
+    parser.add_argument("--commits", type=int, default=12000)
+    parser.add_argument("--rounds", type=int, default=30000)
+    parser.add_argument("--reps", type=int, default=5)
+    parser.add_argument("--out", help="a file for all results")
+    args = parser.parse_args()
+    results = [run(args, upgrades) for _ in range(args.reps) for upgrades in (0, args.upgrades)]
+    if args.out:
+        with open(args.out, "w") as file:
+            json.dump({"transport": args.transport, "runs": results}, file, indent=1)
+    without = statistics.median(result["seconds"] for result in results if not result["upgrades"])
+    upgraded = statistics.median(result["seconds"] for result in results if result["upgrades"])
+    pauses = sorted(pause for result in results for pause in result["pauses_ms"])
+    print(f"{args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} upgrades: "
+          f"{upgraded / without:.2f}")
+    at = lambda part: pauses[min(len(pauses) - 1, int(len(pauses) * part))]
+    print(f"{len(pauses)} pauses, ms: median {at(0.5):.1f}, p99 {at(0.99):.1f}, longest {pauses[-1]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
