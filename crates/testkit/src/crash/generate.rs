@@ -49,7 +49,6 @@ pub(crate) fn alphabet() -> Vec<Op> {
         Op::Tick,
         Op::Close(A),
         Op::Remount,
-        Op::HandOver,
         Op::Kill,
         Op::Create(B),
         Op::Write { name: B, at: 0, len: RANGE + BLOCK, sync: false },
@@ -85,7 +84,7 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
     let name = random.pick(names);
     let other = random.pick(&Name::ALL);
     let (at, len) = (random_offset(random), random_len(random));
-    match random.below(60) {
+    match random.below(58) {
         0..=3 => Op::Create(name),
         4..=9 => Op::Write { name, at, len, sync: false },
         10 => Op::Write { name, at, len, sync: true },
@@ -120,7 +119,8 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         },
         36 => Op::Tick,
         37 => Op::Close(name),
-        38 => Op::Remount,
+        38 if at % 8192 == 0 => Op::Remount,
+        38 => Op::HandOver,
         39 => Op::RemoveTier(random.below(disks as u64) as usize),
         40 => Op::AddTier(random.below(disks as u64) as usize),
         42 => Op::Chmod(name, random.pick(&[0o600, 0o640, 0o755])),
@@ -134,7 +134,6 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         54 => Op::CreateUnnamed,
         55 => Op::FsyncOrphan,
         56..=57 => Op::LinkOrphan(name),
-        58..=59 => Op::HandOver,
         _ => Op::Kill,
     }
 }
