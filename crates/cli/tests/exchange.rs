@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Bench, RANGE, is_well, kill_and_wait, pattern, until};
+use common::{Bench, RANGE, drop_caches, is_well, kill_and_wait, pattern, until};
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
@@ -13,7 +13,9 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 const LEN: usize = 5 * RANGE + 777;
 
@@ -358,6 +360,30 @@ fn a_service_manager_learns_of_the_new_process() {
     assert_eq!(hear(), format!("MAINPID={}\n", pid(&bench)));
     assert!(first.wait().unwrap().success(), "it ends, and the mount stays");
     bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn access_times_stay_as_they_were_set() {
+    let _turn = common::turn();
+    let Some(bench) = mounted(&["--options", "strictatime"]) else { return };
+    let file = bench.path("m/plain");
+    let renews = || {
+        let touched = Command::new("touch").args(["-a", "-d", "2020-01-02"]).arg(&file).status();
+        assert!(touched.unwrap().success());
+        let before = fs::metadata(&file).unwrap().atime();
+        drop_caches();
+        fs::read(&file).unwrap();
+        fs::metadata(&file).unwrap().atime() != before
+    };
+    fs::write(&file, "plain").unwrap();
+    assert!(renews());
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_braid"));
+    helper.arg0("mount.fuse.braid").args(["s.yaml", "m", "-o", "remount,noatime"]);
+    assert!(helper.current_dir(bench.path("")).status().unwrap().success());
+    assert!(!renews());
+    exchange(&bench);
+    assert!(!renews());
+    bench.unmount_clean();
 }
 
 #[test]

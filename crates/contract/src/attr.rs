@@ -55,6 +55,20 @@ impl FileKind {
             _ => return None,
         })
     }
+
+    /// Its type bits of a mode.
+    #[must_use]
+    pub fn mode(self) -> u32 {
+        match self {
+            Self::Regular => 0o100_000,
+            Self::Directory => 0o040_000,
+            Self::Symlink => 0o120_000,
+            Self::Fifo => 0o010_000,
+            Self::Socket => 0o140_000,
+            Self::CharDevice => 0o020_000,
+            Self::BlockDevice => 0o060_000,
+        }
+    }
 }
 
 /// What `stat(2)` reports.

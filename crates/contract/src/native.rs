@@ -8,6 +8,7 @@
 use crate::{
     Attr, Errno, FallocateMode, RenameMode, Result, SeekTarget, SetTime, Usage, WriteLife, XattrMode,
 };
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::ffi::OsStr;
 use std::fmt;
@@ -121,7 +122,7 @@ pub struct NativeUsage {
 }
 
 /// When reads update access times, as set for a mount.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccessTimes {
     /// How often.
     pub renewal: Renewal,
@@ -130,7 +131,7 @@ pub struct AccessTimes {
 }
 
 /// How often reads update an access time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Renewal {
     /// If it is not after the modification time and the change time, or is a
     /// day old (`relatime`).

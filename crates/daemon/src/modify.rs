@@ -33,7 +33,7 @@ pub(crate) fn modify(
         mounted.running.is_now(new.source.root);
         tracing::info!(changes = changes.join("; "), "the stack was modified");
     }
-    let file = mounted.running.file().map(|(file, _)| file.to_string_lossy().into_owned());
+    let file = mounted.running.file().map(|file| file.to_string_lossy().into_owned());
     Ok((Modified { modules, changes, file }, came))
 }
 

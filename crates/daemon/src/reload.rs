@@ -63,7 +63,7 @@ pub(crate) struct Mounted<'a> {
 /// Reads the stack file again, and applies its changes. The caller keeps other
 /// changes of tiers away.
 pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, ErrorReply> {
-    let Some((file, base)) = mounted.running.file() else {
+    let Some(file) = mounted.running.file() else {
         let advice =
             "change tiers by braid tier; or write a stack file (braid stack dump), and mount with that";
         return Err(refused(
@@ -72,7 +72,7 @@ pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, E
             advice,
         ));
     };
-    let shown = file.to_string_lossy().into_owned();
+    let (shown, base) = (file.to_string_lossy().into_owned(), mounted.running.base());
     let new = stack_file::load_at(file, base).map_err(invalid)?;
     let old = stack_file::of_document(mounted.running.stack(), &shown, &Reading { base, profile: true })
         .map_err(invalid)?;

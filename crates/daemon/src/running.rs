@@ -81,15 +81,9 @@ impl Running {
         }
     }
 
-    /// The stack file, and the base of its relative directories; `None` if the
-    /// mount is not from one.
-    pub(crate) fn file(&self) -> Option<(&Path, &Path)> {
-        Some((self.file.as_deref()?, &self.base))
-    }
-
-    /// The base of relative directories, and the stack file, if the mount is from one.
-    pub(crate) fn place(&self) -> (&Path, Option<&Path>) {
-        (&self.base, self.file.as_deref())
+    /// The stack file; `None` if the mount is not from one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// The base of relative paths in the stack.

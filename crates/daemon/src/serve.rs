@@ -93,7 +93,7 @@ pub fn run(
     start: Start<'_>,
     ready: impl FnOnce(&[String]),
 ) -> Result<Outcome, ServeError> {
-    let (point, mut estate) = match start {
+    let (point, taken) = match start {
         Start::Mount { mountpoint, nonempty } => (validate::mount(config, mountpoint, nonempty)?, None),
         Start::TakeOver(estate) => (MountPoint::of(&launch.mountpoint), Some(estate.split())),
     };
@@ -104,10 +104,7 @@ pub fn run(
     wire::prepare_to_write_back(config);
     let mut ready = Some(ready);
     let mut ready = move |notices: &[String]| ready.take().into_iter().for_each(|ready| ready(notices));
-    let (mut heir, mut inheritance) = match estate.take() {
-        Some((heir, inheritance)) => (Some(heir), Some(inheritance)),
-        None => (None, None),
-    };
+    let (mut heir, mut inheritance) = taken.unzip();
     let mut present = None;
     loop {
         let serving = Serving { config: present.as_ref().unwrap_or(config), launch, point: &point };
@@ -173,15 +170,19 @@ impl Serving<'_> {
             // The volume was never used; an error of closing it does not matter.
             let _ = volume.shutdown();
         })?;
-        let parallel = self.config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
-        if let Err(error) = volume.volume.start_jobs(parallel) {
-            tracing::error!(%error, "no job runs: there is no thread for them");
-        }
+        self.start_jobs(&volume);
         let notices: Vec<String> = volume.volume.strays().iter().map(ToString::to_string).collect();
         notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         ready(&notices);
         tell_manager(&[NotifyState::Ready]);
         serve(session, beside, volume)
+    }
+
+    fn start_jobs(&self, volume: &VolumeHandle) {
+        let parallel = self.config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
+        if let Err(error) = volume.volume.start_jobs(parallel) {
+            tracing::error!(%error, "no job runs: there is no thread for them");
+        }
     }
 
     fn begin_mount(
@@ -240,7 +241,7 @@ impl Serving<'_> {
         heir: Option<Heir>,
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
-        let begun = self.begin_again(&mut inheritance);
+        let begun = self.begin_again(&inheritance);
         let (session, beside, volume) = match (begun, heir) {
             (Ok(begun), None) => begun,
             (Ok(begun), Some(heir)) => {
@@ -258,17 +259,14 @@ impl Serving<'_> {
                 return Err(refusal.into());
             }
         };
-        let parallel = self.config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
-        if let Err(error) = volume.volume.start_jobs(parallel) {
-            tracing::error!(%error, "no job runs: there is no thread for them");
-        }
+        self.start_jobs(&volume);
         ready(&[]);
         inheritance.history.paused_ns = departure::now_ns().saturating_sub(inheritance.paused_at_ns);
         beside.control.was_upgraded(Some(inheritance.history));
         serve(session, beside, volume)
     }
 
-    fn begin_again(&self, inheritance: &mut Inheritance) -> Result<(Session, Beside, VolumeHandle), Refusal> {
+    fn begin_again(&self, inheritance: &Inheritance) -> Result<(Session, Beside, VolumeHandle), Refusal> {
         let volume = wire::open_taken(self.config, &inheritance.live, &inheritance.modules)?;
         let failed = |error: io::Error| self.place().refuse(error.to_string(), "the log may say more");
         let given = inheritance.front.try_clone().map_err(failed)?;

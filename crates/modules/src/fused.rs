@@ -1,8 +1,8 @@
 //! Modules of frames that lie on each other, as one.
 
 use crate::frames::{Framed, Pipeline};
-use crate::{Configured, Member, State};
-use braid_contract::{FileSystem, Layer, Result};
+use crate::{Configured, Member};
+use braid_contract::{FileSystem, Result};
 use std::sync::Arc;
 
 /// From the top down, the order in which they make sense: what is encrypted can't be
@@ -43,31 +43,5 @@ pub fn fused(
 /// # Errors
 /// As for a module of its own.
 pub fn wrap(pipeline: Pipeline, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>> {
-    Ok(Arc::new(Fused(Framed::new(pipeline, child, true)?)))
-}
-
-struct Fused(Framed);
-
-impl Layer for Fused {
-    fn child(&self) -> &dyn FileSystem {
-        &self.0
-    }
-}
-
-impl Member for Fused {
-    fn name(&self) -> &'static str {
-        "frames"
-    }
-
-    fn export(&self) -> State {
-        State::default()
-    }
-
-    fn import(&self, state: &State) -> Result<()> {
-        state.expect_version(State::default().version)
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
+    Ok(Arc::new(Framed::new(pipeline, child, true)?))
 }

@@ -71,9 +71,8 @@ impl Volume {
     ///
     /// # Errors
     /// `EOPNOTSUPP` where home can't find inodes by handle, `EIO` if a tier is not well,
-    /// `EBUSY` during a check, an
-    /// import or the replacement of home; those of tiers that keep data back by
-    /// themselves, which they write.
+    /// `EBUSY` during a check, an import or the replacement of home; those of tiers that
+    /// keep data back by themselves, which they write.
     pub fn may_be_given(&self) -> Result<()> {
         if !self.core.home.opens_handles() {
             let what = "the home tier's file system has no file handles, or only root may open them";

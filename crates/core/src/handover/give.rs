@@ -21,6 +21,7 @@ pub fn give(core: &Core) -> LiveState {
         dirs: core.handles.all_dirs().iter().map(|(handle, dir)| (*handle, dir.inode().ino)).collect(),
         numbers: generation.numbers().kept().collect(),
         gone: generation.numbers().gone().collect(),
+        access_times: core.home.access_times(),
         ..LiveState::default()
     };
     let mut nameless: BTreeMap<InodeId, Fd> = core.inodes.nameless().into_iter().collect();

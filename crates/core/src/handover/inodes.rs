@@ -2,17 +2,6 @@
 
 use braid_contract::{Errno, Error, FileKind, InodeId, NativeHandle, Result};
 
-/// Type bits of a mode.
-const KINDS: [(u8, FileKind); 7] = [
-    (0, FileKind::Regular),
-    (1, FileKind::Directory),
-    (2, FileKind::Symlink),
-    (3, FileKind::Fifo),
-    (4, FileKind::Socket),
-    (5, FileKind::CharDevice),
-    (6, FileKind::BlockDevice),
-];
-
 /// One of them: number, number of lookups, kind, handle.
 pub(super) type Known = (InodeId, u64, FileKind, NativeHandle);
 
@@ -21,13 +10,12 @@ pub(super) fn pack(
     bytes: &mut Vec<u8>,
     (ino, lookups, kind, handle): (InodeId, u64, FileKind, &NativeHandle),
 ) {
-    let code = KINDS.iter().find(|(_, of)| *of == kind).map_or(0, |(code, _)| *code);
     let (handle_kind, handle) = handle.parts();
     bytes.extend_from_slice(&ino.0.to_le_bytes());
     bytes.extend_from_slice(&lookups.to_le_bytes());
     bytes.extend_from_slice(&handle_kind.to_le_bytes());
-    // A handle has at most `BYTES_MAX` bytes.
-    bytes.extend_from_slice(&[code, handle.len() as u8]);
+    // The type bits of a mode are its four highest; a handle has at most `BYTES_MAX` bytes.
+    bytes.extend_from_slice(&[(kind.mode() >> 12) as u8, handle.len() as u8]);
     bytes.extend_from_slice(handle);
 }
 
@@ -46,10 +34,10 @@ fn unpack_one(bytes: &mut &[u8]) -> Option<Known> {
     let ino = u64::from_le_bytes(take(bytes)?);
     let lookups = u64::from_le_bytes(take(bytes)?);
     let handle_kind = i32::from_le_bytes(take(bytes)?);
-    let [code, len] = take(bytes)?;
+    let [kind, len] = take(bytes)?;
+    let kind = FileKind::from_mode(u32::from(kind) << 12)?;
     let (handle, rest) = bytes.split_at_checked(usize::from(len))?;
     *bytes = rest;
-    let (_, kind) = KINDS.into_iter().find(|(of, _)| *of == code)?;
     Some((InodeId(ino), lookups, kind, NativeHandle::from_parts(handle_kind, handle)?))
 }
 
@@ -66,13 +54,14 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked() {
         let handle = |bytes: &[u8]| NativeHandle::from_parts(-7, bytes).expect("it is short");
-        let all: Vec<Known> = KINDS
-            .iter()
+        let kinds = (0..16).filter_map(|bits| FileKind::from_mode(bits << 12));
+        let all: Vec<Known> = kinds
             .enumerate()
-            .map(|(at, (_, kind))| {
-                (InodeId(u64::MAX - at as u64), at as u64, *kind, handle(&vec![at as u8; at * 20]))
+            .map(|(at, kind)| {
+                (InodeId(u64::MAX - at as u64), at as u64, kind, handle(&vec![at as u8; at * 20]))
             })
             .collect();
+        assert_eq!(all.len(), 7);
         let mut bytes = Vec::new();
         for (ino, lookups, kind, handle) in &all {
             pack(&mut bytes, (*ino, *lookups, *kind, handle));

@@ -14,7 +14,7 @@ pub use give::give;
 pub use take::take;
 
 use crate::live::RemovalState;
-use braid_contract::{Fd, HandleId, InodeId, TierId};
+use braid_contract::{AccessTimes, Fd, HandleId, InodeId, TierId};
 use braid_index::IndexState;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,8 @@ pub struct LiveState {
     /// that belong to no inode.
     numbers: Vec<(u64, InodeId)>,
     gone: Vec<InodeId>,
+    /// As they were set last, by the mount or later.
+    access_times: Option<AccessTimes>,
     removals: RemovalState,
     index: IndexState,
     /// How many ranges each tier has, if that is known for sure.

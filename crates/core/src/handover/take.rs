@@ -21,6 +21,9 @@ use std::sync::Arc;
 pub fn take(core: &Core, state: LiveState) -> Result<()> {
     take_numbers(core, &state)?;
     take_inodes(core, &state)?;
+    if let Some(Err(error)) = state.access_times.map(|times| core.home.set_access_times(times)) {
+        tracing::warn!(%error, "access times are renewed as they were when the mount began");
+    }
     let nameless: HashMap<InodeId, Fd> =
         state.nameless.iter().copied().zip(state.descriptors.iter().map(Fd::clone)).collect();
     for (ino, fd) in &nameless {
@@ -30,7 +33,10 @@ pub fn take(core: &Core, state: LiveState) -> Result<()> {
     core.index.take_over(state.index);
     core.removals.take_over(core.environment.monotonic_ns(), state.removals);
     take_counts(core, state.counts.as_deref());
-    let files = state.files.iter().filter_map(|open| {
+    let mut opens = state.files;
+    // An error that a descriptor has yet to report is noted first: the others have reported it.
+    opens.sort_by_key(|open| open.owed.is_none());
+    let files = opens.iter().filter_map(|open| {
         let opened = open_again(core, open, &nameless, &marked).map(|file| (open.handle, file));
         logged(opened, open.ino)
     });

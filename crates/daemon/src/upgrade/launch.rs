@@ -42,11 +42,10 @@ impl Launch {
 
     /// The same with the present stack.
     pub(crate) fn of(&self, running: &Running, mountpoint: &Path) -> Self {
-        let (base, file) = running.place();
         Self {
             stack: stack_text::write(&running.stack()),
-            base: base.to_owned(),
-            file: file.map(Path::to_owned),
+            base: running.base().to_owned(),
+            file: running.file().map(Path::to_owned),
             mountpoint: mountpoint.to_owned(),
             ..self.clone()
         }

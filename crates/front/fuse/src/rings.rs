@@ -134,13 +134,17 @@ fn rings_each(threads: usize, queues: u16) -> usize {
     threads.clamp(RINGS_MIN, most)
 }
 
-/// The threads, and the most requests in the background, where requests are held up on
-/// purpose: those in the background leave threads for those that programs wait for.
-pub(crate) fn where_requests_are_held(threads: usize, by_ring: bool) -> (usize, u16) {
+/// The threads, and the most requests in the background. Where the file system holds
+/// requests up on purpose, those in the background leave threads for those that programs
+/// wait for.
+pub(crate) fn at_a_time(threads: usize, by_ring: bool, holds_up: bool) -> (usize, u16) {
+    if !holds_up {
+        return (threads.max(1), BACKGROUND_MAX);
+    }
     let threads = threads.max(THREADS_HELD);
     let queues = by_ring.then(processors).flatten();
-    let at_a_time = queues.map_or(threads, |queues| rings_each(threads, queues));
-    let background = u16::try_from(at_a_time * 2 / 3).unwrap_or(u16::MAX);
+    let served = queues.map_or(threads, |queues| rings_each(threads, queues));
+    let background = u16::try_from(served * 2 / 3).unwrap_or(u16::MAX);
     (threads, background.clamp(BACKGROUND_HELD_MIN, BACKGROUND_MAX))
 }
 

@@ -351,7 +351,7 @@ impl Pool {
     ) -> io::Result<()> {
         loop {
             match ring.next_request() {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(RingEnd::Woken) if self.pause.leaves(queue) => return Ok(()),
                 Err(RingEnd::Woken) => continue,
                 Err(RingEnd::Over(error)) => {

@@ -3,11 +3,11 @@
 use crate::config::{CacheMode, FuseConfig};
 use crate::front::{Front, Notifying};
 use crate::handover::FrontState;
-use crate::init::{Agreed, BACKGROUND_MAX};
+use crate::init::Agreed;
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
-use crate::rings::{RequestSource, prepare_rings, where_requests_are_held};
+use crate::rings::{RequestSource, at_a_time, prepare_rings};
 use crate::serve::{End, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
 use braid_sys::RingArea;
@@ -51,13 +51,9 @@ pub struct Unmounter {
 /// The problem of the mount point, the device, privileges or the helper, with
 /// advice.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
-    let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
-    let dirty_max = no_room::dirty_max(total, config.dirty_max);
+    let dirty_max = dirty_max(&*fs, config);
     let rings = config.rings && prepare_rings();
-    let (threads, background) = match fs.capabilities().holds_up {
-        true => where_requests_are_held(config.threads, rings),
-        false => (config.threads.max(1), BACKGROUND_MAX),
-    };
+    let (threads, background) = at_a_time(config.threads, rings, fs.capabilities().holds_up);
     let front = Front::new(fs, config, (rings, background), dirty_max);
     let options =
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
@@ -76,6 +72,12 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     let transport = RequestSource::new(threads, agreed.rings);
     let transport = transport.inspect_err(|_| unmounter.end())?;
     Ok(Session::begun(library, &notifying, unmounter, (config, agreed, transport)))
+}
+
+/// How much the kernel may keep to be written later.
+fn dirty_max(fs: &dyn FileSystem, config: &FuseConfig) -> u64 {
+    let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
+    no_room::dirty_max(total, config.dirty_max)
 }
 
 impl Session {
@@ -296,14 +298,10 @@ pub fn resume(
     config: &FuseConfig,
     given: Given,
 ) -> io::Result<Session> {
-    let total = fs.statfs(&Caller::root()).map_or(u64::MAX, |room| room.total);
-    let dirty_max = no_room::dirty_max(total, config.dirty_max);
+    let dirty_max = dirty_max(&*fs, config);
     let Given { state, device, area } = given;
     let rings = state.rings.as_ref().zip(area);
-    let threads = match fs.capabilities().holds_up {
-        true => where_requests_are_held(config.threads, rings.is_some()).0,
-        false => config.threads.max(1),
-    };
+    let (threads, _) = at_a_time(config.threads, rings.is_some(), fs.capabilities().holds_up);
     let transport = RequestSource::resumed(threads, rings)?;
     let mounted = Mounted::resumed(mountpoint, device.try_clone()?)?;
     let mut notifying = Arc::default();

@@ -1,11 +1,8 @@
 //! Checks what is read: a damaged block below is an error, not wrong data.
 //! `docs/configuration.md` describes the settings, `frames` does the work.
 
-use crate::Module;
-use crate::frames::{Framed, Pipeline, frame};
-use braid_contract::{FileSystem, Layer, Result};
+use crate::frames::{FrameSettings, OfFrames, Pipeline, frame};
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// The settings.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,28 +25,13 @@ impl TryFrom<Given> for Settings {
     }
 }
 
-/// The module.
-pub struct Checksum(Framed);
+impl FrameSettings for Settings {
+    const NAME: &'static str = "checksum";
 
-impl Layer for Checksum {
-    fn child(&self) -> &dyn FileSystem {
+    fn pipeline(&self) -> &Pipeline {
         &self.0
     }
 }
 
-impl Module for Checksum {
-    const NAME: &'static str = "checksum";
-    type Settings = Settings;
-
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
-        Ok(Self(Framed::new(settings.0.clone(), child, true)?))
-    }
-
-    fn frames(settings: &Settings) -> Option<Pipeline> {
-        Some(settings.0.clone())
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
-}
+/// The module.
+pub type Checksum = OfFrames<Settings>;

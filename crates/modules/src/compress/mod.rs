@@ -1,11 +1,8 @@
 //! Compresses data. Frames that do not get smaller are kept as they are.
 //! `docs/configuration.md` describes the settings, `frames` does the work.
 
-use crate::Module;
-use crate::frames::{Codec, Framed, Pipeline, frame};
-use braid_contract::{FileSystem, Layer, Result};
+use crate::frames::{Codec, FrameSettings, OfFrames, Pipeline, frame};
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// The level of zstd, unless the settings say so.
 const LEVEL: i64 = 3;
@@ -47,28 +44,13 @@ impl TryFrom<Given> for Settings {
     }
 }
 
-/// The module.
-pub struct Compress(Framed);
+impl FrameSettings for Settings {
+    const NAME: &'static str = "compress";
 
-impl Layer for Compress {
-    fn child(&self) -> &dyn FileSystem {
+    fn pipeline(&self) -> &Pipeline {
         &self.0
     }
 }
 
-impl Module for Compress {
-    const NAME: &'static str = "compress";
-    type Settings = Settings;
-
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
-        Ok(Self(Framed::new(settings.0.clone(), child, true)?))
-    }
-
-    fn frames(settings: &Settings) -> Option<Pipeline> {
-        Some(settings.0.clone())
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
-}
+/// The module.
+pub type Compress = OfFrames<Settings>;

@@ -19,15 +19,7 @@ struct Told {
 
 impl Service for Told {
     fn capabilities(&self) -> FileSystemCapabilities {
-        FileSystemCapabilities {
-            cache_ttl: Duration::ZERO,
-            passthrough: true,
-            rename_modes: true,
-            posix_acl: true,
-            flush_at_close: false,
-            caller_groups: false,
-            holds_up: false,
-        }
+        testing::capabilities()
     }
 
     fn call(&self, request: Request<'_>) -> Reply {

@@ -3,11 +3,10 @@
 use super::*;
 use crate::testing;
 use braid_contract::{
-    Caller, Entry, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, Operation, RenameMode, SetAttr,
+    Caller, Entry, HandleId, InodeId, OpenFlags, OpenRequest, Operation, RenameMode, SetAttr,
 };
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Carries out everything. `dir` is inode 2; a file's name is its number.
 struct Willing;
@@ -16,15 +15,7 @@ const DIR: InodeId = InodeId(2);
 
 impl Service for Willing {
     fn capabilities(&self) -> FileSystemCapabilities {
-        FileSystemCapabilities {
-            cache_ttl: Duration::ZERO,
-            passthrough: false,
-            rename_modes: true,
-            posix_acl: true,
-            flush_at_close: false,
-            caller_groups: false,
-            holds_up: false,
-        }
+        testing::capabilities()
     }
 
     fn call(&self, request: Request<'_>) -> Reply {
@@ -35,15 +26,11 @@ impl Service for Willing {
             Request::Link { ino, .. } => Reply::Link(Ok(entry(OsStr::new(&ino.0.to_string())))),
             Request::Unlink { .. } => Reply::Unlink(Ok(())),
             Request::Rename { .. } => Reply::Rename(Ok(())),
-            Request::Tmpfile { .. } => Reply::Tmpfile(Ok((testing::entry(40), opened()))),
+            Request::Tmpfile { .. } => Reply::Tmpfile(Ok((testing::entry(40), testing::opened(1)))),
             // Reached, and not refused by the module.
             other => other.operation().failed(Errno::EIO.into()),
         }
     }
-}
-
-fn opened() -> Opened {
-    Opened { handle: HandleId(1), mode: IoMode::Cached, set_id: false }
 }
 
 /// A file whose name begins with its number.

@@ -1,9 +1,8 @@
 //! Encrypts the data of files. Names, sizes and attributes are not encrypted.
 //! `docs/configuration.md` describes the settings, `frames` does the work.
 
-use crate::Module;
-use crate::frames::{Framed, MasterKey, Pipeline, frame};
-use braid_contract::{FileSystem, Layer, Result, Shown};
+use crate::frames::{FrameSettings, MasterKey, OfFrames, Pipeline, frame};
+use braid_contract::Shown;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,28 +43,13 @@ impl TryFrom<Given> for Settings {
     }
 }
 
-/// The module.
-pub struct Encrypt(Framed);
+impl FrameSettings for Settings {
+    const NAME: &'static str = "encrypt";
 
-impl Layer for Encrypt {
-    fn child(&self) -> &dyn FileSystem {
+    fn pipeline(&self) -> &Pipeline {
         &self.0
     }
 }
 
-impl Module for Encrypt {
-    const NAME: &'static str = "encrypt";
-    type Settings = Settings;
-
-    fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
-        Ok(Self(Framed::new(settings.0.clone(), child, true)?))
-    }
-
-    fn frames(settings: &Settings) -> Option<Pipeline> {
-        Some(settings.0.clone())
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
-}
+/// The module.
+pub type Encrypt = OfFrames<Settings>;

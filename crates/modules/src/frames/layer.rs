@@ -93,7 +93,7 @@ impl DirSink for Showing<'_> {
         if let Some(found) = &mut shown.entry
             && self.layer.shown(&mut found.attr, Some(found.generation)).is_err()
         {
-            // Whoever looks it up is told why.
+            // Looking it up tells why.
             shown.damaged = true;
         }
         self.sink.add(&shown)

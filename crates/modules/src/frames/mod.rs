@@ -11,7 +11,8 @@
 //! From the bytes up: `geometry` (places), `header`, `codec` and `key` (contents),
 //! `record` and `sequence` (numbers); `door` (the child's file), `file` and `files` (what
 //! is in use), `shared` and `access` with `read`, `put`, `cut`, `write`, `holes` and `tidy`
-//! (one file's frames); `engine` and `operations` (all files), `settler`, `layer`; `cat` reads without a mount.
+//! (one file's frames); `engine` and `operations` (all files), `settler`, `layer`, `module`;
+//! `cat` reads without a mount.
 
 mod access;
 mod cat;
@@ -26,6 +27,7 @@ mod header;
 mod holes;
 mod key;
 mod layer;
+mod module;
 mod operations;
 mod pipeline;
 mod put;
@@ -41,6 +43,7 @@ mod write;
 
 pub use cat::{CatError, Found};
 pub use layer::Framed;
+pub use module::{FrameSettings, OfFrames};
 pub use pipeline::Pipeline;
 
 pub(crate) use codec::Codec;

@@ -3,10 +3,9 @@
 use super::rules::{Place, Right};
 use super::*;
 use crate::testing;
-use braid_contract::{Caller, Entry, InodeId, IoMode, OpenRequest, Opened, RenameMode, SetAttr, SetTime};
+use braid_contract::{Caller, Entry, InodeId, OpenRequest, RenameMode, SetAttr, SetTime};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 fn settings(value: serde_json::Value) -> std::result::Result<Settings, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
@@ -113,15 +112,7 @@ const OUT: InodeId = InodeId(3);
 
 impl Service for Willing {
     fn capabilities(&self) -> FileSystemCapabilities {
-        FileSystemCapabilities {
-            cache_ttl: Duration::ZERO,
-            passthrough: false,
-            rename_modes: true,
-            posix_acl: true,
-            flush_at_close: false,
-            caller_groups: false,
-            holds_up: false,
-        }
+        testing::capabilities()
     }
 
     fn call(&self, request: Request<'_>) -> Reply {
@@ -134,18 +125,14 @@ impl Service for Willing {
             Request::Link { ino, .. } => Reply::Link(Ok(testing::entry(ino.0))),
             Request::Unlink { .. } => Reply::Unlink(Ok(())),
             Request::Rename { .. } => Reply::Rename(Ok(())),
-            Request::Open { .. } => Reply::Open(Ok(opened())),
+            Request::Open { .. } => Reply::Open(Ok(testing::opened(1))),
             Request::OpenDir { .. } => Reply::OpenDir(Ok(HandleId(2))),
-            Request::Tmpfile { .. } => Reply::Tmpfile(Ok((testing::entry(40), opened()))),
+            Request::Tmpfile { .. } => Reply::Tmpfile(Ok((testing::entry(40), testing::opened(1)))),
             Request::Setattr { ino, .. } => Reply::Setattr(Ok(testing::entry(ino.0).attr)),
             Request::Getxattr { .. } => Reply::Getxattr(Ok(Vec::new())),
             other => other.operation().failed(Errno::EIO.into()),
         }
     }
-}
-
-fn opened() -> Opened {
-    Opened { handle: HandleId(1), mode: IoMode::Cached, set_id: false }
 }
 
 fn entry(name: &OsStr) -> Entry {

@@ -4,7 +4,7 @@
 use super::share::{Next, Shares, Ticket};
 use super::*;
 use crate::testing;
-use braid_contract::{InodeId, IoMode, OpenFlags, OpenRequest, Opened, Request, WriteFlags};
+use braid_contract::{InodeId, OpenFlags, OpenRequest, Request, WriteFlags};
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -156,22 +156,15 @@ struct Willing;
 
 impl Service for Willing {
     fn capabilities(&self) -> FileSystemCapabilities {
-        FileSystemCapabilities {
-            cache_ttl: std::time::Duration::ZERO,
-            passthrough: true,
-            rename_modes: true,
-            posix_acl: true,
-            flush_at_close: false,
-            caller_groups: false,
-            holds_up: false,
-        }
+        testing::capabilities()
     }
 
     fn call(&self, request: Request<'_>) -> Reply {
-        let opened = |uid: u32| Opened { handle: HandleId(uid.into()), mode: IoMode::Cached, set_id: false };
         match request {
-            Request::Open { caller, .. } => Reply::Open(Ok(opened(caller.uid))),
-            Request::Create { caller, .. } => Reply::Create(Ok((testing::entry(5), opened(caller.uid)))),
+            Request::Open { caller, .. } => Reply::Open(Ok(testing::opened(caller.uid.into()))),
+            Request::Create { caller, .. } => {
+                Reply::Create(Ok((testing::entry(5), testing::opened(caller.uid.into()))))
+            }
             Request::Release { .. } => Reply::Release(Ok(())),
             Request::Write { data, .. } => Reply::Write(Ok(data.len())),
             Request::CopyRange { len, .. } => Reply::CopyRange(Ok(len)),

@@ -119,7 +119,9 @@ fn random_op(random: &mut SplitMix, names: &[Name], disks: usize) -> Op {
         },
         36 => Op::Tick,
         37 => Op::Close(name),
-        38 => Op::Remount,
+        // By chance, without a draw of its own.
+        38 if at % 8192 == 0 => Op::Remount,
+        38 => Op::HandOver,
         39 => Op::RemoveTier(random.below(disks as u64) as usize),
         40 => Op::AddTier(random.below(disks as u64) as usize),
         42 => Op::Chmod(name, random.pick(&[0o600, 0o640, 0o755])),

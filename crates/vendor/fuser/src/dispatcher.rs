@@ -7,6 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+
 use crate::BackingId;
 use crate::Filesystem;
 use crate::ReplyEmpty;
@@ -65,7 +67,7 @@ impl<FS: Filesystem> Dispatcher<FS> {
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.0.ch.receive_retrying(buffer) {
             Ok(size) => Ok(Some(size)),
-            Err(nix::errno::Errno::ENODEV) => Ok(None),
+            Err(Errno::ENODEV) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -78,8 +80,10 @@ impl<FS: Filesystem> Dispatcher<FS> {
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.0.ch.receive(buffer) {
             Ok(size) => Ok(Some(size)),
-            Err(nix::errno::Errno::ENODEV) => Ok(None),
-            Err(nix::errno::Errno::ENOENT | nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(Errno::ENODEV) => Ok(None),
+            Err(Errno::ENOENT | Errno::EINTR | Errno::EAGAIN) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -1,0 +1,64 @@
+//! A module of frames by itself, and what several of them on each other are.
+
+use super::layer::Framed;
+use super::pipeline::Pipeline;
+use crate::{Member, Module, State};
+use braid_contract::{FileSystem, Layer, Result};
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The settings of a module of frames.
+pub trait FrameSettings: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
+    /// [`Module::NAME`]
+    const NAME: &'static str;
+
+    /// What the module does to frames.
+    fn pipeline(&self) -> &Pipeline;
+}
+
+/// The module with these settings.
+pub struct OfFrames<S>(Framed, PhantomData<fn() -> S>);
+
+impl<S> Layer for OfFrames<S> {
+    fn child(&self) -> &dyn FileSystem {
+        &self.0
+    }
+}
+
+impl<S: FrameSettings> Module for OfFrames<S> {
+    const NAME: &'static str = S::NAME;
+    type Settings = S;
+
+    fn new(settings: &S, child: Arc<dyn FileSystem>) -> Result<Self> {
+        Ok(Self(Framed::new(settings.pipeline().clone(), child, true)?, PhantomData))
+    }
+
+    fn frames(settings: &S) -> Option<Pipeline> {
+        Some(settings.pipeline().clone())
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+}
+
+/// Several modules that are one.
+impl Member for Framed {
+    fn name(&self) -> &'static str {
+        "frames"
+    }
+
+    fn export(&self) -> State {
+        State::default()
+    }
+
+    fn import(&self, state: &State) -> Result<()> {
+        state.expect_version(State::default().version)
+    }
+
+    fn end(&self) {
+        Framed::end(self);
+    }
+}
