@@ -9,6 +9,7 @@ writes all that it saw as JSON.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -24,12 +25,16 @@ def fio(mount, size):
     os.makedirs(f"{mount}/fio", exist_ok=True)
     subprocess.run(
         ["fio", "--name=verify", f"--directory={mount}/fio", "--rw=randwrite", "--bs=16k", f"--size={size}",
-         "--numjobs=2", "--loops=3", "--verify=crc32c", "--verify_fatal=1", "--ioengine=psync", "--thread"],
+         "--numjobs=2", "--loops=3", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--ioengine=psync", "--thread"],
         check=True, stdout=subprocess.DEVNULL)
 
 
 def sqlite(mount, commits):
-    database = sqlite3.connect(f"{mount}/database", isolation_level=None)
+    with contextlib.closing(sqlite3.connect(f"{mount}/database", isolation_level=None)) as database:
+        commit(database, commits)
+
+
+def commit(database, commits):
     database.execute("create table t (k integer primary key, v text)")
     for number in range(commits):
         database.execute("begin")
@@ -105,10 +110,10 @@ def main():
     parser.add_argument("--work-dir", default="/dev/shm")
     parser.add_argument("--transport", default="auto", choices=["auto", "device"])
     parser.add_argument("--upgrades", type=int, default=100)
-    parser.add_argument("--every", type=float, default=0.4, help="seconds between two upgrades")
-    parser.add_argument("--size", default="256M")
-    parser.add_argument("--commits", type=int, default=12000)
-    parser.add_argument("--rounds", type=int, default=30000)
+    parser.add_argument("--every", type=float, default=0.5, help="seconds between two upgrades")
+    parser.add_argument("--size", default="768M")
+    parser.add_argument("--commits", type=int, default=40000)
+    parser.add_argument("--rounds", type=int, default=90000)
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--out", help="a file for all results")
     args = parser.parse_args()

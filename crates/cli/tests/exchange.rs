@@ -6,6 +6,7 @@ mod common;
 
 use common::{Bench, RANGE, drop_caches, is_well, kill_and_wait, pattern, until};
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -360,6 +361,21 @@ fn a_service_manager_learns_of_the_new_process() {
     assert_eq!(hear(), format!("MAINPID={}\n", pid(&bench)));
     assert!(first.wait().unwrap().success(), "it ends, and the mount stays");
     bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_mount_that_was_upgraded_can_be_unmounted_at_once() {
+    let _turn = common::turn();
+    for transport in ["auto", "device"] {
+        let Some(bench) = mounted(&["--transport", transport]) else { return };
+        for _ in 0..10 {
+            bench.ok(&["upgrade", "m"]);
+            unmount(bench.path("m"), UnmountFlags::empty()).unwrap();
+            let again = || bench.braid(&["mount", "--transport", transport, "s.yaml", "m"]).status.success();
+            until("the daemon has closed the volume", again);
+        }
+        bench.unmount_clean();
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use braid_ipc::protocol::{
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
 /// How long an upgrade waits for operations under way, before it is given up.
@@ -48,7 +48,7 @@ pub(crate) struct Control {
     /// How the mount was begun.
     launch: Launch,
     /// How the last upgrade went, once that is known.
-    upgrade: OnceLock<Option<Upgrade>>,
+    upgrade: Arc<OnceLock<Option<Upgrade>>>,
     /// The process that waits for the mount.
     departure: Mutex<Option<departure::Request>>,
 }
@@ -124,15 +124,15 @@ impl Control {
             recording: RwLock::new(()),
             session,
             launch: launch.clone(),
-            upgrade: OnceLock::new(),
+            upgrade: Arc::default(),
             departure: Mutex::default(),
         }
     }
 
-    /// Notes how the last upgrade went, if there was one: until then, clients that want
-    /// to know wait. Only the first call counts.
-    pub(crate) fn was_upgraded(&self, upgrade: Option<Upgrade>) {
-        let _ = self.upgrade.set(upgrade);
+    /// Where to note how the last upgrade went, if there was one: until then, clients that
+    /// want to know wait.
+    pub(crate) fn last_upgrade(&self) -> Arc<OnceLock<Option<Upgrade>>> {
+        Arc::clone(&self.upgrade)
     }
 
     /// The process that waits for the mount.

@@ -8,7 +8,7 @@ use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
 use crate::upgrade::departure::{self, Departure, Return};
-use crate::upgrade::{Estate, Heir, Inheritance, Launch};
+use crate::upgrade::{self, Estate, Heir, Inheritance, Launch};
 use crate::validate::{self, MountPoint};
 use crate::wire;
 use braid_contract::Shown;
@@ -194,7 +194,7 @@ impl Serving<'_> {
             self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
         })?;
         let beside = self.begin_beside(volume, &session, listener, |control| {
-            control.was_upgraded(None);
+            let _ = control.last_upgrade().set(None);
             start_control(&self.point.path, control)
         });
         match beside {
@@ -242,16 +242,16 @@ impl Serving<'_> {
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
         let begun = self.begin_again(&inheritance);
-        let (session, beside, volume) = match (begun, heir) {
-            (Ok(begun), None) => begun,
-            (Ok(begun), Some(heir)) => {
+        let ((session, beside, volume), heir) = match (begun, heir) {
+            (Ok(begun), None) => (begun, None),
+            (Ok(begun), Some(mut heir)) => {
                 // The other process would go on.
                 if let Err(error) = heir.serves() {
-                    begun.1.control.was_upgraded(None);
+                    let _ = begun.1.control.last_upgrade().set(None);
                     begun.0.leave();
                     return Err(ServeError::Failed(format!("the process before is gone: {error}")));
                 }
-                begun
+                (begun, Some(heir))
             }
             (Err(refusal), None) => return Err(refusal.into()),
             (Err(refusal), Some(heir)) => {
@@ -262,7 +262,7 @@ impl Serving<'_> {
         self.start_jobs(&volume);
         ready(&[]);
         inheritance.history.paused_ns = departure::now_ns().saturating_sub(inheritance.paused_at_ns);
-        beside.control.was_upgraded(Some(inheritance.history));
+        upgrade::settle(heir, inheritance, beside.control.last_upgrade());
         serve(session, beside, volume)
     }
 

@@ -3,6 +3,7 @@
 use super::giver::Giver;
 use super::launch::Launch;
 use super::state::Inheritance;
+use super::wire::SETTLED_WITHIN;
 use braid_fuse::Given;
 use braid_ipc::protocol::Upgrade;
 use braid_modules::State;
@@ -79,8 +80,10 @@ impl Departure {
             giver.hand_over(&handover)
         });
         match given {
-            Ok(child) => {
+            Ok((child, peer)) => {
                 tracing::info!(pid = child.id(), "another process serves the mount");
+                inheritance.front.settle(SETTLED_WITHIN);
+                drop(peer);
                 Ok(child)
             }
             Err(why) => {

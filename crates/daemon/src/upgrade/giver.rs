@@ -76,13 +76,14 @@ impl Giver {
         }
     }
 
-    /// Hands the mount over. On success, the other process serves it.
+    /// Hands the mount over. On success, the other process serves it, and takes the end of
+    /// the conversation for the end of what this one has to do with the mount.
     ///
     /// # Errors
     /// Why it does not; it has ended then.
-    pub(crate) fn hand_over(mut self, handover: &Handover) -> Result<Child, String> {
+    pub(super) fn hand_over(mut self, handover: &Handover) -> Result<(Child, Peer), String> {
         match self.try_to_hand_over(handover) {
-            Ok(()) => Ok(self.child),
+            Ok(()) => Ok((self.child, self.peer)),
             Err(why) => {
                 self.end_child();
                 Err(why)

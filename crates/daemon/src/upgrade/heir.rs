@@ -2,7 +2,7 @@
 
 use super::launch::Launch;
 use super::state::{Handover, Inheritance};
-use super::wire::{Message, Peer, VERSION};
+use super::wire::{Message, Peer, SETTLED_WITHIN, VERSION};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -66,7 +66,17 @@ impl Estate {
 
 impl Heir {
     /// Says that the mount is served: the other process ends.
-    pub(crate) fn serves(mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If it has ended already.
+    pub(crate) fn serves(&mut self) -> io::Result<()> {
         self.0.say(&Message::Serving)
+    }
+
+    /// Waits until the other process has nothing to do with the mount any more.
+    pub(crate) fn await_end(mut self) {
+        // It says nothing else: this is its end, or too late.
+        let _ = self.0.0.set_read_timeout(Some(2 * SETTLED_WITHIN));
+        let _ = self.0.hear();
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod departure;
 mod giver;
 mod heir;
 mod launch;
+mod settle;
 mod state;
 mod wire;
 
@@ -20,4 +21,5 @@ pub use heir::{Estate, Heir};
 pub use launch::Launch;
 
 pub(crate) use giver::Giver;
+pub(crate) use settle::settle;
 pub(crate) use state::Inheritance;

@@ -12,10 +12,15 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// The version of this conversation, and of what is handed over. Fields may be added to
 /// either without a new one, if the other side can do without them.
 pub(super) const VERSION: u32 = 1;
+
+/// How long the requests may take that were made to hold others up. Until they are
+/// answered, the mount can't be unmounted.
+pub(super) const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Most descriptors in one group (the kernel takes 253).
 const GROUP: usize = 200;

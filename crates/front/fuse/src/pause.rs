@@ -49,8 +49,43 @@ pub(crate) struct Pause {
     changed: Condvar,
     /// Readable while requests are to be held up.
     asked: OwnedFd,
-    /// Requests that were made to wake a thread and are not answered.
-    waking: Arc<Mutex<BTreeMap<Source, usize>>>,
+    waking: Arc<Waking>,
+}
+
+/// Requests that were made to wake a thread and are not answered.
+#[derive(Debug, Default)]
+pub(crate) struct Waking {
+    counts: Mutex<BTreeMap<Source, usize>>,
+    answered: Condvar,
+}
+
+impl Waking {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Source, usize>> {
+        // Each change is a single assignment.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_made(&self, source: Source) {
+        *self.lock().entry(source).or_default() += 1;
+    }
+
+    fn is_answered(&self, source: Source) {
+        *self.lock().entry(source).or_default() -= 1;
+        self.answered.notify_all();
+    }
+
+    fn count(&self, source: Source) -> usize {
+        self.lock().get(&source).copied().unwrap_or(0)
+    }
+
+    /// Waits until all are answered, by whichever process; so long at most.
+    pub(crate) fn wait(&self, patience: Duration) {
+        let some_left = |counts: &mut BTreeMap<Source, usize>| counts.values().any(|count| *count > 0);
+        let waited = self.answered.wait_timeout_while(self.lock(), patience, some_left);
+        if waited.is_ok_and(|(_, result)| result.timed_out()) {
+            tracing::warn!("requests that the upgrade made are not answered yet: the mount is busy");
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -258,6 +293,11 @@ impl Pause {
         self.lock().unreachable = tried.unwrap_or_default();
     }
 
+    /// The requests that were made to wake threads.
+    pub(crate) fn waking(&self) -> Arc<Waking> {
+        Arc::clone(&self.waking)
+    }
+
     /// Makes as many requests as there are threads that may wait for one.
     fn wake(&self, root: &Path) {
         let threads = self.lock().threads.clone();
@@ -268,8 +308,7 @@ impl Pause {
                 Source::Queue(processor) if !self.leaves(processor) => Some(processor),
                 Source::Queue(_) | Source::DeviceBesideRings => continue,
             };
-            let made = waking_count(&self.waking, source, 0);
-            for _ in made..count {
+            for _ in self.waking.count(source)..count {
                 self.wake_one(source, processor, root);
             }
         }
@@ -279,15 +318,16 @@ impl Pause {
     /// it is answered by this process or by the one that goes on. Not waited for.
     fn wake_one(&self, source: Source, processor: Option<u16>, root: &Path) {
         let (root, waking) = (root.to_owned(), Arc::clone(&self.waking));
-        waking_count(&waking, source, 1);
+        waking.is_made(source);
         let ask = move || {
             // What it answers is of no interest.
             if processor.is_none_or(run_on) {
                 let _ = rustix::fs::statx(CWD, &root, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
             }
-            waking_count(&waking, source, -1);
+            waking.is_answered(source);
         };
         if let Err(error) = std::thread::Builder::new().name("wake".into()).spawn(ask) {
+            self.waking.is_answered(source);
             tracing::warn!(%error, "a thread that waits for requests can't be woken");
         }
     }
@@ -298,13 +338,4 @@ fn run_on(processor: u16) -> bool {
     let mut only = CpuSet::new();
     only.set(usize::from(processor));
     sched_setaffinity(None, &only).is_ok()
-}
-
-/// Changes how many requests are made for this source; answers how many there were.
-fn waking_count(waking: &Mutex<BTreeMap<Source, usize>>, source: Source, change: isize) -> usize {
-    let mut waking = waking.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = waking.entry(source).or_default();
-    let before = *count;
-    *count = count.saturating_add_signed(change);
-    before
 }

@@ -7,6 +7,7 @@ use crate::init::Agreed;
 use crate::invalidate::Invalidator;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
+use crate::pause::Waking;
 use crate::rings::{RequestSource, at_a_time, prepare_rings};
 use crate::serve::{End, serve};
 use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
@@ -123,7 +124,8 @@ impl Session {
         let state = dispatcher.filesystem().map(|front| front.give(self.protocol, rings));
         self.given = true;
         self.unmounter.mounted.session_ended();
-        Ok(state.map(|state| Given { state, device, area }))
+        let waking = Some(self.transport.pause.waking());
+        Ok(state.map(|state| Given { state, device, area, waking }))
     }
 
     /// Leaves the mount to another process, without having served it.
@@ -243,6 +245,8 @@ pub struct Given {
     pub device: OwnedFd,
     /// The memory of its rings.
     area: Option<Arc<RingArea>>,
+    /// Requests that this process made to hold others up.
+    waking: Option<Arc<Waking>>,
 }
 
 impl Given {
@@ -251,7 +255,8 @@ impl Given {
     /// # Errors
     /// If there are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { state: self.state.clone(), device: self.device.try_clone()?, area: self.area.clone() })
+        let (area, waking) = (self.area.clone(), self.waking.clone());
+        Ok(Self { state: self.state.clone(), device: self.device.try_clone()?, area, waking })
     }
 
     /// A mount as another process hands it over, with the memory of its rings if it has
@@ -261,7 +266,13 @@ impl Given {
     /// If that memory can't be where it was.
     pub fn received(state: FrontState, device: OwnedFd, memory: Option<OwnedFd>) -> io::Result<Self> {
         let area = state.rings.as_ref().zip(memory).map(|(rings, memory)| rings.area(memory)).transpose()?;
-        Ok(Self { state, device, area: area.map(Arc::new) })
+        Ok(Self { state, device, area: area.map(Arc::new), waking: None })
+    }
+
+    /// Waits until the mount is served again, as far as requests tell that this process
+    /// made to hold others up: they keep it busy. So long at most.
+    pub fn settle(&self, patience: Duration) {
+        self.waking.iter().for_each(|waking| waking.wait(patience));
     }
 
     /// The memory of its rings.
@@ -299,7 +310,7 @@ pub fn resume(
     given: Given,
 ) -> io::Result<Session> {
     let dirty_max = dirty_max(&*fs, config);
-    let Given { state, device, area } = given;
+    let Given { state, device, area, .. } = given;
     let rings = state.rings.as_ref().zip(area);
     let (threads, _) = at_a_time(config.threads, rings.is_some(), fs.capabilities().holds_up);
     let transport = RequestSource::resumed(threads, rings)?;
