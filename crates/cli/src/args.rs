@@ -3,6 +3,7 @@
 mod frames;
 mod hints;
 mod jobs;
+mod modules;
 mod stack;
 mod tiers;
 mod trace;
@@ -13,6 +14,7 @@ pub(crate) use jobs::{
     MoveArgs, PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
 };
 
+pub(crate) use modules::{ModuleCommand, ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand};
 pub(crate) use stack::{
     ReloadArgs, StackCheckArgs, StackCommand, StackDumpArgs, StackListArgs, StackModifyArgs, UpgradeArgs,
 };
@@ -81,6 +83,9 @@ pub(crate) enum Command {
     /// Show the stack of a mounted volume
     #[command(subcommand)]
     Stack(StackCommand),
+    /// Manage modules that come in libraries
+    #[command(subcommand)]
+    Module(ModuleCommand),
     /// Record what applications do with a volume
     #[command(subcommand)]
     Trace(TraceCommand),

@@ -21,6 +21,7 @@ mod job;
 mod limits;
 mod locate;
 mod manual;
+mod modules;
 mod mount;
 mod mount_helper;
 mod movers;
@@ -44,8 +45,8 @@ mod upgrade;
 mod zoned;
 
 use args::{
-    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, PlacementCommand, StackCommand,
-    TierCommand, TraceCommand, ZonedCommand,
+    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, ModuleCommand, PlacementCommand,
+    StackCommand, TierCommand, TraceCommand, ZonedCommand,
 };
 use clap::Parser;
 use std::process::ExitCode;
@@ -72,6 +73,10 @@ fn main() -> ExitCode {
         Command::Stack(StackCommand::List(args)) => stack::list(&args),
         Command::Stack(StackCommand::Modify(args)) => stack::modify(&args),
         Command::Stack(StackCommand::Schema) => stack::schema(),
+        Command::Module(ModuleCommand::List(args)) => modules::list(&args),
+        Command::Module(ModuleCommand::Upgrade(args)) => modules::upgrade(&args),
+        Command::Module(ModuleCommand::Repo(command)) => modules::repo(&command),
+        Command::Module(ModuleCommand::Header) => modules::header(),
         Command::Tier(TierCommand::List(args)) => tier::list(&args),
         Command::Tier(TierCommand::Add(args)) => tier::add(&args),
         Command::Tier(TierCommand::Set(args)) => tier::set(&args),

@@ -18,7 +18,7 @@ use std::path::Path;
 struct Mounted {
     mountpoint: String,
     /// From the top down; `None` if the daemon does not tell.
-    modules: Option<Vec<&'static str>>,
+    modules: Option<Vec<String>>,
     pid: u32,
     version: String,
 }
@@ -51,7 +51,8 @@ pub(crate) fn list(args: &StackListArgs) -> Result<()> {
         .map(|daemon| {
             let dump = dump_of(&daemon.mount()).ok();
             let config = dump.and_then(|text| stack_file::parse(&text, "", Path::new("/")).ok());
-            let modules = config.map(|config| config.stack.modules());
+            let names = |modules: Vec<&str>| modules.into_iter().map(str::to_owned).collect();
+            let modules = config.map(|config| names(config.stack.modules()));
             let hello = &daemon.hello;
             let (mountpoint, version) = (hello.mountpoint.clone(), hello.version.clone());
             Mounted { mountpoint, modules, pid: hello.pid, version }

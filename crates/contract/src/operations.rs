@@ -21,9 +21,12 @@
 //!
 //! `operations!(generator)` calls the macro `generator!` with all rows. The
 //! generators are `file_system_trait!` (`file_system.rs`), `requests!`
-//! (`request.rs`) and `forwarding!` (`layer.rs`). A new operation is one row
-//! here, and one method wherever a file system is implemented.
+//! (`request.rs`), `forwarding!` (`layer.rs`), and `bridge!` of `braid-sdk`, for modules
+//! in libraries: there, the names of arguments say where each goes. A new operation is one
+//! row here, and one method wherever a file system is implemented.
 
+/// Calls a macro with all rows of the [table of operations](crate::Operation).
+#[macro_export]
 macro_rules! operations {
     ($generator:ident) => {
         $generator! {

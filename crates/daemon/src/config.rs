@@ -69,7 +69,7 @@ impl StackNode {
     }
 
     /// A module that keeps open files to itself, so that it can't be exchanged.
-    pub(crate) fn fixed_module(&self) -> Option<&'static str> {
+    pub(crate) fn fixed_module(&self) -> Option<&str> {
         let fixed = self.wrappers().into_iter().find(|module| module.frames().is_some());
         fixed.map(|module| module.name())
     }
@@ -84,7 +84,7 @@ impl StackNode {
 
     /// The names of the modules, from the top down; that of the volume is the last.
     #[must_use]
-    pub fn modules(&self) -> Vec<&'static str> {
+    pub fn modules(&self) -> Vec<&str> {
         match self {
             Self::Wrapper { module, child } => [vec![module.name()], child.modules()].concat(),
             Self::Volume(_) => vec!["volume"],

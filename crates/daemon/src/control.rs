@@ -14,8 +14,8 @@ use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, Modified, ModifyStack,
-    PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob, Status, TierAdded,
-    TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
+    ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob,
+    Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -382,6 +382,13 @@ impl braid_ipc::Handler for Control {
             tracing::warn!(%error, "the kernel does not look names up anew: new modules go by a file's path at home");
         }
         Ok(modified)
+    }
+
+    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
+        let _changing = self.changing();
+        self.follow_volume();
+        let mounted = Mounted { handle: &self.volume, running: &self.running, mountpoint: &self.mountpoint };
+        modify::upgrade(&mounted, module, file.map(Path::new))
     }
 
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {

@@ -9,6 +9,7 @@ use crate::stack_text::entry;
 use crate::yaml::{Node, Value};
 use crate::{hints, movers, policy, values, volume_settings};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The flags of a stack, as written.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +72,8 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         movers: flags.movers.as_deref().map(movers::from_flag).transpose()?,
     };
     cross_check::check(&volume)?;
-    let source = Source { root: document(flags, &volume), base: "/".into(), file: None };
+    let source =
+        Source { root: document(flags, &volume), base: "/".into(), file: None, registry: Arc::default() };
     Ok(Config {
         source,
         stack: StackNode::Volume(Box::new(volume)),

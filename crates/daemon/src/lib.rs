@@ -31,6 +31,8 @@ pub mod streams;
 pub mod tier_store;
 pub mod trace;
 pub mod upgrade;
+
+pub use braid_stack as libraries;
 mod users;
 pub mod validate;
 

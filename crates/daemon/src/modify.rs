@@ -9,7 +9,10 @@ use crate::source::Reading;
 use crate::stack_file;
 use crate::stack_text::{self, get, same, set, volume_mut};
 use crate::yaml::{self, Node, Value};
-use braid_ipc::protocol::{ErrorReply, Modified};
+use braid_ipc::protocol::{ErrorReply, Modified, ModuleUpgraded};
+use braid_stack::Registry;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Brings the modules of a stack file into force. The caller keeps other changes of the
 /// stack away.
@@ -21,7 +24,8 @@ pub(crate) fn modify(
     let old = mounted.running.stack();
     let file = Place::file(name);
     let given = yaml::parse(text, &file).map_err(invalid)?;
-    let reading = Reading { base: mounted.running.base(), profile: true };
+    let reading =
+        Reading { base: mounted.running.base(), profile: true, registry: &mounted.running.registry() };
     let new = stack_file::of_document(spliced(given, &old), name, &reading).map_err(invalid)?;
     let next = mounted.handle.modules.prepare(&new.stack, &file).map_err(invalid)?;
     let (were, are) = (stack_text::modules(&old), stack_text::modules(&new.source.root));
@@ -29,12 +33,41 @@ pub(crate) fn modify(
     let came = are.iter().any(|(name, _)| !were.iter().any(|(old, _)| old == name));
     let modules = new.stack.modules().into_iter().map(str::to_owned).collect();
     if !dry_run && !changes.is_empty() {
-        mounted.handle.modules.exchange(next);
+        mounted.handle.modules.exchange(next).map_err(ErrorReply::new)?;
         mounted.running.is_now(new.source.root);
         tracing::info!(changes = changes.join("; "), "the stack was modified");
     }
     let file = mounted.running.file().map(|file| file.to_string_lossy().into_owned());
     Ok((Modified { modules, changes, file }, came))
+}
+
+/// Has another library go on as module `name`: that of `file`, or the one that a
+/// repository has now. The caller keeps other changes of the stack away.
+pub(crate) fn upgrade(
+    mounted: &Mounted<'_>,
+    name: &str,
+    file: Option<&Path>,
+) -> Result<ModuleUpgraded, ErrorReply> {
+    let before = mounted.running.registry();
+    if braid_modules::NAMES.contains(&name) {
+        let message = format!("module {name} is built in: braid upgrade exchanges the whole program");
+        return Err(ErrorReply::new(message));
+    }
+    let root = mounted.running.stack();
+    let shown = mounted.running.file().map_or("the mounted stack".into(), |file| file.to_string_lossy());
+    if !stack_text::modules(&root).iter().any(|(module, _)| *module == name) {
+        return Err(ErrorReply::new(format!("the stack has no module {name}: braid stack list")));
+    }
+    let registry = Arc::new(before.with(name, file).map_err(ErrorReply::new)?);
+    let reading = Reading { base: mounted.running.base(), profile: false, registry: &registry };
+    let new = stack_file::of_document(root, &shown, &reading).map_err(invalid)?;
+    let next = mounted.handle.modules.prepare(&new.stack, &Place::file(&shown)).map_err(invalid)?;
+    let paused_ns = mounted.handle.modules.exchange(next).map_err(ErrorReply::new)?;
+    let version = |registry: &Registry| registry.version(name).unwrap_or_default();
+    let (from, to) = (version(&before), version(&registry));
+    mounted.running.has_modules(registry);
+    tracing::info!(module = name, from, to, "the module was exchanged");
+    Ok(ModuleUpgraded { module: name.to_owned(), from, to, paused_ns })
 }
 
 /// The modules of one document on the volume and the mount of another.

@@ -1,6 +1,7 @@
 //! The modules of a mounted stack. Their settings may change while it is mounted, and
 //! modules may come and go: new modules replace the old ones, and take over the state of
-//! those of the same name.
+//! those of the same name. Where there are modules that come in libraries, operations are
+//! held up for that (LabStor §3.3): those under way end first.
 
 use crate::config::StackNode;
 use crate::refusal::{Place, Refusal};
@@ -9,7 +10,9 @@ use braid_contract::{
     Errno, FileSystem, FileSystemCapabilities, Reply, Request, Result, Served, Service, dispatch,
 };
 use braid_modules::{Member, State};
+use parking_lot::RwLock;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The modules between the front end and the volume.
 pub(crate) struct Modules {
@@ -18,23 +21,46 @@ pub(crate) struct Modules {
     /// What the front end was told when the stack was mounted.
     told: FileSystemCapabilities,
     /// A module that keeps open files to itself.
-    fixed: Option<&'static str>,
+    fixed: Option<String>,
     /// From the top down.
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
 
+/// How long operations under way may take before modules are exchanged.
+const DRAINED_WITHIN: Duration = Duration::from_secs(2);
+
 /// The file system that is at the top now. An operation that is under way
 /// during a change ends in the old one.
-struct Top(ArcSwap<Arc<dyn FileSystem>>);
+struct Top(ArcSwap<Now>);
+
+/// A file system, and a gate if operations have to be held up to replace it.
+struct Now {
+    top: Arc<dyn FileSystem>,
+    /// Operations read it; it is written, and then true, when another one has replaced this.
+    is_past: Option<RwLock<bool>>,
+}
+
+impl Now {
+    fn of((top, members): (Arc<dyn FileSystem>, &[Arc<dyn Member>])) -> Self {
+        let is_past = members.iter().any(|member| member.is_loaded()).then(RwLock::default);
+        Self { top, is_past }
+    }
+}
 
 impl Service for Top {
     fn capabilities(&self) -> FileSystemCapabilities {
-        self.0.load().capabilities()
+        self.0.load().top.capabilities()
     }
 
     fn call(&self, request: Request<'_>) -> Reply {
-        let now = self.0.load();
-        dispatch(&***now, request)
+        loop {
+            let now = self.0.load();
+            let Some(gate) = &now.is_past else { return dispatch(&*now.top, request) };
+            let is_past = gate.read();
+            if !*is_past {
+                return dispatch(&*now.top, request);
+            }
+        }
     }
 }
 
@@ -52,8 +78,9 @@ impl Modules {
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Result<Self> {
         let (top, members) = build(stack, &volume)?;
         let told = top.capabilities();
-        let top = Arc::new(Served(Top(ArcSwap::from_pointee(top))));
-        Ok(Self { volume, top, told, fixed: stack.fixed_module(), members: Mutex::new(members) })
+        let top = Arc::new(Served(Top(ArcSwap::from_pointee(Now::of((top, &members))))));
+        let fixed = stack.fixed_module().map(str::to_owned);
+        Ok(Self { volume, top, told, fixed, members: Mutex::new(members) })
     }
 
     /// The file system will not be used any more.
@@ -63,8 +90,8 @@ impl Modules {
     }
 
     /// A module that keeps open files to itself, so that no other process can go on.
-    pub(crate) fn fixed(&self) -> Option<&'static str> {
-        self.fixed
+    pub(crate) fn fixed(&self) -> Option<&str> {
+        self.fixed.as_deref()
     }
 
     /// The file system of the whole stack.
@@ -72,29 +99,38 @@ impl Modules {
         self.top.clone()
     }
 
-    /// The names of the modules from the top down, and what each has gathered.
+    /// The names of the modules from the top down, and what each has gathered. No operation
+    /// is under way.
     pub(crate) fn export(&self) -> Vec<(String, State)> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.iter().map(|member| (member.name().to_owned(), member.export())).collect()
+        let state = |member: &Arc<dyn Member>| {
+            member.export().unwrap_or_else(|error| {
+                tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
+                State::default()
+            })
+        };
+        members.iter().map(|member| (member.name().to_owned(), state(member))).collect()
     }
 
-    /// Takes over what the modules of another process had gathered.
-    pub(crate) fn import(&self, states: &[(String, State)]) {
+    /// Takes over what the modules of another process had gathered, before the first operation.
+    ///
+    /// # Errors
+    /// If a module that comes in a library can't.
+    pub(crate) fn import(&self, states: &[(String, State)]) -> Result<()> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         for (member, (name, state)) in members.iter().zip(states) {
             let imported =
                 if member.name() == name { member.import(state) } else { Err(Errno::EINVAL.into()) };
-            if let Err(error) = imported {
-                tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
-            }
+            took_over(&**member, imported)?;
         }
+        Ok(())
     }
 
     /// Prepares the modules of another stack for this volume. Refuses, with the reason,
     /// what the kernel would have to know since the mount; `file` describes the stack.
     pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
         let refuse = |why: &str| Err(file.key("stack").refuse(why, "unmount, and mount with these modules"));
-        if let Some(name) = stack.fixed_module().or(self.fixed) {
+        if let Some(name) = stack.fixed_module().or(self.fixed()) {
             return refuse(&format!(
                 "modules can't be exchanged while the stack has '{name}', which keeps open files to itself"
             ));
@@ -119,20 +155,60 @@ impl Modules {
     }
 
     /// Replaces all modules. One that was there gives its state to the next of its name.
-    pub(crate) fn exchange(&self, next: Next) {
+    /// Answers how long operations were held up, in nanoseconds.
+    ///
+    /// # Errors
+    /// Why the modules of before go on.
+    pub(crate) fn exchange(&self, next: Next) -> std::result::Result<u64, String> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        self.top.0.0.store(Arc::new(next.top));
-        // After the switch, so that state from meanwhile is not missed. Those that are
-        // gone are asked too: what waits in them goes on.
-        let mut states: Vec<(&str, State)> = members.iter().map(|old| (old.name(), old.export())).collect();
-        for new in &next.members {
-            let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
-            let (_, state) = states.remove(at);
-            if let Err(error) = new.import(&state) {
-                tracing::error!(module = new.name(), %error, "what the module had gathered is lost");
+        let before = self.top.0.0.load_full();
+        let after = Arc::new(Now::of((next.top, &next.members)));
+        let begun = Instant::now();
+        let paused_ns = match &before.is_past {
+            None => {
+                self.top.0.0.store(after);
+                // After the switch, so that state from meanwhile is not missed.
+                hand_over(&members, &next.members).map_err(|error| error.to_string())?;
+                0
             }
-        }
+            Some(gate) => {
+                let Some(mut is_past) = gate.try_write_for(DRAINED_WITHIN) else {
+                    let message = "operations under way do not end, perhaps since a module or a tier hangs";
+                    return Err(format!("nothing is changed: {message}"));
+                };
+                hand_over(&members, &next.members).map_err(|error| format!("nothing is changed: {error}"))?;
+                self.top.0.0.store(after);
+                *is_past = true;
+                u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+            }
+        };
         *members = next.members;
+        Ok(paused_ns)
+    }
+}
+
+/// Has modules take over the states of those of the same name. Those that are gone are asked
+/// too: what waits in them goes on.
+fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
+    let mut states =
+        old.iter().map(|old| Ok((old.name(), old.export()?))).collect::<Result<Vec<(&str, State)>>>()?;
+    for new in new {
+        let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
+        let (_, state) = states.remove(at);
+        took_over(&**new, new.import(&state))?;
+    }
+    Ok(())
+}
+
+/// A module that comes in a library may insist on its predecessor's state; others do without.
+fn took_over(module: &dyn Member, imported: Result<()>) -> Result<()> {
+    match imported {
+        Err(error) if module.is_loaded() => Err(error.context(format!("module {}", module.name()))),
+        Err(error) => {
+            tracing::error!(module = module.name(), %error, "what the module had gathered is lost");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }
 

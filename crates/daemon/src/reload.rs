@@ -73,9 +73,9 @@ pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, E
         ));
     };
     let (shown, base) = (file.to_string_lossy().into_owned(), mounted.running.base());
-    let new = stack_file::load_at(file, base).map_err(invalid)?;
-    let old = stack_file::of_document(mounted.running.stack(), &shown, &Reading { base, profile: true })
-        .map_err(invalid)?;
+    let reading = Reading { base, profile: true, registry: &mounted.running.registry() };
+    let new = stack_file::read_at(file, &reading).map_err(invalid)?;
+    let old = stack_file::of_document(mounted.running.stack(), &shown, &reading).map_err(invalid)?;
     let plan = plan(mounted, &Files { old: &old, new: &new })?;
     let changes = plan.changes.clone();
     if !dry_run {
@@ -85,7 +85,7 @@ pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, E
             let modules = plan.modules.then(prepared).transpose()?;
             apply(mounted.handle, plan)?;
             if let Some(modules) = modules {
-                mounted.handle.modules.exchange(modules);
+                mounted.handle.modules.exchange(modules).map_err(ErrorReply::new)?;
             }
             tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
         }
@@ -284,7 +284,7 @@ impl Files<'_> {
     }
 
     /// The module that keeps those of others from being changed: open files are in it.
-    fn fixed_module(&self) -> Option<&'static str> {
+    fn fixed_module(&self) -> Option<&str> {
         self.new.stack.fixed_module().filter(|_| !self.module_changes().is_empty())
     }
 

@@ -16,17 +16,19 @@ use crate::yaml::{self, Node, Value};
 use braid_contract::Shown;
 use braid_contract::units::write_size;
 use braid_ipc::protocol::Saved;
+use braid_stack::Registry;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The stack of a mounted volume.
 pub(crate) struct Running {
     root: Mutex<Node>,
     base: PathBuf,
     file: Option<PathBuf>,
+    registry: Mutex<Arc<Registry>>,
     mount: MountSettings,
     /// Tiers that the mount was to go without.
     without: Vec<String>,
@@ -38,16 +40,27 @@ pub(crate) struct Running {
 impl Running {
     /// The stack that was mounted with `config`.
     pub(crate) fn of(config: &Config) -> Self {
-        let Source { root, base, file } = config.source.clone();
+        let Source { root, base, file, registry } = config.source.clone();
         let absent = config.stack.volume().tiers.iter().filter(|tier| tier.absent.is_some());
         Self {
             root: Mutex::new(root),
             base,
             file,
+            registry: Mutex::new(registry),
             mount: config.mount.clone(),
             without: absent.map(|tier| tier.name.clone()).collect(),
             ended: AtomicBool::new(false),
         }
+    }
+
+    /// The modules in force that are not built in.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Other modules are in force.
+    pub(crate) fn has_modules(&self, registry: Arc<Registry>) {
+        *self.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
     }
 
     fn root(&self) -> MutexGuard<'_, Node> {

@@ -1,7 +1,9 @@
 //! The source of a configuration, and how it is read.
 
 use crate::yaml::Node;
+use braid_stack::Registry;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The source of a configuration.
 #[derive(Clone, Debug)]
@@ -12,6 +14,8 @@ pub(crate) struct Source {
     pub(crate) base: PathBuf,
     /// The stack file, if it is from one.
     pub(crate) file: Option<PathBuf>,
+    /// The modules that are not built in.
+    pub(crate) registry: Arc<Registry>,
 }
 
 /// How a stack file is read.
@@ -20,4 +24,6 @@ pub(crate) struct Reading<'a> {
     pub(crate) base: &'a Path,
     /// Whether to read the profile that it names.
     pub(crate) profile: bool,
+    /// The modules that are not built in.
+    pub(crate) registry: &'a Arc<Registry>,
 }

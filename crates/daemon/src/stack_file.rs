@@ -11,8 +11,12 @@ use crate::text_file;
 use crate::users;
 use crate::volume_settings;
 use crate::yaml::{self, Node, Value};
+use braid_modules::Configured;
+use braid_stack::Registry;
+use std::cell::OnceCell;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A JSON schema of stack files, for editors.
 pub const SCHEMA: &str = include_str!("../stack.schema.json");
@@ -39,18 +43,14 @@ pub fn load_without_profile(path: &Path) -> Result<Config, Refusal> {
 
 fn load_with(path: &Path, profile: bool) -> Result<Config, Refusal> {
     let base = path.parent().unwrap_or(Path::new(""));
-    let mut config = read_at(path, &Reading { base, profile })?;
+    let mut config = read_at(path, &Reading { base, profile, registry: &Arc::default() })?;
     // The target of a symbolic link is what has to change.
     config.source.file = std::fs::canonicalize(path).ok();
     Ok(config)
 }
 
-/// Reads the stack file at `path`, with `base` for relative directories.
-pub(crate) fn load_at(path: &Path, base: &Path) -> Result<Config, Refusal> {
-    read_at(path, &Reading { base, profile: true })
-}
-
-fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
+/// Reads the stack file at `path`.
+pub(crate) fn read_at(path: &Path, reading: &Reading<'_>) -> Result<Config, Refusal> {
     let name = path.to_string_lossy().into_owned();
     of_document(yaml::parse(&text(path)?, &Place::file(&name))?, &name, reading)
 }
@@ -79,7 +79,17 @@ pub fn text(path: &Path) -> Result<String, Refusal> {
 /// # Errors
 /// Its first error.
 pub fn parse(text: &str, name: &str, base: &Path) -> Result<Config, Refusal> {
-    let reading = Reading { base, profile: true };
+    parse_with(text, name, base, &Arc::default())
+}
+
+/// The same with modules that are in force.
+pub(crate) fn parse_with(
+    text: &str,
+    name: &str,
+    base: &Path,
+    registry: &Arc<Registry>,
+) -> Result<Config, Refusal> {
+    let reading = Reading { base, profile: true, registry };
     of_document(yaml::parse(text, &Place::file(name))?, name, &reading)
 }
 
@@ -91,6 +101,7 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
         // The parent of a file in the working directory has no name.
         base: std::path::absolute(Path::new(".").join(reading.base)).unwrap_or_else(|_| reading.base.into()),
         file: None,
+        registry: Arc::clone(reading.registry),
     };
     let root = Field::root(document, &file);
     let advice = "a stack file begins with 'stack:'; see docs/configuration.md";
@@ -104,7 +115,7 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
     let stack = section.require("stack", "stack: { volume: { … } }")?;
     let mount = section.take("mount");
     Ok(Config {
-        stack: stack_node(&stack, reading, 0)?,
+        stack: stack_node(&stack, reading)?,
         mount: mount.map(|field| mount_settings(&field, reading.base)).transpose()?.unwrap_or_default(),
         create: false,
         source,
@@ -112,43 +123,91 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
 }
 
 /// The node below `field`, the top of the stack: exactly one module.
-fn stack_node(field: &Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
-    module_node(Section::open(field)?.into_only(&module_names())?, reading, depth)
+fn stack_node(field: &Field, reading: &Reading<'_>) -> Result<StackNode, Refusal> {
+    let names = ModuleNames { registry: reading.registry, loaded: OnceCell::new() };
+    let top = Section::open(field)?.into_only(&names.for_keys_of(field))?;
+    Nodes { names: &names, reading }.node(top, 0)
 }
 
-fn module_names() -> Vec<&'static str> {
-    std::iter::once("volume").chain(braid_modules::NAMES.iter().copied()).collect()
+/// The names of modules.
+struct ModuleNames<'a> {
+    registry: &'a Registry,
+    /// Of those that are not built in; looked for if there is need.
+    loaded: OnceCell<Vec<String>>,
 }
 
-/// The module that `node` names, with all below it.
-fn module_node(node: Field, reading: &Reading<'_>, depth: usize) -> Result<StackNode, Refusal> {
-    if node.name == "volume" {
-        return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&node, reading)?)));
-    }
-    let names = module_names();
-    if !names.contains(&node.name.as_str()) {
-        return Err(no_such_module(&node, &names));
-    }
-    if depth == DEPTH_MAX {
-        return Err(node
-            .place
-            .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "take some out"));
-    }
-    let (child, settings) = Section::open(&node)?.split_only(&names, |key| {
-        let may_be_module = matches!(key.node.value, Value::Map(_) | Value::Null);
-        may_be_module.then(|| no_such_module(key, &names))
-    })?;
-    let settings = Field { node: settings, ..node };
-    match braid_modules::configure(&settings.name, Settings(settings.clone())) {
-        Some(Ok(module)) => {
-            let child = Box::new(module_node(child, reading, depth + 1)?);
-            let fits = braid_modules::fused(&*module, &child.wrappers());
-            let advice = "change the order, or leave one out";
-            fits.map_err(|found| settings.place.refuse(found, advice))?;
-            Ok(StackNode::Wrapper { module, child })
+impl ModuleNames<'_> {
+    /// The names that a key below `field` may have to be a module. A key that is a setting of
+    /// one module may be the name of another that is not built in.
+    fn for_keys_of(&self, field: &Field) -> Vec<&str> {
+        let is_built_in = |key: &str| built_in().any(|name| name == key);
+        match &field.node.value {
+            Value::Map(entries) if entries.iter().any(|entry| is_built_in(&entry.key)) => {
+                built_in().collect()
+            }
+            _ => self.all(),
         }
-        Some(Err(unfit)) => Err(unfit.at(&settings)),
-        None => Err(no_such_module(&settings, &names)),
+    }
+
+    fn all(&self) -> Vec<&str> {
+        let loaded = self.loaded.get_or_init(|| self.registry.names());
+        let built_in = built_in().map(|name: &str| name);
+        built_in.chain(loaded.iter().map(String::as_str)).collect()
+    }
+}
+
+fn built_in() -> impl Iterator<Item = &'static str> {
+    std::iter::once("volume").chain(braid_modules::NAMES.iter().copied())
+}
+
+/// Makes nodes of what a stack file says of them.
+struct Nodes<'a> {
+    names: &'a ModuleNames<'a>,
+    reading: &'a Reading<'a>,
+}
+
+impl Nodes<'_> {
+    /// The module that `field` names, with all below it.
+    fn node(&self, field: Field, depth: usize) -> Result<StackNode, Refusal> {
+        if field.name == "volume" {
+            return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&field, self.reading)?)));
+        }
+        let is_known =
+            built_in().any(|name| name == field.name) || self.names.all().contains(&field.name.as_str());
+        if !is_known {
+            return Err(no_such_module(&field, &self.names.all()));
+        }
+        if depth == DEPTH_MAX {
+            return Err(field
+                .place
+                .refuse(format!("more than {DEPTH_MAX} modules on top of each other"), "take some out"));
+        }
+        let names = self.names.for_keys_of(&field);
+        let (child, settings) = Section::open(&field)?.split_only(&names, |key| {
+            let may_be_module = matches!(key.node.value, Value::Map(_) | Value::Null);
+            may_be_module.then(|| no_such_module(key, &self.names.all()))
+        })?;
+        let settings = Field { node: settings, ..field };
+        let module = self.module(&settings)?;
+        let child = Box::new(self.node(child, depth + 1)?);
+        let fits = braid_modules::fused(&*module, &child.wrappers());
+        let advice = "change the order, or leave one out";
+        fits.map_err(|found| settings.place.refuse(found, advice))?;
+        Ok(StackNode::Wrapper { module, child })
+    }
+
+    /// The module with these settings.
+    fn module(&self, settings: &Field) -> Result<Arc<dyn Configured>, Refusal> {
+        if let Some(built_in) = braid_modules::configure(&settings.name, Settings(settings.clone())) {
+            return built_in.map_err(|unfit| unfit.at(settings));
+        }
+        let text = settings.node.to_json().to_string();
+        match self.reading.registry.configure(&settings.name, &text) {
+            Some(configured) => configured.map_err(|why| {
+                settings.place.refuse(why, "braid module list shows the modules that are not built in")
+            }),
+            None => Err(no_such_module(settings, &self.names.all())),
+        }
     }
 }
 

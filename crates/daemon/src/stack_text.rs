@@ -54,7 +54,12 @@ pub(crate) fn tiers(root: &Node) -> Option<&Node> {
 }
 
 fn is_module(entry: &Entry) -> bool {
-    entry.key == "volume" || braid_modules::NAMES.contains(&entry.key.as_str())
+    entry.key == "volume" || braid_modules::NAMES.contains(&entry.key.as_str()) || has_volume(&entry.node)
+}
+
+/// Whether the volume is somewhere below: a module that is not built in has it there.
+fn has_volume(node: &Node) -> bool {
+    entries(node).iter().any(|entry| entry.key == "volume" || has_volume(&entry.node))
 }
 
 /// The modules on top of the volume in a stack's document, from the top down,

@@ -40,7 +40,14 @@ pub(crate) fn open_taken(
     modules: &[(String, State)],
 ) -> Result<VolumeHandle, Refusal> {
     let handle = open_by(config, false, &|volume| Volume::open_taken(volume, live.clone()))?;
-    handle.modules.import(modules);
+    handle.modules.import(modules).map_err(|error| {
+        config
+            .stack
+            .volume()
+            .place
+            .whole_file()
+            .refuse(error.to_string(), "unmount, and mount with this program")
+    })?;
     Ok(handle)
 }
 

@@ -24,6 +24,21 @@ impl Node {
     pub(crate) fn new(value: Value) -> Self {
         Self { line: 0, span: None, value }
     }
+
+    /// The value in JSON, with numbers and truth values as such.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Scalar(text) => match serde_json::from_str(text) {
+                Ok(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => value,
+                _ => text.as_str().into(),
+            },
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => {
+                entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect()
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,9 +2,9 @@
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, PinRequest, Pinned, Reloaded,
-    Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest,
-    Upgrading,
+    ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, PinRequest,
+    Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved,
+    TierSet, TraceRequest, Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -147,6 +147,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If the stack is not valid, or can't come into force on a mounted volume.
     fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply>;
+
+    /// Has the library `file` go on as `module`; without one, that which a repository has.
+    ///
+    /// # Errors
+    /// If it can't; the one before goes on.
+    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply>;
 
     /// Starts a job that replaces a healthy tier by a directory, as the tier
     /// `by`.

@@ -24,7 +24,7 @@ pub use tiers::{
     HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, TierAdded, TierRemoved, TierSet,
 };
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
-pub use upgrade::{Upgrade, Upgrading};
+pub use upgrade::{ModuleUpgraded, Upgrade, Upgrading};
 
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,14 @@ pub enum Request {
     },
     /// Exchanges, adds and removes modules. For the owner of the mount.
     ModifyStack(ModifyStack),
+    /// Has another library go on as a module. For the owner of the mount.
+    UpgradeModule {
+        /// The module.
+        module: String,
+        /// The library, absolute; if not given, that which a repository has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+    },
     /// Replaces a healthy tier by a directory, as a new tier, with a job. For
     /// the owner of the mount.
     ReplaceTierBy {
@@ -222,6 +230,7 @@ impl Request {
             | Self::Reload { .. }
             | Self::Upgrade { .. }
             | Self::ModifyStack(_)
+            | Self::UpgradeModule { .. }
             | Self::ReplaceTierBy { .. }
             | Self::ReplaceHome { .. }
             | Self::Fsck(_)
@@ -291,6 +300,8 @@ pub enum Reply {
     Upgrading(Upgrading),
     /// To [`Request::ModifyStack`].
     StackModified(Modified),
+    /// [`Request::UpgradeModule`]
+    ModuleUpgraded(ModuleUpgraded),
     /// To [`Request::ReplaceTierBy`].
     Replacing(Replacing),
     /// To [`Request::ReplaceHome`], in the end.

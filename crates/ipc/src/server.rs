@@ -406,6 +406,9 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         }
         Request::Upgrade { program } => handler.upgrade(program).map(Reply::Upgrading),
         Request::Reload { dry_run } => handler.reload(*dry_run).map(Reply::Reloaded),
+        Request::UpgradeModule { module, file } => {
+            handler.upgrade_module(module, file.as_deref()).map(Reply::ModuleUpgraded)
+        }
         Request::ModifyStack(request) => handler.modify_stack(request).map(Reply::StackModified),
         Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),

@@ -5,8 +5,8 @@ use braid_contract::TierId;
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
-    LearnedStreams, Modified, ModifyStack, Mover, NamedTier, PinRequest, Pinned, Reloaded, Replaced,
-    Replacing, Reply, Request, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
+    LearnedStreams, Modified, ModifyStack, ModuleUpgraded, Mover, NamedTier, PinRequest, Pinned, Reloaded,
+    Replaced, Replacing, Reply, Request, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
     TraceBegun, TraceEnded, TraceLines, TraceRequest, Upgrading,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
@@ -110,6 +110,11 @@ impl Handler for Fake {
 
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
         Ok(Reloaded { file: "/s.yaml".into(), changes: vec![dry_run.to_string()] })
+    }
+
+    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
+        let (from, to) = ("1".to_owned(), file.unwrap_or_default().to_owned());
+        Ok(ModuleUpgraded { module: module.to_owned(), from, to, paused_ns: 7 })
     }
 
     fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
@@ -566,6 +571,10 @@ fn a_socket_goes_from_one_server_to_the_next() {
     let Bench { server, path, _dir } = bench();
     let client = || Client::connect(&path, rustix::process::geteuid().as_raw()).unwrap();
     let mut before = client();
+    let module = Request::UpgradeModule { module: "m".into(), file: Some("/m.so".into()) };
+    assert!(
+        matches!(before.request(&module), Ok(Reply::ModuleUpgraded(now)) if now.module == "m" && now.to == "/m.so")
+    );
     let upgrade = Request::Upgrade { program: "/next".into() };
     assert!(matches!(before.request(&upgrade), Ok(Reply::Upgrading(next)) if next.version == "/next"));
     let (same, listener) = server.give().unwrap();

@@ -23,6 +23,7 @@ mod testing;
 pub mod throttle;
 pub mod trace;
 
+pub use frames::Pipeline;
 pub use fused::{fused, wrap};
 pub use module::{Configured, Member, Module, State};
 pub use names::Names;

@@ -70,10 +70,19 @@ impl State {
 /// A module in a running stack.
 pub trait Member: FileSystem {
     /// [`Module::NAME`]
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
+
+    /// Whether it comes in a library: it gives its state away, and takes one over, only
+    /// while no operation is under way.
+    fn is_loaded(&self) -> bool {
+        false
+    }
 
     /// [`Module::export`]
-    fn export(&self) -> State;
+    ///
+    /// # Errors
+    /// If a loaded module can't say.
+    fn export(&self) -> Result<State>;
 
     /// [`Module::import`]
     fn import(&self, state: &State) -> Result<()>;
@@ -83,12 +92,12 @@ pub trait Member: FileSystem {
 }
 
 impl<M: Module> Member for M {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         M::NAME
     }
 
-    fn export(&self) -> State {
-        Module::export(self)
+    fn export(&self) -> Result<State> {
+        Ok(Module::export(self))
     }
 
     fn import(&self, state: &State) -> Result<()> {
@@ -103,7 +112,7 @@ impl<M: Module> Member for M {
 /// A module with its settings, to be put on a child.
 pub trait Configured: fmt::Debug + Send + Sync {
     /// [`Module::NAME`]
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// [`Module::new`]
     fn wrap(&self, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>>;
@@ -120,7 +129,7 @@ pub(crate) fn configured<M: Module>(settings: M::Settings) -> Arc<dyn Configured
 struct With<M: Module>(M::Settings);
 
 impl<M: Module> Configured for With<M> {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         M::NAME
     }
 

@@ -1,8 +1,8 @@
 //! Helpers that the tests of modules share.
 
-use braid_contract::{
-    Attr, Entry, FileKind, FileSystemCapabilities, HandleId, InodeId, IoMode, Opened, Timestamp,
-};
+pub(crate) use braid_testkit::every_operation::entry;
+
+use braid_contract::{FileSystemCapabilities, HandleId, IoMode, Opened};
 use std::time::Duration;
 
 /// Those of a file system that can all, and whose operations all come to it.
@@ -21,26 +21,4 @@ pub(crate) fn capabilities() -> FileSystemCapabilities {
 /// A file that is open by this handle.
 pub(crate) fn opened(handle: u64) -> Opened {
     Opened { handle: HandleId(handle), mode: IoMode::Cached, set_id: false }
-}
-
-/// The entry of a regular file with this number; its attributes do not matter.
-pub(crate) fn entry(ino: u64) -> Entry {
-    let time = Timestamp::default();
-    let attr = Attr {
-        ino: InodeId(ino),
-        size: ino,
-        blocks: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: None,
-        kind: FileKind::Regular,
-        mode: 0o644,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        block_size: 4096,
-    };
-    Entry { attr, generation: ino }
 }

@@ -14,6 +14,7 @@ mod futex;
 mod handle;
 mod identity;
 mod limits;
+pub mod module;
 mod mount_attr;
 mod nvme;
 mod process;

@@ -18,6 +18,7 @@ pub mod damage;
 mod differential;
 pub mod dir_fs;
 mod direct;
+pub mod every_operation;
 mod fault;
 mod generate;
 mod model;

@@ -1,13 +1,16 @@
 //! How a mount was begun.
 
 use crate::config::Config;
-use crate::refusal::Refusal;
+use crate::refusal::{Place, Refusal};
 use crate::running::Running;
 use crate::{stack_file, stack_text};
+use braid_stack::Registry;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How a mount was begun, for a process that takes it over.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -22,6 +25,9 @@ pub struct Launch {
     /// The base of its relative paths, and the file that it came from.
     base: PathBuf,
     file: Option<PathBuf>,
+    /// The files of the modules in force that are not built in.
+    #[serde(default)]
+    modules: BTreeMap<String, PathBuf>,
     /// Where it is mounted, absolute.
     pub mountpoint: PathBuf,
 }
@@ -46,6 +52,7 @@ impl Launch {
             stack: stack_text::write(&running.stack()),
             base: running.base().to_owned(),
             file: running.file().map(Path::to_owned),
+            modules: running.registry().files(),
             mountpoint: mountpoint.to_owned(),
             ..self.clone()
         }
@@ -57,7 +64,9 @@ impl Launch {
     /// What this program does not understand of it.
     pub fn stack(&self) -> Result<Config, Refusal> {
         let name = self.file.as_ref().map_or("the mounted stack".into(), |file| file.to_string_lossy());
-        let mut config = stack_file::parse(&self.stack, &name, &self.base)?;
+        let registry = Registry::of_files(&self.modules);
+        let registry = registry.map_err(|why| Place::file(&name).refuse(why, "put its file back"))?;
+        let mut config = stack_file::parse_with(&self.stack, &name, &self.base, &Arc::new(registry))?;
         config.source.file.clone_from(&self.file);
         Ok(config)
     }

@@ -12,6 +12,19 @@ pub struct Upgrading {
     pub version: String,
 }
 
+/// A module was exchanged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleUpgraded {
+    /// The module.
+    pub module: String,
+    /// The version before.
+    pub from: String,
+    /// The version now.
+    pub to: String,
+    /// How long operations were held up, in nanoseconds.
+    pub paused_ns: u64,
+}
+
 /// How an upgrade went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgrade {

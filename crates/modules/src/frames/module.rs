@@ -46,12 +46,12 @@ impl<S: FrameSettings> Module for OfFrames<S> {
 
 /// Several modules that are one.
 impl Member for Framed {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "frames"
     }
 
-    fn export(&self) -> State {
-        State::default()
+    fn export(&self) -> Result<State> {
+        Ok(State::default())
     }
 
     fn import(&self, state: &State) -> Result<()> {

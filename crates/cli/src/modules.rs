@@ -1,0 +1,107 @@
+//! `braid module`: modules that come in libraries.
+
+use crate::args::{ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand};
+use crate::failure::{Failure, Result};
+use crate::locate;
+use crate::table::{self, Align, Table};
+use braid_contract::Shown;
+use braid_daemon::libraries::{self, Registry, Repositories};
+use braid_ipc::protocol::{Reply, Request};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A module that a stack file may name.
+#[derive(Serialize)]
+struct Listed {
+    module: String,
+    /// `None` for one that can't be loaded.
+    version: Option<String>,
+    /// `None` for one that is built in.
+    file: Option<String>,
+    /// Why it can't be loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub(crate) fn list(args: &ModuleListArgs) -> Result<()> {
+    let built_in = libraries::BUILT_IN.iter().map(|name| Listed {
+        module: (*name).to_owned(),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        file: None,
+        error: None,
+    });
+    let known = Registry::default().known().map_err(Failure::new)?.into_iter().map(|known| Listed {
+        module: known.name,
+        version: known.version.as_ref().ok().cloned(),
+        file: Some(known.file.to_string_lossy().into_owned()),
+        error: known.version.err(),
+    });
+    let modules: Vec<Listed> = built_in.chain(known).collect();
+    if args.json {
+        return table::print_json(&BTreeMap::from([("modules", modules)]));
+    }
+    let columns = ["MODULE", "VERSION", "FILE"].map(|name| (name, Align::Left));
+    let mut table = Table::new(&columns);
+    for module in modules {
+        let file = module.file.map_or_else(|| "built in".to_owned(), |file| file.shown().to_string());
+        let file = module.error.map_or(file.clone(), |error| format!("{file}: {error}"));
+        table.row(vec![module.module, module.version.unwrap_or_else(|| "-".into()), file]);
+    }
+    table::print(&table.render())
+}
+
+pub(crate) fn upgrade(args: &ModuleUpgradeArgs) -> Result<()> {
+    let absolute = |file| std::path::absolute(file).map_err(|error| Failure::new(error.to_string()));
+    let file = args.to.as_ref().map(absolute).transpose()?;
+    let mut daemon = locate::need_daemon(&locate::given_or_only(args.mountpoint.as_deref())?)?;
+    let request = Request::UpgradeModule {
+        module: args.name.clone(),
+        file: file.map(|file| file.to_string_lossy().into_owned()),
+    };
+    let upgraded = locate::ask(&mut daemon, &request, |reply| match reply {
+        Reply::ModuleUpgraded(upgraded) => Some(upgraded),
+        _ => None,
+    })?;
+    if args.json {
+        return table::print_json(&upgraded);
+    }
+    let microseconds = upgraded.paused_ns.div_ceil(1000);
+    let line = format!(
+        "module {} is version {} now, before {}; operations were held up for {microseconds} \u{b5}s\n",
+        upgraded.module, upgraded.to, upgraded.from
+    );
+    table::print(&line)
+}
+
+pub(crate) fn repo(command: &RepoCommand) -> Result<()> {
+    let mut repositories = Repositories::read().map_err(Failure::new)?;
+    match command {
+        RepoCommand::Add(args) => {
+            let dir = repositories.add(&args.dir).map_err(|why| refused(args, &why))?;
+            let modules = dir.read_dir().into_iter().flatten().flatten();
+            let any =
+                modules.into_iter().any(|entry| entry.path().extension().is_some_and(|end| end == "so"));
+            if !any {
+                eprintln!("braid: {}: there is no NAME.so yet", dir.shown());
+            }
+            Ok(())
+        }
+        RepoCommand::Remove(args) => repositories.remove(&args.dir).map_err(|why| refused(args, &why)),
+        RepoCommand::List(args) => {
+            let dirs: Vec<String> =
+                repositories.all().map(|dir| dir.to_string_lossy().into_owned()).collect();
+            if args.json {
+                return table::print_json(&BTreeMap::from([("repositories", dirs)]));
+            }
+            table::print(&repositories.all().map(|dir| format!("{}\n", dir.shown())).collect::<String>())
+        }
+    }
+}
+
+fn refused(args: &RepoArgs, why: &str) -> Failure {
+    Failure::new(format!("{}: {why}", args.dir.shown()))
+}
+
+pub(crate) fn header() -> Result<()> {
+    table::print(&libraries::c_header())
+}

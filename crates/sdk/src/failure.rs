@@ -1,0 +1,26 @@
+//! Errors on both sides of the interface.
+
+use braid_contract::{Errno, Error};
+use braid_sys::module::Failure;
+
+/// The interface's form of an error.
+pub(crate) fn of_error(error: &Error) -> Failure {
+    let (errno, text) = (error.errno(), error.to_string());
+    let plain = Error::from(errno).to_string();
+    // The other side says again what the number means.
+    let why = text.strip_suffix(&plain).unwrap_or(&text).trim_end_matches(": ");
+    Failure { errno: errno.0, why: why.to_owned() }
+}
+
+/// The error of a failure.
+pub(crate) fn to_error(failure: Failure) -> Error {
+    match failure.why.as_str() {
+        "" => Errno(failure.errno).into(),
+        _ => Error::new(Errno(failure.errno), failure.why),
+    }
+}
+
+/// What the other side gives is not what the interface asks for.
+pub(crate) fn breach(what: &str) -> Failure {
+    Failure { errno: Errno::EIO.0, why: format!("a module breaks the rules of the interface: {what}") }
+}
