@@ -115,6 +115,9 @@ pub(crate) enum Command {
     /// Take a mount over; for `braid upgrade`
     #[command(hide = true)]
     TakeOver,
+    /// Be the process of a module that is not trusted
+    #[command(hide = true)]
+    ModuleHost,
     /// Write the man pages and the shells' completions; for packages
     #[command(hide = true)]
     Manual(ManualArgs),

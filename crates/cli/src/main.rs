@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => stack::reload(&args),
         Command::Upgrade(args) => upgrade::run(&args),
         Command::TakeOver => upgrade::take_over(),
+        Command::ModuleHost => modules::host(),
         Command::Stack(StackCommand::Check(args)) => stack::check(&args),
         Command::Stack(StackCommand::Dump(args)) => stack::dump(&args),
         Command::Stack(StackCommand::List(args)) => stack::list(&args),

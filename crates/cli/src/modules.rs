@@ -21,6 +21,9 @@ struct Listed {
     /// Why it can't be loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Why it runs in a process of its own, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isolated: Option<String>,
 }
 
 pub(crate) fn list(args: &ModuleListArgs) -> Result<()> {
@@ -29,12 +32,14 @@ pub(crate) fn list(args: &ModuleListArgs) -> Result<()> {
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         file: None,
         error: None,
+        isolated: None,
     });
     let known = Registry::default().known().map_err(Failure::new)?.into_iter().map(|known| Listed {
         module: known.name,
         version: known.version.as_ref().ok().cloned(),
         file: Some(known.file.to_string_lossy().into_owned()),
         error: known.version.err(),
+        isolated: known.isolated,
     });
     let modules: Vec<Listed> = built_in.chain(known).collect();
     if args.json {
@@ -44,7 +49,8 @@ pub(crate) fn list(args: &ModuleListArgs) -> Result<()> {
     let mut table = Table::new(&columns);
     for module in modules {
         let file = module.file.map_or_else(|| "built in".to_owned(), |file| file.shown().to_string());
-        let file = module.error.map_or(file.clone(), |error| format!("{file}: {error}"));
+        let isolated = module.isolated.map(|why| format!("in a process of its own, since {why}"));
+        let file = module.error.or(isolated).map_or(file.clone(), |said| format!("{file}: {said}"));
         table.row(vec![module.module, module.version.unwrap_or_else(|| "-".into()), file]);
     }
     table::print(&table.render())
@@ -100,6 +106,12 @@ pub(crate) fn repo(command: &RepoCommand) -> Result<()> {
 
 fn refused(args: &RepoArgs, why: &str) -> Failure {
     Failure::new(format!("{}: {why}", args.dir.shown()))
+}
+
+/// Serves as the process of a module that is not trusted.
+pub(crate) fn host() -> Result<()> {
+    libraries::run_host()
+        .map_err(|why| Failure::usage(format!("module-host is for Braid, which starts it: {why}")))
 }
 
 pub(crate) fn header() -> Result<()> {

@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 mod bounded;
+mod isolated;
+mod library;
 mod loaded;
 mod registry;
 mod repositories;
@@ -11,5 +13,6 @@ mod trust;
 
 pub use braid_modules::NAMES as BUILT_IN;
 pub use braid_sdk::c_header;
+pub use isolated::run_host;
 pub use registry::{Known, Registry};
 pub use repositories::{REPOSITORIES_MAX, Repositories};

@@ -1,16 +1,16 @@
 //! A module of a library, as one of a stack.
 
 use crate::bounded::bounded;
+use crate::library::{Instance, Library};
 use braid_contract::{FileSystem, Layer, Result, Served};
 use braid_modules::{Configured, Member, Pipeline, State};
-use braid_sdk::abi::{LoadedModule, ModuleLibrary};
 use braid_sdk::{Below, error_of};
 use std::fmt;
 use std::sync::Arc;
 
 /// A library with settings, to be put on a child.
 pub(crate) struct Configuration {
-    pub(crate) library: Arc<ModuleLibrary>,
+    pub(crate) library: Library,
     /// As JSON.
     pub(crate) settings: String,
 }
@@ -27,12 +27,12 @@ impl Configured for Configuration {
     }
 
     fn wrap(&self, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>> {
-        let (library, settings) = (Arc::clone(&self.library), self.settings.clone());
+        let (library, settings) = (self.library.clone(), self.settings.clone());
         let what = format!("making module {}", self.library.name());
         let create = move || library.create(&settings, Box::new(Below(child))).map_err(error_of);
-        let module = Arc::new(bounded(&what, create)?);
+        let module = bounded(&what, create)?;
         let through = Served(braid_sdk::Served(Arc::clone(&module)));
-        Ok(Arc::new(Loaded { module, through }))
+        Ok(Arc::new(Loaded { name: self.library.name().to_owned(), module, through }))
     }
 
     fn frames(&self) -> Option<Pipeline> {
@@ -42,9 +42,10 @@ impl Configured for Configuration {
 
 /// A module of a library, on its child.
 struct Loaded {
-    module: Arc<LoadedModule>,
+    name: String,
+    module: Arc<dyn Instance>,
     /// The same, as a file system.
-    through: Served<braid_sdk::Served<Arc<LoadedModule>>>,
+    through: Served<braid_sdk::Served<Arc<dyn Instance>>>,
 }
 
 impl Layer for Loaded {
@@ -55,7 +56,7 @@ impl Layer for Loaded {
 
 impl Member for Loaded {
     fn name(&self) -> &str {
-        self.module.library().name()
+        &self.name
     }
 
     fn is_loaded(&self) -> bool {

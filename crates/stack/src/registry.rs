@@ -1,10 +1,9 @@
 //! Modules by name: what is in force, and what could be.
 
+use crate::library::Library;
 use crate::loaded::Configuration;
 use crate::repositories::Repositories;
-use crate::trust;
 use braid_modules::Configured;
-use braid_sdk::abi::ModuleLibrary;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +17,7 @@ pub struct Registry {
 
 #[derive(Clone, Debug)]
 struct InForce {
-    library: Arc<ModuleLibrary>,
+    library: Library,
     file: PathBuf,
 }
 
@@ -31,6 +30,8 @@ pub struct Known {
     pub file: PathBuf,
     /// Its version, or why it can't be loaded.
     pub version: Result<String, String>,
+    /// Why it runs in a process of its own, if it does.
+    pub isolated: Option<String>,
 }
 
 impl Registry {
@@ -61,8 +62,11 @@ impl Registry {
         for dir in Repositories::read()?.all() {
             for (name, file) in files(dir) {
                 if !known.iter().any(|known: &Known| known.name == name) {
-                    let version = load(&file).map(|library| library.version().to_owned());
-                    known.push(Known { name, file, version });
+                    let library = load(&file);
+                    let isolated =
+                        library.as_ref().ok().and_then(|library| library.distrust().map(str::to_owned));
+                    let version = library.map(|library| library.version().to_owned());
+                    known.push(Known { name, file, version, isolated });
                 }
             }
         }
@@ -84,9 +88,9 @@ impl Registry {
     }
 
     /// The library in force of this name; the first that a repository has, if there is none yet.
-    fn library(&self, name: &str) -> Option<Result<Arc<ModuleLibrary>, String>> {
+    fn library(&self, name: &str) -> Option<Result<Library, String>> {
         if let Some(in_force) = self.in_force().get(name) {
-            return Some(Ok(Arc::clone(&in_force.library)));
+            return Some(Ok(in_force.library.clone()));
         }
         let file = match find(name) {
             Ok(file) => file?,
@@ -96,7 +100,7 @@ impl Registry {
             Ok(library) => library,
             Err(why) => return Some(Err(format!("{}: {why}", file.to_string_lossy()))),
         };
-        self.in_force().insert(name.to_owned(), InForce { library: Arc::clone(&library), file });
+        self.in_force().insert(name.to_owned(), InForce { library: library.clone(), file });
         Some(Ok(library))
     }
 
@@ -162,7 +166,7 @@ fn find(name: &str) -> Result<Option<PathBuf>, String> {
 }
 
 /// The library of a repository, whose name is that of its file.
-fn load(file: &Path) -> Result<Arc<ModuleLibrary>, String> {
+fn load(file: &Path) -> Result<Library, String> {
     let library = load_any(file)?;
     if file.file_stem().is_none_or(|stem| stem != library.name()) {
         return Err(format!("it is module '{0}': call it {0}.so", library.name()));
@@ -170,9 +174,8 @@ fn load(file: &Path) -> Result<Arc<ModuleLibrary>, String> {
     Ok(library)
 }
 
-fn load_any(file: &Path) -> Result<Arc<ModuleLibrary>, String> {
-    let mut opened = trust::open(file)?;
-    let library = Arc::new(ModuleLibrary::load(&mut opened, file)?);
+fn load_any(file: &Path) -> Result<Library, String> {
+    let library = Library::open(file)?;
     if braid_modules::NAMES.contains(&library.name()) {
         return Err(format!("its name, '{}', is that of a module that is built in", library.name()));
     }

@@ -6,12 +6,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Opens a file whose code is to run with the rights of this process.
+/// A file with code.
+pub(crate) struct Found {
+    pub(crate) file: File,
+    /// Its user and group.
+    pub(crate) owner: (u32, u32),
+    /// Why its code must not have the rights of this process: another user could have put
+    /// it there, who owns it or may write it, or a directory on the way.
+    pub(crate) distrust: Option<String>,
+}
+
+/// Opens a file with code.
 ///
 /// # Errors
-/// If it can't be opened, or another user could have put it there: who owns it or may
-/// write it, or a directory on the way.
-pub(crate) fn open(path: &Path) -> Result<File, String> {
+/// If it can't be opened.
+pub(crate) fn find(path: &Path) -> Result<Found, String> {
     let failed = |error: io::Error| error.to_string();
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -19,26 +28,25 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
         return Err("it is not a regular file".into());
     }
     let real = fs::canonicalize(path).map_err(failed)?;
-    check(&metadata, "it")?;
+    let mut distrust = check(&metadata, "it").err();
     for dir in real.ancestors().skip(1) {
-        check(&fs::metadata(dir).map_err(failed)?, &format!("the directory {}", dir.to_string_lossy()))?;
+        let metadata = fs::metadata(dir).map_err(failed)?;
+        let of_dir = || check(&metadata, &format!("the directory {}", dir.to_string_lossy())).err();
+        distrust = distrust.or_else(of_dir);
     }
-    Ok(file)
+    Ok(Found { file, owner: (metadata.uid(), metadata.gid()), distrust })
 }
 
 fn check(metadata: &Metadata, what: &str) -> Result<(), String> {
     let user = geteuid().as_raw();
     if ![0, user].contains(&metadata.uid()) {
-        return Err(format!(
-            "{what} belongs to user {}, whose code would run with other rights",
-            metadata.uid()
-        ));
+        return Err(format!("{what} belongs to user {}", metadata.uid()));
     }
     // In a sticky directory, others can't replace it.
     let (writable, sticky) =
         (metadata.mode() & 0o022 != 0, metadata.is_dir() && metadata.mode() & 0o1000 != 0);
     if writable && !sticky {
-        return Err(format!("{what} may be written by other users: chmod go-w"));
+        return Err(format!("{what} may be written by other users"));
     }
     Ok(())
 }
@@ -49,28 +57,29 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown};
 
     #[test]
-    fn what_others_could_have_put_there_is_refused() {
+    fn what_others_could_have_put_there_is_not_trusted() {
         let dir = tempfile::tempdir().unwrap();
         let (below, path) = (dir.path().join("below"), dir.path().join("below/x.so"));
         fs::create_dir(&below).unwrap();
         fs::write(&path, "").unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        let why = || open(&path).unwrap_err();
+        let why = || find(&path).unwrap().distrust.unwrap_or_default();
         mode(&path, 0o644);
         mode(&below, 0o755);
-        assert!(open(&path).is_ok());
+        assert_eq!(why(), "");
         mode(&path, 0o664);
-        assert_eq!(why(), "it may be written by other users: chmod go-w");
+        assert_eq!(why(), "it may be written by other users");
         mode(&path, 0o644);
         mode(&below, 0o777);
         assert!(why().starts_with("the directory "), "{}", why());
         mode(&below, 0o1777);
-        assert!(open(&path).is_ok(), "as in /tmp, others can't replace it");
+        assert_eq!(why(), "", "as in /tmp, others can't replace it");
         mode(&below, 0o755);
         if geteuid().is_root() {
             chown(&path, Some(1234), None).unwrap();
-            assert!(why().starts_with("it belongs to user 1234"), "{}", why());
+            assert_eq!(why(), "it belongs to user 1234");
+            assert_eq!(find(&path).unwrap().owner, (1234, 0));
         }
-        assert!(open(&below).is_err());
+        assert!(find(&below).is_err());
     }
 }

@@ -7,7 +7,9 @@
 
 mod aligned;
 mod bus_guard;
+mod confine;
 mod data_file;
+mod descriptors;
 mod fs_uuid;
 mod fuse_ring;
 mod futex;
@@ -27,7 +29,9 @@ mod write_life;
 mod zones;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
+pub use confine::become_user;
 pub use data_file::DataFile;
+pub use descriptors::{pass_descriptors, receive_descriptors};
 pub use fs_uuid::fs_uuid;
 pub use fuse_ring::{FuseRing, RingEnd, RingReply};
 pub use futex::{FutexScope, futex_wait, futex_wake};

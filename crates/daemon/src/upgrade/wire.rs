@@ -3,14 +3,10 @@
 
 use super::launch::Launch;
 use super::state::Text;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use braid_sys::{pass_descriptors, receive_descriptors};
 use serde::{Deserialize, Serialize};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -21,9 +17,6 @@ pub(super) const VERSION: u32 = 1;
 /// How long the requests may take that were made to hold others up. Until they are
 /// answered, the mount can't be unmounted.
 pub(super) const SETTLED_WITHIN: Duration = Duration::from_secs(2);
-
-/// Most descriptors in one group (the kernel takes 253).
-const GROUP: usize = 200;
 
 /// The longest message, in bytes: that of a million open files.
 const MESSAGE_MAX: u64 = 1 << 30;
@@ -79,35 +72,10 @@ impl Peer {
     }
 
     pub(super) fn pass(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        for group in descriptors.chunks(GROUP) {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GROUP))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            control.push(SendAncillaryMessage::ScmRights(group));
-            sendmsg(&self.0, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
-        }
-        Ok(())
+        pass_descriptors(&self.0, descriptors)
     }
 
     pub(super) fn receive(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
-        let mut descriptors = Vec::new();
-        while descriptors.len() < count {
-            let mut byte = [0];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GROUP))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let read = rustix::io::retry_on_intr(|| {
-                let bytes = &mut [IoSliceMut::new(&mut byte)];
-                recvmsg(self.0.as_fd(), bytes, &mut control, RecvFlags::CMSG_CLOEXEC)
-            })?;
-            let before = descriptors.len();
-            for message in control.drain() {
-                if let RecvAncillaryMessage::ScmRights(fds) = message {
-                    descriptors.extend(fds);
-                }
-            }
-            if read.bytes == 0 || descriptors.len() == before {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "descriptors are missing"));
-            }
-        }
-        Ok(descriptors)
+        receive_descriptors(&self.0, count)
     }
 }

@@ -6,19 +6,16 @@
 //! session has ended, whatever is mounted there.
 
 use braid_contract::{AccessTimes, Renewal, Shown};
+use braid_sys::receive_descriptors;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::{Errno as Os, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
-    socketpair,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{getgid, getuid};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -354,28 +351,13 @@ fn mount_by_helper(path: &Path, options: &Options<'_>) -> io::Result<OwnedFd> {
         .spawn()
         .map_err(|error| helper_error(&error))?;
     drop(theirs);
-    let received = receive_descriptor(&ours);
+    let received = receive_descriptors(&ours, 1);
     drop(ours);
     let output = child.wait_with_output()?;
-    match received? {
+    match received.ok().and_then(|mut received| received.pop()) {
         Some(fd) if output.status.success() => Ok(fd),
         _ => Err(helper_failed(&output.stderr)),
     }
-}
-
-/// `None` if the other end closed without passing a descriptor.
-fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    Ok(fd)
 }
 
 fn helper_error(error: &io::Error) -> io::Error {

@@ -76,7 +76,7 @@ impl ModuleLibrary {
         }
         // SAFETY: the version is the right one, so that it is a whole description with its texts.
         let (name, version) = unsafe { (text((*module).name), text((*module).version)) };
-        let name = name.filter(|name| is_name(name)).ok_or("its name is not one of a module")?;
+        let name = name.filter(|name| is_module_name(name)).ok_or("its name is not one of a module")?;
         Ok(Self { name, version: version.unwrap_or_default(), module, _library: library })
     }
 
@@ -238,7 +238,9 @@ unsafe fn text(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a stack file can name a module so.
+#[must_use]
+pub fn is_module_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(fits) && name.as_bytes()[0] != b'-'
 }

@@ -92,7 +92,7 @@ pub trait Target: Send + Sync {
     fn capabilities(&self) -> Capabilities;
 }
 
-impl<T: Target> Target for Arc<T> {
+impl<T: Target + ?Sized> Target for Arc<T> {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
         T::call(self, message)
     }

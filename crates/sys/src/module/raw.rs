@@ -5,6 +5,7 @@
 //! every answer. So a module that has nothing to do with an operation passes the request
 //! on as it is, and a new operation changes no type.
 
+use bytemuck::{Pod, Zeroable};
 use std::ffi::{c_char, c_void};
 
 /// The version of the interface. A module is loaded if it was made for the same one.
@@ -195,7 +196,7 @@ structures! {
     }
 
     /// A time.
-    Time as "braid_time" (Debug, Default, PartialEq, Eq) {
+    Time as "braid_time" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
         /// Since 1970.
         seconds: i64,
         nanoseconds: u32,
@@ -204,7 +205,7 @@ structures! {
     }
 
     /// Attributes of an inode.
-    Attributes as "braid_attributes" (Debug, Default, PartialEq, Eq) {
+    Attributes as "braid_attributes" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
         ino: u64,
         /// Differs between two inodes that had the same number one after another.
         generation: u64,
@@ -228,7 +229,7 @@ structures! {
     }
 
     /// Space and inodes of a file system.
-    Space as "braid_space" (Debug, Default, PartialEq, Eq) {
+    Space as "braid_space" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
         total: u64,
         free: u64,
         available: u64,
@@ -254,7 +255,7 @@ structures! {
     }
 
     /// The arguments that are numbers. Those that an operation does not have are 0.
-    Numbers as "braid_numbers" (Debug, Default, PartialEq, Eq) {
+    Numbers as "braid_numbers" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
         /// BRAID_OP_...
         operation: u32,
         /// BRAID_HAS_HANDLE, ...
@@ -312,7 +313,7 @@ structures! {
     }
 
     /// The answers that are numbers.
-    Answers as "braid_answers" (Debug, Default, PartialEq, Eq) {
+    Answers as "braid_answers" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
         attributes: Attributes,
         space: Space,
         handle: u64,
@@ -337,7 +338,7 @@ structures! {
     }
 
     /// What a file system can do.
-    Capabilities as "braid_capabilities" (Debug, Default, PartialEq, Eq) {
+    Capabilities as "braid_capabilities" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
         /// How long names and attributes may be cached, in nanoseconds.
         cache_ttl: u64,
         /// BRAID_CAN_PASS_THROUGH, ...
