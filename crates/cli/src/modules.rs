@@ -82,16 +82,7 @@ pub(crate) fn upgrade(args: &ModuleUpgradeArgs) -> Result<()> {
 pub(crate) fn repo(command: &RepoCommand) -> Result<()> {
     let mut repositories = Repositories::read().map_err(Failure::new)?;
     match command {
-        RepoCommand::Add(args) => {
-            let dir = repositories.add(&args.dir).map_err(|why| refused(args, &why))?;
-            let modules = dir.read_dir().into_iter().flatten().flatten();
-            let any =
-                modules.into_iter().any(|entry| entry.path().extension().is_some_and(|end| end == "so"));
-            if !any {
-                eprintln!("braid: {}: there is no NAME.so yet", dir.shown());
-            }
-            Ok(())
-        }
+        RepoCommand::Add(args) => repositories.add(&args.dir).map_err(|why| refused(args, &why)),
         RepoCommand::Remove(args) => repositories.remove(&args.dir).map_err(|why| refused(args, &why)),
         RepoCommand::List(args) => {
             let dirs: Vec<String> =

@@ -195,7 +195,9 @@ fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
     for new in new {
         let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
         let (_, state) = states.remove(at);
-        took_over(&**new, new.import(&state))?;
+        if state != State::default() {
+            took_over(&**new, new.import(&state))?;
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::failure::breach;
 use crate::values::{attributes_of, attributes_to, set_time_of, set_time_to};
 use braid_contract::{
-    Caller, DirEntry, DirSink, Entry, FallocateMode, FileKind, HandleId, Hint, InodeId, OpenFlags,
+    Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileKind, HandleId, Hint, InodeId, OpenFlags,
     OpenRequest, RenameMode, SeekTarget, SetAttr, StreamId, WriteFlags, WriteLife, XattrMode,
 };
 use braid_sys::module::{self as abi, Entries, Failure, Listed, Message, Numbers};
@@ -166,7 +166,10 @@ texts! {
 
 /// A name of a file or of an attribute.
 fn name_of(bytes: &[u8]) -> Result<&OsStr, Failure> {
-    if !(1..=NAME_MAX).contains(&bytes.len()) || bytes.iter().any(|byte| [0, b'/'].contains(byte)) {
+    if bytes.len() > NAME_MAX {
+        return Err(Failure { errno: Errno::ENAMETOOLONG.0, why: String::new() });
+    }
+    if bytes.is_empty() || bytes.iter().any(|byte| [0, b'/'].contains(byte)) {
         return Err(breach("a name that is none"));
     }
     Ok(OsStr::from_bytes(bytes))

@@ -137,10 +137,14 @@ fn messages_that_break_the_rules_are_refused() {
     };
     let operation = |operation: Operation| operation as u32;
     assert_eq!(refused(&|message| message.numbers.operation = 1000), Errno::ENOSYS.0);
-    for name in [&b""[..], b"a/b", b"a\0", &[b'a'; 256]] {
+    let named = |name| {
         let mut message = Message::new(Numbers::default());
         message.name = name;
-        assert_eq!(crate::bridge::carry_out(&fs, message).unwrap_err().errno, Errno::EIO.0);
+        Errno(crate::bridge::carry_out(&fs, message).unwrap_err().errno)
+    };
+    assert_eq!(named(&[b'a'; 256]), Errno::ENAMETOOLONG);
+    for name in [&b""[..], b"a/b", b"a\0"] {
+        assert_eq!(named(name), Errno::EIO);
     }
     for (which, change) in [
         (Operation::Rename, (|numbers| numbers.how = 9) as fn(&mut Numbers)),

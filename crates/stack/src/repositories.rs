@@ -62,7 +62,7 @@ impl Repositories {
     ///
     /// # Errors
     /// If it is none, is there already, or there are too many.
-    pub fn add(&mut self, dir: &Path) -> Result<PathBuf, String> {
+    pub fn add(&mut self, dir: &Path) -> Result<(), String> {
         let dir = fs::canonicalize(dir).map_err(|error| error.to_string())?;
         if !dir.is_dir() {
             return Err("it is not a directory".into());
@@ -78,9 +78,8 @@ impl Repositories {
                 "there are {REPOSITORIES_MAX} already, as many as a user may have: remove one"
             ));
         }
-        self.dirs.push(dir.clone());
-        self.write()?;
-        Ok(dir)
+        self.dirs.push(dir);
+        self.write()
     }
 
     /// Removes a directory, which may be gone.

@@ -64,6 +64,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let why = || find(&path).unwrap().distrust.unwrap_or_default();
+        mode(dir.path(), 0o755);
         mode(&path, 0o644);
         mode(&below, 0o755);
         assert_eq!(why(), "");

@@ -114,6 +114,8 @@ stack:
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
+        // The user's own lists are not the test's.
+        command.env("XDG_CONFIG_HOME", self.path("config"));
         match words.first() {
             Some(&"mount") => _ = command.arg("--create").arg("--log-file").arg(self.path("log")),
             Some(&"job") if words.len() > 1 => _ = command.arg("./m"),

@@ -1,12 +1,14 @@
 //! An untrusted module, as one of a stack.
 
-use super::pipe::Kind;
+use super::pipe::{Frame, Kind};
 use super::process::{Outcome, Process};
-use braid_sdk::abi::{self, Answer, CAN_PASS_THROUGH, Capabilities, Failure, Message, Target};
+use braid_contract::Operation;
+use braid_sdk::abi::{self, Answer, CAN_PASS_THROUGH, Capabilities, Failure, Message, Numbers, Target};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,7 +57,7 @@ impl IsolatedLibrary {
     }
 
     /// Asks a process of its own.
-    fn ask_once(&self, kind: Kind, parts: &[&[u8]]) -> Result<super::pipe::Frame, String> {
+    fn ask_once(&self, kind: Kind, parts: &[&[u8]]) -> Result<Frame, String> {
         let process = self.start().map_err(|error| error.to_string())?;
         match process.ask_alone(kind, parts) {
             Outcome::Answered(answer) => answer.map_err(|failure| failure.why),
@@ -119,7 +121,7 @@ impl IsolatedModule {
         Ok(process)
     }
 
-    fn ask_of(&self, process: &Process, kind: Kind, parts: &[&[u8]]) -> Result<super::pipe::Frame, Failure> {
+    fn ask_of(&self, process: &Process, kind: Kind, parts: &[&[u8]]) -> Result<Frame, Failure> {
         match process.ask(kind, parts, &*self.child) {
             Outcome::Answered(answer) => answer,
             Outcome::Gone(error) => Err(self.gone(&error)),
@@ -164,13 +166,15 @@ impl IsolatedModule {
         }
     }
 
-    fn ask(&self, kind: Kind, parts: &[&[u8]]) -> Result<super::pipe::Frame, Failure> {
-        let process = self.process()?;
+    /// Asks the process, if there is one.
+    fn ask(&self, kind: Kind, parts: &[&[u8]]) -> Option<Result<Frame, Failure>> {
+        let process = self.state.lock().unwrap_or_else(PoisonError::into_inner).process.clone()?;
         let asked = self.ask_of(&process, kind, parts);
         if process.is_gone() {
             self.forget(&process);
+            return None;
         }
-        asked
+        Some(asked)
     }
 
     /// It will not be used any more.
@@ -179,27 +183,43 @@ impl IsolatedModule {
         let _ = self.ask(Kind::End, &[]);
     }
 
-    /// Its state.
+    /// Its state; none if its process is gone.
     pub(crate) fn export(&self) -> Result<(u32, Vec<u8>), Failure> {
-        let told = self.ask(Kind::Export, &[])?;
+        let Some(told) = self.ask(Kind::Export, &[]) else { return Ok((0, Vec::new())) };
+        let told = told?;
         let broken = |_| Failure { errno: libc::EIO, why: "it does not say its state".into() };
         Ok((told.get(0).map_err(broken)?, told.bytes(1).to_owned()))
     }
 
     /// Takes a state over.
     pub(crate) fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
-        self.ask(Kind::Import, &[&version.to_le_bytes(), state]).map(|_| ())
+        let gone = Failure { errno: libc::EIO, why: "its process has ended".into() };
+        self.ask(Kind::Import, &[&version.to_le_bytes(), state]).unwrap_or(Err(gone)).map(|_| ())
+    }
+
+    /// Carries out for a process that is gone what gives something back: it is lost else.
+    fn give_back(&self, numbers: Numbers, failure: Failure) -> Result<Answer, Failure> {
+        let operation = Operation::ALL.get(numbers.operation as usize);
+        match operation {
+            Some(Operation::Forget | Operation::Release | Operation::ReleaseDir) => {
+                self.child.call(Message::new(numbers))
+            }
+            _ => Err(failure),
+        }
     }
 }
 
-/// The child, and the last descriptor that it has answered to this operation.
-struct Keeping<'a> {
+/// The child, during one operation.
+struct Reached<'a> {
     child: &'a dyn Target,
+    /// The last descriptor that it has answered.
     descriptor: Mutex<Option<OwnedFd>>,
+    is_reached: AtomicBool,
 }
 
-impl Target for Keeping<'_> {
+impl Target for Reached<'_> {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+        self.is_reached.store(true, Ordering::Relaxed);
         let mut answer = self.child.call(message)?;
         *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = answer.descriptor.take();
         Ok(answer)
@@ -212,8 +232,13 @@ impl Target for Keeping<'_> {
 
 impl Target for IsolatedModule {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
-        let process = self.process()?;
-        let below = Keeping { child: &*self.child, descriptor: Mutex::default() };
+        let numbers = message.numbers;
+        let process = match self.process() {
+            Ok(process) => process,
+            Err(failure) => return self.give_back(numbers, failure),
+        };
+        let child = &*self.child;
+        let below = Reached { child, descriptor: Mutex::default(), is_reached: AtomicBool::new(false) };
         match process.call(message, &below) {
             Outcome::Answered(answer) => {
                 let mut answer = answer?;
@@ -224,7 +249,10 @@ impl Target for IsolatedModule {
             }
             Outcome::Gone(error) => {
                 self.forget(&process);
-                Err(self.gone(&error))
+                let failure = self.gone(&error);
+                // What the child has seen is given back.
+                let is_done = below.is_reached.into_inner();
+                if is_done { Err(failure) } else { self.give_back(numbers, failure) }
             }
         }
     }

@@ -3,6 +3,7 @@
 use braid_sdk::abi::{
     Answer, Answers, Attributes, Capabilities, Entries, Failure, Listed, Message, Numbers, Target,
 };
+use braid_sys::AlignedBuf;
 use bytemuck::Pod;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -212,7 +213,8 @@ impl Pipe {
         }
         let groups: Vec<u32> =
             frame.bytes(1).chunks_exact(4).map(|group| bytemuck::pod_read_unaligned(group)).collect();
-        let mut buffer = vec![0; usize::try_from(room).map_err(|_| invalid())?];
+        let mut buffer = AlignedBuf::default();
+        let buffer = buffer.bytes(usize::try_from(room).map_err(|_| invalid())?);
         let mut entries = PipeEntries { pipe: self, outer, broken: None };
         let numbers = frame.get::<Numbers>(0)?;
         let result = target.call(Message {
@@ -221,7 +223,7 @@ impl Pipe {
             name: frame.bytes(2),
             new_name: frame.bytes(3),
             data: frame.bytes(4),
-            buffer: &mut buffer,
+            buffer: &mut *buffer,
             entries: (wants_entries != 0).then_some(&mut entries as &mut dyn Entries),
         });
         if let Some(error) = entries.broken {
@@ -231,7 +233,7 @@ impl Pipe {
             Ok(answer) => {
                 // Only a read counts what is in the buffer.
                 let count = if room == 0 { 0 } else { answer.answers.count };
-                let read = buffer.get(..usize::try_from(count).unwrap_or(usize::MAX)).unwrap_or(&buffer);
+                let read = buffer.get(..usize::try_from(count).unwrap_or(usize::MAX)).unwrap_or(buffer);
                 self.send(Kind::Done, &[bytemuck::bytes_of(&answer.answers), &answer.bytes, read])
             }
             Err(failure) => self.fail(&failure),
@@ -299,5 +301,84 @@ impl Target for Nothing {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_contract::{FileSystem, Served};
+    use braid_sdk::Below;
+    use braid_testkit::conformance::file_system::{Fresh, Part, run};
+    use braid_testkit::dir_fs::{Choice, DirFs};
+    use std::sync::{Arc, Mutex};
+
+    /// This side of a conversation.
+    struct Near {
+        pipe: Mutex<Pipe>,
+        below: Below,
+    }
+
+    impl Target for Near {
+        fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+            self.pipe.lock().unwrap().call(message, &self.below).unwrap()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.below.capabilities()
+        }
+    }
+
+    /// A module that passes all on.
+    struct Far<'a>(&'a Pipe);
+
+    impl Target for Far<'_> {
+        fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+            self.0.call(message, &Nothing).unwrap()
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::default()
+        }
+    }
+
+    fn through_a_pipe(fs: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
+        let (near, far) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            let pipe = Pipe::new(far);
+            while let Ok(frame) = pipe.receive() {
+                pipe.serve(&frame, &Far(&pipe), &mut None).unwrap();
+            }
+        });
+        let near = Near { pipe: Mutex::new(Pipe::new(near)), below: Below(fs) };
+        Arc::new(Served(braid_sdk::Served(near)))
+    }
+
+    #[test]
+    fn a_file_system_is_the_same_through_a_pipe() {
+        let fresh = || {
+            let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+            let fs = through_a_pipe(Arc::new(DirFs::new(dir.path(), Choice::Cached)));
+            Fresh::new(fs, dir)
+        };
+        run("a module in a process of its own", &[Part::Namespace, Part::Data], &fresh).conclude();
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (near, far) = (Pipe::new(near), far);
+        let mut refused = |bytes: &[&[u8]]| {
+            bytes.iter().for_each(|bytes| (&far).write_all(bytes).unwrap());
+            let frame = near.receive();
+            frame.and_then(|frame| near.serve(&frame, &Nothing, &mut None)).unwrap_err().kind()
+        };
+        let word = |number: u32| number.to_le_bytes();
+        assert_eq!(refused(&[&word(99), &word(0)]), io::ErrorKind::InvalidData);
+        assert_eq!(refused(&[&word(Kind::Call as u32), &word(8)]), io::ErrorKind::InvalidData);
+        let long = (PART_MAX + 1).to_le_bytes();
+        assert_eq!(refused(&[&word(Kind::Call as u32), &word(1), &long]), io::ErrorKind::InvalidData);
+        // A call without its numbers.
+        assert_eq!(refused(&[&word(Kind::Call as u32), &word(0)]), io::ErrorKind::InvalidData);
     }
 }

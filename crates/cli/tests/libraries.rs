@@ -1,0 +1,324 @@
+//! Modules that come in libraries: found, checked, exchanged in use, and kept apart from
+//! all else if their owner is not trusted.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Bench, until};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The owner of what is not trusted.
+const ALICE: u32 = 4801;
+
+const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk");
+
+/// A stack with a module on two tiers.
+fn stack(module: &str) -> String {
+    format!(
+        "stack:\n  {module}\n    volume:\n      home: fast\n      range: 64KiB\n      tiers:\n        fast: {{ dir: a }}\n        slow: {{ dir: b }}\n"
+    )
+}
+
+fn bench(module: &str) -> Option<Bench> {
+    let bench = Bench::bare(&["a", "b", "m", "repo"])?;
+    bench.write_stack(&stack(module));
+    bench.ok(&["module", "repo", "add", "repo"]);
+    Some(bench)
+}
+
+/// Compiles a module in C.
+fn compile(bench: &Bench, source: &str, flags: &[&str], to: &str) -> PathBuf {
+    let header = bench.path("braid_module.h");
+    fs::write(&header, bench.ok(&["module", "header"])).unwrap();
+    let (include, to) = (format!("-I{}", bench.path("").display()), bench.path(to));
+    let built = Command::new("gcc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", &include, "-o"])
+        .arg(&to)
+        .args(flags)
+        .arg(source)
+        .status();
+    assert!(built.unwrap().success());
+    to
+}
+
+fn keep(bench: &Bench, version: &str, to: &str) -> PathBuf {
+    let version = format!("-DVERSION=\"{version}\"");
+    compile(bench, &format!("{SDK}/templates/c/keep.c"), &[&version], to)
+}
+
+fn odd(bench: &Bench, flags: &[&str], to: &str) -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/odd.c");
+    compile(bench, source, flags, to)
+}
+
+/// The value of an extended attribute of the root; the error number if there is none.
+fn attribute(bench: &Bench, name: &str) -> Result<String, i32> {
+    let mut value = [0; 64];
+    let len =
+        rustix::fs::getxattr(bench.path("m"), name, &mut value).map_err(|error| error.raw_os_error())?;
+    Ok(String::from_utf8_lossy(&value[..len]).into_owned())
+}
+
+fn refused(bench: &Bench, words: &[&str]) -> String {
+    let output = bench.braid(words);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const KEEP: &str = "keep:\n    suffix: .keep";
+
+#[test]
+fn a_module_in_c_is_found_checked_and_exchanged() {
+    let Some(bench) = bench(KEEP) else { return };
+    assert!(refused(&bench, &["stack", "check", "s.yaml"]).contains("there is no module 'keep'"));
+    keep(&bench, "1.0.0", "repo/keep.so");
+    assert_eq!(bench.ok(&["stack", "check", "s.yaml"]), "s.yaml: keep over volume of 2 tiers; no problems\n");
+    let listed = bench.json(&["module", "list", "--json"]);
+    let known =
+        listed["modules"].as_array().unwrap().iter().find(|module| module["module"] == "keep").unwrap();
+    assert_eq!((known["version"].as_str(), known.get("isolated")), (Some("1.0.0"), None), "{known}");
+    bench.write_stack(&stack("keep:\n    sufix: .keep"));
+    let said = refused(&bench, &["mount", "s.yaml", "m"]);
+    assert!(said.contains("s.yaml:2: stack.keep: write suffix: TEXT"), "{said}");
+    bench.write_stack(&stack(KEEP));
+
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let (kept, other) = (bench.path("m/a.keep"), bench.path("m/b"));
+    fs::write(&kept, "kept").unwrap();
+    fs::write(&other, "other").unwrap();
+    assert_eq!(fs::remove_file(&kept).unwrap_err().raw_os_error(), Some(1));
+    fs::remove_file(&other).unwrap();
+    assert_eq!(attribute(&bench, "user.keep"), Ok("1".into()));
+
+    // The file of the one that is in use may go.
+    fs::write(bench.path("repo/keep.so"), "no library").unwrap();
+    assert!(refused(&bench, &["module", "upgrade", "keep", "m"]).contains("repo/keep.so: "));
+    keep(&bench, "2.0.0", "next.so");
+    let now = bench.json(&["module", "upgrade", "keep", "--to", "next.so", "--json", "m"]);
+    assert_eq!((now["from"].as_str(), now["to"].as_str()), (Some("1.0.0"), Some("2.0.0")));
+    assert!(now["paused_ns"].as_u64().unwrap() > 0);
+    assert_eq!(fs::remove_file(&kept).unwrap_err().raw_os_error(), Some(1));
+    assert_eq!(attribute(&bench, "user.keep"), Ok("2".into()), "what was counted before too");
+    keep(&bench, "3.0.0", "repo/keep.so");
+    assert!(
+        bench
+            .ok(&["module", "upgrade", "keep", "m"])
+            .starts_with("module keep is version 3.0.0 now, before 2.0.0;")
+    );
+
+    // Other settings, another process, the same count.
+    bench.write_stack(&stack("keep:\n    suffix: .b"));
+    bench.ok(&["reload", "m"]);
+    fs::remove_file(&kept).unwrap();
+    bench.ok(&["upgrade", "m"]);
+    assert_eq!(attribute(&bench, "user.keep"), Ok("2".into()));
+    assert!(bench.ok(&["stack", "list"]).contains("keep, volume"));
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_module_in_rust_is_built_from_the_template() {
+    let Some(bench) = bench("opens:\n    only: writing") else { return };
+    bench.make_dir("rust");
+    let copied =
+        Command::new("cp").arg("-r").arg(format!("{SDK}/templates/rust/.")).arg(bench.path("rust")).status();
+    assert!(copied.unwrap().success());
+    let manifest = fs::read_to_string(bench.path("rust/Cargo.toml")).unwrap();
+    let sdk = fs::canonicalize(SDK).unwrap();
+    fs::write(bench.path("rust/Cargo.toml"), manifest.replace("\"../..\"", &format!("{sdk:?}"))).unwrap();
+    // The versions that are there.
+    fs::copy(sdk.join("../../Cargo.lock"), bench.path("rust/Cargo.lock")).unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline"])
+        .current_dir(bench.path("rust"))
+        .env("CARGO_TARGET_DIR", &target)
+        .status();
+    assert!(built.unwrap().success());
+    fs::copy(target.join("debug/libopens.so"), bench.path("repo/opens.so")).unwrap();
+
+    bench.ok(&["mount", "s.yaml", "m"]);
+    for number in 0..3 {
+        fs::write(bench.path("m/file"), number.to_string()).unwrap();
+        fs::read(bench.path("m/file")).unwrap();
+    }
+    assert_eq!(attribute(&bench, "user.opens"), Ok("3".into()));
+    bench.ok(&["module", "upgrade", "opens", "m"]);
+    assert_eq!(attribute(&bench, "user.opens"), Ok("3".into()));
+    bench.unmount_clean();
+    bench.write_stack(&stack("opens:\n    only: thinking"));
+    let said = refused(&bench, &["stack", "check", "s.yaml"]);
+    assert!(
+        said.contains("stack.opens: unknown variant `thinking`, expected `reading` or `writing`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_can_not_go_on_is_refused_and_the_module_before_goes_on() {
+    let Some(bench) = bench("odd:") else { return };
+    odd(&bench, &[], "repo/odd.so");
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::write(bench.path("m/file"), "data").unwrap();
+    for (flags, says) in [
+        (&["-DODD_ABI=2"][..], "made for version 2 of the interface, and this braid has version 1"),
+        (&["-DODD_NAME=\"other\""], "next.so is module other"),
+        (&["-DODD_NAME=\"deny\""], "its name, 'deny', is that of a module that is built in"),
+        (&["-DODD_NAME=\"Odd\""], "its name is not one of a module"),
+        (&["-DODD_CREATE"], "not today"),
+        (&["-DODD_STATE=2"], "nothing is changed: module odd: an unknown state"),
+        (
+            &["-DODD_SLOW"],
+            "nothing is changed: module odd: taking over the state of module odd takes more than",
+        ),
+        (&["-Dbraid_module=nothing"], "it has no function 'braid_module'"),
+    ] {
+        odd(&bench, flags, "next.so");
+        let said = refused(&bench, &["module", "upgrade", "odd", "--to", "next.so", "m"]);
+        assert!(said.contains(says), "{said}");
+        assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
+    }
+    let said = refused(&bench, &["module", "upgrade", "odd", "--to", "s.yaml", "m"]);
+    assert!(said.contains("s.yaml: "), "{said}");
+    let said = refused(&bench, &["module", "upgrade", "noop", "m"]);
+    assert!(said.contains("module noop is built in"), "{said}");
+    let said = refused(&bench, &["module", "upgrade", "keep", "m"]);
+    assert!(said.contains("the stack has no module keep"), "{said}");
+    bench.unmount_clean();
+}
+
+#[test]
+fn repositories_are_added_and_removed() {
+    let Some(bench) = Bench::bare(&["one", "two"]) else { return };
+    assert!(refused(&bench, &["module", "repo", "add", "three"]).contains("three: "));
+    bench.ok(&["module", "repo", "add", "one"]);
+    assert!(refused(&bench, &["module", "repo", "add", "one"]).contains("already"));
+    fs::write(bench.path("two/broken.so"), "").unwrap();
+    bench.ok(&["module", "repo", "add", "two"]);
+    let listed = bench.json(&["module", "repo", "list", "--json"]);
+    let own = |name| bench.path(name).canonicalize().unwrap().to_string_lossy().into_owned();
+    let repositories: Vec<&str> =
+        listed["repositories"].as_array().unwrap().iter().map(|dir| dir.as_str().unwrap()).collect();
+    assert_eq!(repositories[..2], [own("one"), own("two")]);
+    let modules = bench.ok(&["module", "list"]);
+    assert!(modules.contains("broken") && modules.contains("checksum"), "{modules}");
+    bench.ok(&["module", "repo", "remove", "one"]);
+    assert!(!bench.ok(&["module", "repo", "list"]).contains(&own("one")));
+    assert!(refused(&bench, &["module", "repo", "remove", "one"]).contains("not looked for there"));
+}
+
+#[test]
+fn modules_are_exchanged_under_applications() {
+    let Some(bench) = bench(KEEP) else { return };
+    keep(&bench, "1", "repo/keep.so");
+    keep(&bench, "2", "two.so");
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::write(bench.path("m/a.keep"), "").unwrap();
+    let over = AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|worker: u8| {
+                let (bench, over) = (&bench, &over);
+                scope.spawn(move || {
+                    let mut rounds = 0_u64;
+                    while !over.load(Ordering::Relaxed) {
+                        let path = bench.path(&format!("m/{worker}-{}", rounds % 5));
+                        let data = vec![worker ^ rounds as u8; 200_000];
+                        let file =
+                            File::options().read(true).write(true).create(true).truncate(true).open(&path);
+                        let file = file.unwrap();
+                        file.write_all_at(&data, 7).unwrap();
+                        file.sync_data().unwrap();
+                        let mut read = vec![0; data.len()];
+                        file.read_exact_at(&mut read, 7).unwrap();
+                        assert!(read == data);
+                        fs::rename(&path, path.with_extension("moved")).unwrap();
+                        fs::remove_file(path.with_extension("moved")).unwrap();
+                        assert!(fs::remove_file(bench.path("m/a.keep")).is_err());
+                        rounds += 1;
+                    }
+                    rounds
+                })
+            })
+            .collect();
+        for turn in 0..40 {
+            let to = if turn % 2 == 0 { "two.so" } else { "repo/keep.so" };
+            bench.ok(&["module", "upgrade", "keep", "--to", to, "m"]);
+        }
+        over.store(true, Ordering::Relaxed);
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum::<u64>()
+    });
+    assert!(rounds > 0);
+    assert_eq!(attribute(&bench, "user.keep"), Ok(rounds.to_string()), "none was lost, none counted twice");
+    bench.unmount_clean();
+}
+
+/// A mounted stack with a module that belongs to another user.
+fn with_untrusted() -> Option<Bench> {
+    let bench = bench("odd:")?;
+    let library = odd(&bench, &[], "repo/odd.so");
+    chown(library, Some(ALICE), Some(ALICE)).unwrap();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    Some(bench)
+}
+
+#[test]
+fn an_untrusted_module_can_do_nothing_but_compute() {
+    let Some(bench) = with_untrusted() else { return };
+    let listed = bench.ok(&["module", "list"]);
+    assert!(
+        listed.contains(&format!("in a process of its own, since it belongs to user {ALICE}")),
+        "{listed}"
+    );
+    assert_eq!(attribute(&bench, "user.try.compute"), Ok("0".into()));
+    fs::write("/tmp/braid-odd", "").unwrap();
+    chown("/tmp/braid-odd", Some(ALICE), Some(ALICE)).unwrap();
+    for what in [
+        "early", "read", "library", "write", "remove", "net", "socket", "memory", "trace", "kill", "fork",
+        "exec", "root",
+    ] {
+        let errno = attribute(&bench, &format!("user.try.{what}")).unwrap();
+        let expected = if what == "early" { "13" } else { "1" };
+        assert_eq!(errno, expected, "{what}");
+    }
+    fs::remove_file("/tmp/braid-odd").unwrap();
+    // It does what a module does.
+    fs::write(bench.path("m/file"), vec![7; 300_000]).unwrap();
+    fs::create_dir(bench.path("m/dir")).unwrap();
+    assert_eq!(fs::read(bench.path("m/file")).unwrap(), vec![7; 300_000]);
+    let mut names: Vec<_> =
+        fs::read_dir(bench.path("m")).unwrap().map(|name| name.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["dir", "file"]);
+    bench.unmount_clean();
+}
+
+#[test]
+fn an_untrusted_module_that_crashes_or_hangs_is_started_again() {
+    let Some(bench) = with_untrusted() else { return };
+    fs::write(bench.path("m/file"), "data").unwrap();
+    for what in ["crash", "hang"] {
+        assert_eq!(attribute(&bench, &format!("user.try.{what}")), Err(5));
+        assert_eq!(attribute(&bench, "user.try.compute"), Ok("0".into()), "after {what}");
+        assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
+    }
+    // Not for ever.
+    until("it is left dead", || {
+        let crashed = attribute(&bench, "user.try.crash");
+        assert_eq!(crashed, Err(5));
+        attribute(&bench, "user.try.compute").is_err()
+    });
+    assert!(fs::read(bench.path("m/file")).is_err());
+    // Another one goes on.
+    odd(&bench, &[], "next.so");
+    bench.ok(&["module", "upgrade", "odd", "--to", "next.so", "m"]);
+    assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
+    bench.write_stack(&stack("noop:"));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
+    bench.unmount_clean();
+}
