@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Upgrades of a mounted volume under load: how long operations are held up, and what that
-costs in total, beside the same load without upgrades (LabStor, table 1).
+"""Upgrades of a mounted volume under load, of the program or of a module: how long
+operations are held up, and what that costs in total, beside the same load without upgrades
+(LabStor, table 1).
 
 The load is fixed work: fio writes and verifies with checksums, SQLite commits, and files
 are made, renamed and removed. Each repetition runs it once without and once with
-upgrades, which go back and forth between two copies of the program. Prints medians, and
+upgrades, which go back and forth between two copies of the program, or of a module (--of module;
+it is the template in C). Prints medians, and
 writes all that it saw as JSON.
 """
 
@@ -25,8 +27,8 @@ def fio(mount, size):
     os.makedirs(f"{mount}/fio", exist_ok=True)
     subprocess.run(
         ["fio", "--name=verify", f"--directory={mount}/fio", "--rw=randwrite", "--bs=16k", f"--size={size}",
-         "--numjobs=2", "--loops=3", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--ioengine=psync", "--thread"],
-        check=True, stdout=subprocess.DEVNULL)
+         "--numjobs=2", "--loops=3", "--verify=crc32c", "--verify_fatal=1", "--ioengine=psync", "--thread"],
+        check=True, stdout=subprocess.DEVNULL, cwd=os.path.dirname(mount))
 
 
 def sqlite(mount, commits):
@@ -60,18 +62,42 @@ def names(mount, rounds):
         os.unlink(other)
 
 
+def copies(args, root):
+    """Two copies of what is upgraded, and the words of the mount."""
+    braid, mount = os.path.abspath(args.braid), f"{root}/mount"
+    tiers = ["--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"]
+    words = ["mount", "--create", "--transport", args.transport]
+    if args.of == "program":
+        programs = [f"{root}/braid-{number}" for number in range(2)]
+        for program in programs:
+            shutil.copy(braid, program)
+        return [[program, "upgrade"] for program in programs], [programs[0], *words, *tiers, mount]
+    os.makedirs(f"{root}/modules")
+    with open(f"{root}/modules/braid_module.h", "w") as header:
+        subprocess.run([braid, "module", "header"], check=True, stdout=header)
+    template = os.path.join(os.path.dirname(__file__), "../crates/sdk/templates/c/keep.c")
+    for name in ("keep", "other"):
+        subprocess.run(["gcc", "-O2", "-fPIC", "-shared", f"-I{root}/modules", "-o", f"{root}/modules/{name}.so",
+                        template], check=True)
+    with open(f"{root}/stack.yaml", "w") as stack:
+        stack.write(f"stack: {{ keep: {{ suffix: .keep, volume: {{ home: fast, tiers: {{ fast: {{ dir: {root}/fast }}, "
+                    f"slow: {{ dir: {root}/slow }} }} }} }} }}\n")
+    os.environ["XDG_CONFIG_HOME"] = f"{root}/config"
+    subprocess.run([braid, "module", "repo", "add", f"{root}/modules"], check=True)
+    upgrade = [braid, "module", "upgrade", "keep", "--to"]
+    return ([[*upgrade, f"{root}/modules/{name}.so"] for name in ("keep", "other")],
+            [braid, *words, f"{root}/stack.yaml", mount])
+
+
 def run(args, upgrades):
     """The seconds that the load took, and the pauses in milliseconds."""
     root = f"{args.work_dir}/upgrade"
     shutil.rmtree(root, ignore_errors=True)
     for name in ("fast", "slow", "mount"):
         os.makedirs(f"{root}/{name}")
-    programs = [f"{root}/braid-{number}" for number in range(2)]
-    for program in programs:
-        shutil.copy(args.braid, program)
     mount = f"{root}/mount"
-    subprocess.run([programs[0], "mount", "--create", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow",
-                    "--transport", args.transport, mount], check=True)
+    commands, mounting = copies(args, root)
+    subprocess.run(mounting, check=True)
     errors = []
 
     def guarded(work, *arguments):
@@ -89,15 +115,14 @@ def run(args, upgrades):
     for number in range(upgrades):
         target = begun + (number + 1) * args.every
         time.sleep(max(0, target - time.monotonic()))
-        said = subprocess.run([programs[(number + 1) % 2], "upgrade", "--json", mount], check=True,
-                              capture_output=True, text=True)
+        said = subprocess.run([*commands[(number + 1) % 2], "--json", mount], check=True, capture_output=True, text=True)
         pauses.append(json.loads(said.stdout)["paused_ns"] / 1e6)
     at_work = sum(load.is_alive() for load in loads)
     for load in loads:
         load.join()
     seconds = time.monotonic() - begun
-    subprocess.run([programs[0], "umount", mount], check=True)
-    subprocess.run([programs[0], "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
+    subprocess.run([args.braid, "umount", mount], check=True)
+    subprocess.run([args.braid, "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
                    stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
     assert not errors, errors
@@ -107,6 +132,7 @@ def run(args, upgrades):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--braid", default="target/release/braid")
+    parser.add_argument("--of", default="program", choices=["program", "module"])
     parser.add_argument("--work-dir", default="/dev/shm")
     parser.add_argument("--transport", default="auto", choices=["auto", "device"])
     parser.add_argument("--upgrades", type=int, default=100)
@@ -120,11 +146,11 @@ def main():
     results = [run(args, upgrades) for _ in range(args.reps) for upgrades in (0, args.upgrades)]
     if args.out:
         with open(args.out, "w") as file:
-            json.dump({"transport": args.transport, "runs": results}, file, indent=1)
+            json.dump({"of": args.of, "transport": args.transport, "runs": results}, file, indent=1)
     without = statistics.median(result["seconds"] for result in results if not result["upgrades"])
     upgraded = statistics.median(result["seconds"] for result in results if result["upgrades"])
     pauses = sorted(pause for result in results for pause in result["pauses_ms"])
-    print(f"{args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} upgrades: "
+    print(f"{args.of}, {args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} upgrades: "
           f"{upgraded / without:.2f}")
     at = lambda part: pauses[min(len(pauses) - 1, int(len(pauses) * part))]
     print(f"{len(pauses)} pauses, ms: median {at(0.5):.1f}, p99 {at(0.99):.1f}, longest {pauses[-1]:.1f}")

@@ -2,11 +2,11 @@
 //! which brings a stack file into force.
 
 use crate::args::{ReloadArgs, StackCheckArgs, StackDumpArgs, StackListArgs, StackModifyArgs};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::{Shown, counted};
-use braid_daemon::{stack_file, validate};
+use braid_daemon::{schema, stack_file, validate};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{ModifyStack, Reply, Request};
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub(crate) fn list(args: &StackListArgs) -> Result<()> {
 }
 
 pub(crate) fn schema() -> Result<()> {
-    table::print(stack_file::SCHEMA)
+    table::print(&schema::with_libraries().map_err(|error| Failure::new(error.to_string()))?)
 }
 
 pub(crate) fn reload(args: &ReloadArgs) -> Result<()> {

@@ -108,10 +108,12 @@ fn calls(text: &str) -> Vec<Vec<String>> {
 }
 
 /// The commands that a call names; `a|b` are two.
-fn named(call: &[String]) -> Vec<Vec<String>> {
+fn named(call: &[String], commands: &Commands) -> Vec<Vec<String>> {
+    let is_deep = |command: &Vec<String>| command.len() > 2 && call.starts_with(&command[..2]);
+    let depth = if commands.keys().any(is_deep) { 3 } else { 2 };
     let is_name = |word: &&String| word.chars().all(|c| c.is_ascii_lowercase() || c == '|');
     let mut named = vec![Vec::new()];
-    for word in call.iter().take(2).take_while(is_name) {
+    for word in call.iter().take(depth).take_while(is_name) {
         let longer = |before: &Vec<String>| {
             word.split('|').map(|name| [&before[..], &[name.to_owned()]].concat()).collect::<Vec<_>>()
         };
@@ -127,7 +129,7 @@ fn every_command_and_flag_is_documented_and_no_other_is() {
     let mut documented = BTreeSet::new();
     for (path, text) in &documents {
         for call in calls(text) {
-            for words in named(&call).into_iter().filter(|words| !words.is_empty()) {
+            for words in named(&call, &commands).into_iter().filter(|words| !words.is_empty()) {
                 let known = |words: &[String]| commands.keys().any(|command| command.starts_with(words));
                 let whole = commands.contains_key(&words[..1]);
                 assert!(known(&words) || whole && known(&words[..1]), "{}: braid {call:?}", path.display());

@@ -81,6 +81,7 @@ fn a_module_in_c_is_found_checked_and_exchanged() {
     let known =
         listed["modules"].as_array().unwrap().iter().find(|module| module["module"] == "keep").unwrap();
     assert_eq!((known["version"].as_str(), known.get("isolated")), (Some("1.0.0"), None), "{known}");
+    assert!(bench.ok(&["stack", "schema"]).contains("#/definitions/keep"));
     bench.write_stack(&stack("keep:\n    sufix: .keep"));
     let said = refused(&bench, &["mount", "s.yaml", "m"]);
     assert!(said.contains("s.yaml:2: stack.keep: write suffix: TEXT"), "{said}");

@@ -65,7 +65,7 @@ impl Bench {
 }
 
 /// Number of requests.
-const REQUESTS: usize = 29;
+const REQUESTS: usize = 30;
 
 /// All requests, and whether only root and the user who mounted may make them.
 /// New ones have to be added here.
@@ -88,6 +88,7 @@ const VERBS: [(&str, bool, &str); REQUESTS + 3] = [
     ("reload", true, ""),
     ("upgrade", true, r#","program":"/bin/true""#),
     ("modify-stack", true, r#","name":"n.yaml","text":"stack: { }""#),
+    ("upgrade-module", true, r#","module":"noop""#),
     ("replace-tier-by", true, r#","tier":"slow","by":"new","dir":"/tmp""#),
     ("replace-home", true, r#","dir":"/tmp""#),
     ("fsck", true, r#","repair":true,"verbose":true,"paths":[]"#),

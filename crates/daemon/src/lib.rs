@@ -61,6 +61,7 @@ mod reply;
 mod require;
 mod rules;
 mod running;
+pub mod schema;
 mod scratch;
 mod section;
 mod signals;

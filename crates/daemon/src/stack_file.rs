@@ -18,9 +18,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A JSON schema of stack files, for editors.
-pub const SCHEMA: &str = include_str!("../stack.schema.json");
-
 /// Modules on top of each other, below which is the volume.
 const DEPTH_MAX: usize = 32;
 

@@ -2,7 +2,8 @@
 //! place, and the examples fit it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_daemon::stack_file::{self, SCHEMA};
+use braid_daemon::schema::SCHEMA;
+use braid_daemon::stack_file;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -16,6 +16,7 @@ mod tests;
 mod values;
 
 pub use braid_contract as contract;
+pub use braid_sys::export_module;
 pub use braid_sys::module as abi;
 pub use plugin::{Described, PluginModule, State, error_of};
 pub use serde;

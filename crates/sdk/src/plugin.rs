@@ -119,10 +119,6 @@ pub fn error_of(failure: Failure) -> braid_contract::Error {
 #[macro_export]
 macro_rules! plugin {
     ($module:ty) => {
-        /// What the program that loads this library asks for.
-        #[unsafe(no_mangle)]
-        pub extern "C" fn braid_module() -> *const $crate::abi::RawModule {
-            $crate::abi::describe::<$crate::Described<$module>>()
-        }
+        $crate::export_module!($crate::Described<$module>);
     };
 }

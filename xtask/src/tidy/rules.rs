@@ -140,9 +140,10 @@ fn raw_names(tree: &Tree) -> Vec<String> {
 fn dead_files(tree: &Tree) -> Vec<String> {
     let roots = tree.packages.iter().flat_map(|package| package.roots.iter().cloned());
     let mut reached: HashSet<String> = HashSet::new();
-    // Fuzz targets are programs of a workspace of their own.
-    let fuzzed = tree.sources.iter().filter(|source| source.path.contains("/fuzz/fuzz_targets/"));
-    let roots = roots.chain(fuzzed.map(|source| source.path.clone()));
+    // Fuzz targets and templates are in workspaces of their own.
+    let is_apart = |path: &str| path.contains("/fuzz/fuzz_targets/") || path.contains("/templates/");
+    let apart = tree.sources.iter().filter(|source| is_apart(&source.path));
+    let roots = roots.chain(apart.map(|source| source.path.clone()));
     let mut todo: Vec<(String, bool)> = roots.map(|root| (root, true)).collect();
     while let Some((path, is_root)) = todo.pop() {
         let Some(source) = tree.source(&path) else { continue };

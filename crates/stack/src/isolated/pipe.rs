@@ -208,11 +208,10 @@ impl Pipe {
         outer: &mut Option<&mut dyn Entries>,
     ) -> io::Result<()> {
         let [room, wants_entries] = frame.get::<[u64; 2]>(5)?;
-        if room > PART_MAX || frame.bytes(1).len() % 4 != 0 {
+        if room > PART_MAX || !frame.bytes(1).len().is_multiple_of(4) {
             return Err(invalid());
         }
-        let groups: Vec<u32> =
-            frame.bytes(1).chunks_exact(4).map(|group| bytemuck::pod_read_unaligned(group)).collect();
+        let groups: Vec<u32> = frame.bytes(1).chunks_exact(4).map(bytemuck::pod_read_unaligned).collect();
         let mut buffer = AlignedBuf::default();
         let buffer = buffer.bytes(usize::try_from(room).map_err(|_| invalid())?);
         let mut entries = PipeEntries { pipe: self, outer, broken: None };
@@ -368,7 +367,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let (near, far) = UnixStream::pair().unwrap();
         let (near, far) = (Pipe::new(near), far);
-        let mut refused = |bytes: &[&[u8]]| {
+        let refused = |bytes: &[&[u8]]| {
             bytes.iter().for_each(|bytes| (&far).write_all(bytes).unwrap());
             let frame = near.receive();
             frame.and_then(|frame| near.serve(&frame, &Nothing, &mut None)).unwrap_err().kind()

@@ -163,3 +163,16 @@ unsafe extern "C" fn import<P: Plugin>(
     let (module, state) = unsafe { (of::<P>(module), state.get()) };
     guarded(why, || module.import(version, state))
 }
+
+/// Makes the function of a library that describes a [`Plugin`].
+#[macro_export]
+macro_rules! export_module {
+    ($plugin:ty) => {
+        /// What the program that loads this library asks for.
+        // SAFETY: a library has one module, and nothing else of this name.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn braid_module() -> *const $crate::module::RawModule {
+            $crate::module::describe::<$plugin>()
+        }
+    };
+}

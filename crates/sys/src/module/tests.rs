@@ -1,3 +1,5 @@
+//! The interface as C and Rust see it.
+
 use super::raw::{c_header, layout};
 use std::fs;
 use std::process::Command;
