@@ -14,7 +14,9 @@ pub(crate) use jobs::{
     MoveArgs, PathArgs, PinArgs, RebalanceArgs, StartArgs, UnpinArgs,
 };
 
-pub(crate) use modules::{ModuleCommand, ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand};
+pub(crate) use modules::{
+    ModuleCommand, ModuleDebugArgs, ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand,
+};
 pub(crate) use stack::{
     ReloadArgs, StackCheckArgs, StackCommand, StackDumpArgs, StackListArgs, StackModifyArgs, UpgradeArgs,
 };

@@ -77,6 +77,7 @@ fn main() -> ExitCode {
         Command::Module(ModuleCommand::List(args)) => modules::list(&args),
         Command::Module(ModuleCommand::Upgrade(args)) => modules::upgrade(&args),
         Command::Module(ModuleCommand::Repo(command)) => modules::repo(&command),
+        Command::Module(ModuleCommand::Debug(args)) => modules::debug(&args),
         Command::Module(ModuleCommand::Header) => modules::header(),
         Command::Tier(TierCommand::List(args)) => tier::list(&args),
         Command::Tier(TierCommand::Add(args)) => tier::add(&args),

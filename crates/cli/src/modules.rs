@@ -1,11 +1,12 @@
 //! `braid module`: modules that come in libraries.
 
-use crate::args::{ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand};
+use crate::args::{ModuleDebugArgs, ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand};
 use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::Shown;
 use braid_daemon::libraries::{self, Registry, Repositories};
+use braid_daemon::{debug, trace};
 use braid_ipc::protocol::{Reply, Request};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -97,6 +98,36 @@ pub(crate) fn repo(command: &RepoCommand) -> Result<()> {
 
 fn refused(args: &RepoArgs, why: &str) -> Failure {
     Failure::new(format!("{}: {why}", args.dir.shown()))
+}
+
+pub(crate) fn debug(args: &ModuleDebugArgs) -> Result<()> {
+    let report = debug::run(&args.name, &args.settings, &trace::load(&args.trace)?)?;
+    if args.json {
+        table::print_json(&report)?;
+    } else {
+        let columns = [
+            ("OPERATION", Align::Left),
+            ("COUNT", Align::Right),
+            ("FAILED", Align::Right),
+            ("WITHOUT", Align::Right),
+            ("WITH", Align::Right),
+        ];
+        let mut table = Table::new(&columns);
+        let mean = |nanoseconds: u64| format!("{:.1} \u{b5}s", nanoseconds as f64 / 1000.0);
+        for operation in &report.operations {
+            let (count, failed) = (operation.count.to_string(), operation.failed.to_string());
+            let means = [mean(operation.without_ns), mean(operation.with_ns)];
+            let [without, with] = means;
+            table.row(vec![operation.operation.to_owned(), count, failed, without, with]);
+        }
+        table::print(&table.render())?;
+    }
+    let said: Vec<&String> = report.errors.iter().chain(&report.wrong).collect();
+    if said.is_empty() {
+        return Ok(());
+    }
+    said.iter().for_each(|said| eprintln!("braid: {said}"));
+    Err(Failure::new(format!("module {} does not do what it should with this trace", args.name)))
 }
 
 /// Serves as the process of a module that is not trusted.

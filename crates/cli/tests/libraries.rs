@@ -192,6 +192,41 @@ fn what_can_not_go_on_is_refused_and_the_module_before_goes_on() {
     bench.unmount_clean();
 }
 
+/// What a program does that writes, reads, cuts and removes a file.
+const TRACE: &str = r#"{"braid-trace":1,"braid":"0.1.0","volume":"00000000000000000000000000000001","range":2097152,"policy":"adaptive","began":1767225600}
+{"op":"file","file":7,"path":"file","at":1}
+{"op":"create","file":7,"at":1,"took":1}
+{"op":"write","file":7,"at":2,"took":1,"length":3000000}
+{"op":"sync","file":7,"at":3,"took":1,"size":3000000}
+{"op":"read","file":7,"at":4,"took":1,"offset":1000,"length":100000,"size":3000000}
+{"op":"truncate","file":7,"at":5,"took":1,"size":5000}
+{"op":"read","file":7,"at":6,"took":1,"length":100000,"size":5000}
+{"op":"remove","file":7,"at":7}
+{"op":"end","at":8,"ops":7,"why":"interrupted"}
+"#;
+
+#[test]
+fn a_module_alone_carries_out_a_trace() {
+    let Some(bench) = bench("odd:") else { return };
+    fs::write(bench.path("trace"), TRACE).unwrap();
+    keep(&bench, "1", "repo/keep.so");
+    let played =
+        bench.json(&["module", "debug", "keep", "--trace", "trace", "--settings", "suffix: .keep", "--json"]);
+    let operations = played["operations"].as_array().unwrap();
+    let count = |name| operations.iter().find(|found| found["operation"] == name).unwrap()["count"].as_u64();
+    assert_eq!((count("write"), count("read"), count("unlink")), (Some(3), Some(2), Some(1)), "{played}");
+    assert!(operations.iter().all(|found| found["failed"] == 0 && found["with_ns"].as_u64() > Some(0)));
+
+    odd(&bench, &["-DODD_CORRUPT"], "repo/odd.so");
+    let said = refused(&bench, &["module", "debug", "odd", "--trace", "trace"]);
+    assert!(said.contains("file: the byte at 1000 is not what was written"), "{said}");
+    let said =
+        refused(&bench, &["module", "debug", "deny", "--trace", "trace", "--settings", "paths: ['*']"]);
+    assert!(said.contains("create: the module 'deny' keeps this path as it is"), "{said}");
+    let said = refused(&bench, &["module", "debug", "keep", "--trace", "trace", "--settings", "[ a ]"]);
+    assert!(said.contains("--settings: they are not keys with values"), "{said}");
+}
+
 #[test]
 fn repositories_are_added_and_removed() {
     let Some(bench) = Bench::bare(&["one", "two"]) else { return };

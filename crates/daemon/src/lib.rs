@@ -39,6 +39,7 @@ pub mod validate;
 mod advice;
 mod control;
 mod cross_check;
+pub mod debug;
 mod device;
 mod drill;
 mod handle;

@@ -11,6 +11,9 @@ pub(crate) enum ModuleCommand {
     /// Have another version of a module go on in a mounted stack
     Upgrade(ModuleUpgradeArgs),
 
+    /// Have one module alone carry out what a trace has
+    Debug(ModuleDebugArgs),
+
     /// Change where modules are looked for
     #[command(subcommand)]
     Repo(RepoCommand),
@@ -59,6 +62,36 @@ pub(crate) struct ModuleUpgradeArgs {
     /// The library that is to go on [default: that of the repositories]
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const DEBUG_HELP: &str = "\
+The operations of the trace are carried out one by one on a volume of one directory,
+which is made in the directory for temporary files and removed afterwards: without
+the module, then with it. What is read has to be what was written.
+
+Examples:
+  braid module debug keep --trace db.trace --settings 'suffix: .keep'
+
+Exit status: 0 all went well, 1 an operation failed or read something else, 2 wrong
+arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = DEBUG_HELP)]
+pub(crate) struct ModuleDebugArgs {
+    /// The module
+    pub(crate) name: String,
+
+    /// A trace, from braid trace record
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+
+    /// The module's settings, as in a stack file
+    #[arg(long, value_name = "YAML", default_value = "")]
+    pub(crate) settings: String,
 
     /// Print JSON
     #[arg(long)]

@@ -2,8 +2,8 @@
 
 use super::message::{Answer, Entries, Failure, Listed, Message, Target};
 use super::raw::{
-    AddFn, Answers, CallFn, Capabilities, CapabilitiesFn, RawBytes, RawDirEntry, RawFileSystem, RawReply,
-    RawRequest, RawSink,
+    AddFn, Answers, CallFn, Capabilities, CapabilitiesFn, PASSTHROUGH, RawBytes, RawDirEntry, RawFileSystem,
+    RawReply, RawRequest, RawSink,
 };
 use std::ffi::c_void;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
@@ -130,9 +130,10 @@ pub(super) unsafe fn call(
     };
     // SAFETY: all pointers are to what lives until the end of this function.
     let errno = unsafe { function(context, &raw mut request, &raw mut reply) };
+    // A reply that was filled with zeros names no descriptor.
+    let is_passed = reply.answers.io_mode == PASSTHROUGH && reply.answers.descriptor >= 0;
     // SAFETY: the interface says that it belongs to the receiver of the reply.
-    let descriptor =
-        (reply.answers.descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(reply.answers.descriptor) });
+    let descriptor = is_passed.then(|| unsafe { OwnedFd::from_raw_fd(reply.answers.descriptor) });
     match errno {
         0 => Ok(Answer { answers: reply.answers, descriptor, bytes }),
         errno => {

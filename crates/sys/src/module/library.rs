@@ -23,8 +23,8 @@ pub struct ModuleLibrary {
     name: String,
     version: String,
     module: *const RawModule,
-    /// Its code, until the last use of it.
-    _library: Library,
+    /// Its code, until the last use of it; none if that is this program's own.
+    _library: Option<Library>,
 }
 
 // SAFETY: the description does not change, and its functions may be called by all threads.
@@ -77,7 +77,13 @@ impl ModuleLibrary {
         // SAFETY: the version is the right one, so that it is a whole description with its texts.
         let (name, version) = unsafe { (text((*module).name), text((*module).version)) };
         let name = name.filter(|name| is_module_name(name)).ok_or("its name is not one of a module")?;
-        Ok(Self { name, version: version.unwrap_or_default(), module, _library: library })
+        Ok(Self { name, version: version.unwrap_or_default(), module, _library: Some(library) })
+    }
+
+    /// A module that is linked to this program.
+    #[cfg(test)]
+    pub(super) fn linked(module: *const RawModule) -> Self {
+        Self { name: String::new(), version: String::new(), module, _library: None }
     }
 
     fn module(&self) -> &RawModule {
