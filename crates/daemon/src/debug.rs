@@ -194,8 +194,8 @@ impl File {
 
 /// The byte at an offset of a file.
 fn pattern(file: usize, offset: u64) -> u8 {
-    let mixed =
-        ((offset / 7) ^ (file as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = ((offset / 7) ^ (file as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_mul(0xff51_afd7_ed55_8ccd);
     (mixed >> 32) as u8
 }
 

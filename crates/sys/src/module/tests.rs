@@ -29,7 +29,8 @@ impl Target for Bottom {
                     next_offset: -1,
                     name: b"name",
                     kind: 7,
-                    attributes: (number % 2 == 0)
+                    attributes: number
+                        .is_multiple_of(2)
                         .then(|| Attributes { ino: number, ..Attributes::default() }),
                     damaged: false,
                 };
