@@ -2,7 +2,7 @@
 
 use crate::isolated::{IsolatedLibrary, IsolatedModule};
 use crate::trust;
-use braid_sdk::abi::{Failure, LoadedModule, ModuleLibrary, Target};
+use braid_sdk::abi::{Failure, LoadedModule, ModuleLibrary, Target, module_image};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,12 +20,14 @@ impl Library {
     /// Why the file is none.
     pub(crate) fn open(file: &Path) -> Result<Self, String> {
         let mut found = trust::find(file)?;
+        let image = module_image(&mut found.file);
+        let image = image.map_err(|error| format!("it can't be copied to memory: {error}"))?;
         match found.distrust {
-            None => {
-                ModuleLibrary::load(&mut found.file, file).map(|library| Self::Trusted(Arc::new(library)))
+            None => ModuleLibrary::load(&image).map(|library| Self::Trusted(Arc::new(library))),
+            Some(why) => {
+                let library = IsolatedLibrary::open(image, found.owner)?;
+                Ok(Self::Isolated(Arc::new(library), why))
             }
-            Some(why) => IsolatedLibrary::open(&mut found.file, found.owner)
-                .map(|library| Self::Isolated(Arc::new(library), why)),
         }
     }
 

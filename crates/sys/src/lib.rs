@@ -29,7 +29,7 @@ mod write_life;
 mod zones;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
-pub use confine::become_user;
+pub use confine::{become_user, exit_at_once};
 pub use data_file::DataFile;
 pub use descriptors::{pass_descriptors, receive_descriptors};
 pub use fs_uuid::fs_uuid;

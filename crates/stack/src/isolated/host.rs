@@ -3,13 +3,12 @@
 use super::pipe::{Frame, Kind, Nothing, Pipe};
 use super::sandbox;
 use braid_sdk::abi::{Answer, Capabilities, Failure, LoadedModule, Message, ModuleLibrary, Target};
-use braid_sys::receive_descriptors;
+use braid_sys::{exit_at_once, receive_descriptors};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::{self, ThreadId};
 
@@ -29,10 +28,10 @@ pub fn run() -> Result<(), String> {
     (&stdin).read_exact(&mut head).map_err(said)?;
     let [sockets, switches, uid, gid] = bytemuck::cast::<_, Head>(head);
     let mut descriptors = receive_descriptors(&stdin, sockets as usize + 1).map_err(said)?;
-    let mut library = File::from(descriptors.remove(0));
+    let library = File::from(descriptors.remove(0));
     let pipes: Vec<Pipe> = descriptors.into_iter().map(|socket| Pipe::new(socket.into())).collect();
     let loaded = sandbox::before_loading((switches != 0).then_some((uid, gid)))
-        .and_then(|()| ModuleLibrary::load(&mut library, Path::new("module")))
+        .and_then(|()| ModuleLibrary::load(&library))
         .and_then(|library| sandbox::after_loading().map(|()| Arc::new(library)));
     let host = Arc::new(Host { loaded, module: OnceLock::new(), pipes: Arc::default() });
     let threads = pipes.into_iter().map(|pipe| {
@@ -43,7 +42,7 @@ pub fn run() -> Result<(), String> {
     // Nothing comes but the end of Braid, or of what it has to do with this process. The
     // module may be at work for good.
     let _ = (&stdin).read(&mut [0]);
-    std::process::exit(0)
+    exit_at_once()
 }
 
 /// The pipes by which threads are asked at present.
@@ -71,7 +70,7 @@ impl Host {
     fn answer(&self, pipe: &Pipe, frame: &Frame) -> io::Result<()> {
         if frame.kind == Kind::Call {
             return match self.module() {
-                Ok(module) => pipe.serve(frame, &*module, &mut None),
+                Ok(module) => pipe.serve(frame, &*module),
                 Err(failure) => pipe.fail(&failure),
             };
         }

@@ -34,13 +34,7 @@ impl IsolatedLibrary {
     ///
     /// # Errors
     /// Why it is none.
-    pub(crate) fn open(file: &mut File, owner: (u32, u32)) -> Result<Self, String> {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let image = rustix::fs::memfd_create(c"module", flags).map_err(|error| error.to_string())?;
-        let mut image = File::from(image);
-        io::copy(file, &mut image)
-            .and_then(|_| io::Seek::rewind(&mut image))
-            .map_err(|error| error.to_string())?;
+    pub(crate) fn open(image: File, owner: (u32, u32)) -> Result<Self, String> {
         let mut library = Self { name: String::new(), version: String::new(), image, owner };
         let described = library.ask_once(Kind::Describe, &[])?;
         let text = |at| String::from_utf8_lossy(described.bytes(at)).into_owned();
@@ -66,11 +60,7 @@ impl IsolatedLibrary {
     }
 
     fn start(&self) -> io::Result<Process> {
-        // With an offset of its own.
-        Process::start(
-            &File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.image)))?,
-            self.owner,
-        )
+        Process::start(&self.image, self.owner)
     }
 }
 

@@ -7,9 +7,10 @@ use braid_sys::AlignedBuf;
 use bytemuck::Pod;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-/// Longest part of a frame, in bytes. The kernel's largest write is far below.
-const PART_MAX: u64 = 64 << 20;
+/// Longest frame, in bytes. The kernel's largest write is far below.
+const FRAME_MAX: u64 = 16 << 20;
 
 /// Most parts of a frame.
 const PARTS_MAX: usize = 7;
@@ -85,44 +86,36 @@ fn invalid() -> io::Error {
 
 /// One end of a conversation, which one thread uses at a time.
 #[derive(Debug)]
-pub(super) struct Pipe(UnixStream);
+pub(super) struct Pipe {
+    socket: UnixStream,
+    /// How long the other side may take in all for what it is asked.
+    patience: Option<Duration>,
+}
 
 impl Pipe {
     pub(super) fn new(socket: UnixStream) -> Self {
-        Self(socket)
+        Self { socket, patience: None }
     }
 
+    /// One that waits so long at most.
+    pub(super) fn impatient(socket: UnixStream, patience: Duration) -> io::Result<Self> {
+        // So often, it looks whether the time is up.
+        socket.set_read_timeout(Some(patience / 10))?;
+        socket.set_write_timeout(Some(patience / 10))?;
+        Ok(Self { socket, patience: Some(patience) })
+    }
+
+    fn waiting(&self) -> Waiting<'_> {
+        Waiting { socket: &self.socket, left: self.patience }
+    }
+
+    /// Sends what the other side waits for.
     pub(super) fn send(&self, kind: Kind, parts: &[&[u8]]) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(64 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
-        bytes.extend_from_slice(&(kind as u32).to_le_bytes());
-        bytes.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
-        for part in parts {
-            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(part);
-        }
-        (&self.0).write_all(&bytes)
+        send(&mut self.waiting(), kind, parts)
     }
 
     pub(super) fn receive(&self) -> io::Result<Frame> {
-        let mut head = [0; 8];
-        (&self.0).read_exact(&mut head)?;
-        let [kind, count] = bytemuck::cast::<[u8; 8], [u32; 2]>(head).map(u32::from_le);
-        let kind = KINDS.into_iter().find(|known| *known as u32 == kind).ok_or_else(invalid)?;
-        if count as usize > PARTS_MAX {
-            return Err(invalid());
-        }
-        let part = |_| {
-            let mut len = [0; 8];
-            (&self.0).read_exact(&mut len)?;
-            let len = u64::from_le_bytes(len);
-            if len > PART_MAX {
-                return Err(invalid());
-            }
-            let mut bytes = Vec::new();
-            (&self.0).take(len).read_to_end(&mut bytes)?;
-            if bytes.len() as u64 == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-        };
-        Ok(Frame { kind, parts: (0..count).map(part).collect::<io::Result<_>>()? })
+        receive(&mut self.waiting())
     }
 
     /// Asks for something that needs nothing of this side meanwhile but `below`.
@@ -132,8 +125,9 @@ impl Pipe {
         parts: &[&[u8]],
         below: &dyn Target,
     ) -> io::Result<Result<Frame, Failure>> {
-        self.send(kind, parts)?;
-        self.converse(below, None)
+        let mut other = self.waiting();
+        send(&mut other, kind, parts)?;
+        converse(&mut other, below, None)
     }
 
     /// Has the other side carry an operation out. Meanwhile it may use `below`.
@@ -151,8 +145,9 @@ impl Pipe {
             message.data,
             bytemuck::bytes_of(&room),
         ];
-        self.send(Kind::Call, &parts)?;
-        let frame = match self.converse(below, message.entries)? {
+        let mut other = self.waiting();
+        send(&mut other, Kind::Call, &parts)?;
+        let frame = match converse(&mut other, below, message.entries)? {
             Ok(frame) => frame,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -161,87 +156,96 @@ impl Pipe {
         Ok(Ok(Answer { answers, descriptor: None, bytes: frame.bytes(1).to_owned() }))
     }
 
-    /// Serves the other side until it answers.
-    fn converse(
-        &self,
-        below: &dyn Target,
-        mut entries: Option<&mut dyn Entries>,
-    ) -> io::Result<Result<Frame, Failure>> {
-        loop {
-            let frame = self.receive()?;
-            match frame.kind {
-                Kind::Done => return Ok(Ok(frame)),
-                Kind::Failed => return Ok(Err(failure(&frame)?)),
-                Kind::Call => self.serve(&frame, below, &mut entries)?,
-                Kind::Capabilities => {
-                    self.send(Kind::Done, &[bytemuck::bytes_of(&below.capabilities())])?;
-                }
-                Kind::Entry => self.take(&frame, &mut entries)?,
-                _ => return Err(invalid()),
-            }
-        }
-    }
-
-    /// Takes an entry that the other side has for `entries`.
-    fn take(&self, frame: &Frame, entries: &mut Option<&mut dyn Entries>) -> io::Result<()> {
-        let entries = entries.as_mut().ok_or_else(invalid)?;
-        let [has_attributes, damaged, kind, _] = frame.get::<[u32; 4]>(1)?;
-        let [ino, next_offset] = frame.get::<[u64; 2]>(2)?;
-        let attributes = frame.get::<Attributes>(3)?;
-        let room = entries.add(&Listed {
-            ino,
-            next_offset: next_offset.cast_signed(),
-            name: frame.bytes(0),
-            kind,
-            attributes: (has_attributes != 0).then_some(attributes),
-            damaged: damaged != 0,
-        });
-        self.send(Kind::Room, &[&[u8::from(room)]])
-    }
-
-    /// Carries out the operation of a frame, and answers. Entries of directories that it
-    /// yields may come back meanwhile, for `outer`.
-    pub(super) fn serve(
-        &self,
-        frame: &Frame,
-        target: &dyn Target,
-        outer: &mut Option<&mut dyn Entries>,
-    ) -> io::Result<()> {
-        let [room, wants_entries] = frame.get::<[u64; 2]>(5)?;
-        if room > PART_MAX || !frame.bytes(1).len().is_multiple_of(4) {
-            return Err(invalid());
-        }
-        let groups: Vec<u32> = frame.bytes(1).chunks_exact(4).map(bytemuck::pod_read_unaligned).collect();
-        let mut buffer = AlignedBuf::default();
-        let buffer = buffer.bytes(usize::try_from(room).map_err(|_| invalid())?);
-        let mut entries = PipeEntries { pipe: self, outer, broken: None };
-        let numbers = frame.get::<Numbers>(0)?;
-        let result = target.call(Message {
-            numbers,
-            groups: &groups,
-            name: frame.bytes(2),
-            new_name: frame.bytes(3),
-            data: frame.bytes(4),
-            buffer: &mut *buffer,
-            entries: (wants_entries != 0).then_some(&mut entries as &mut dyn Entries),
-        });
-        if let Some(error) = entries.broken {
-            return Err(error);
-        }
-        match result {
-            Ok(answer) => {
-                // Only a read counts what is in the buffer.
-                let count = if room == 0 { 0 } else { answer.answers.count };
-                let read = buffer.get(..usize::try_from(count).unwrap_or(usize::MAX)).unwrap_or(buffer);
-                self.send(Kind::Done, &[bytemuck::bytes_of(&answer.answers), &answer.bytes, read])
-            }
-            Err(failure) => self.fail(&failure),
-        }
+    /// Carries out the operation of a frame, and answers.
+    pub(super) fn serve(&self, frame: &Frame, target: &dyn Target) -> io::Result<()> {
+        serve(&mut self.waiting(), frame, target, &mut None)
     }
 
     pub(super) fn fail(&self, failure: &Failure) -> io::Result<()> {
-        self.send(Kind::Failed, &[bytemuck::bytes_of(&failure.errno), failure.why.as_bytes()])
+        fail(&mut self.waiting(), failure)
     }
+}
+
+/// Serves the other side until it answers.
+fn converse(
+    other: &mut Waiting<'_>,
+    below: &dyn Target,
+    mut entries: Option<&mut dyn Entries>,
+) -> io::Result<Result<Frame, Failure>> {
+    loop {
+        let frame = receive(other)?;
+        match frame.kind {
+            Kind::Done => return Ok(Ok(frame)),
+            Kind::Failed => return Ok(Err(failure(&frame)?)),
+            Kind::Call => serve(other, &frame, below, &mut entries)?,
+            Kind::Capabilities => {
+                send(other, Kind::Done, &[bytemuck::bytes_of(&below.capabilities())])?;
+            }
+            Kind::Entry => take(other, &frame, &mut entries)?,
+            _ => return Err(invalid()),
+        }
+    }
+}
+
+/// Takes an entry that the other side has for `entries`.
+fn take(other: &mut Waiting<'_>, frame: &Frame, entries: &mut Option<&mut dyn Entries>) -> io::Result<()> {
+    let entries = entries.as_mut().ok_or_else(invalid)?;
+    let [has_attributes, damaged, kind, _] = frame.get::<[u32; 4]>(1)?;
+    let [ino, next_offset] = frame.get::<[u64; 2]>(2)?;
+    let attributes = frame.get::<Attributes>(3)?;
+    let room = entries.add(&Listed {
+        ino,
+        next_offset: next_offset.cast_signed(),
+        name: frame.bytes(0),
+        kind,
+        attributes: (has_attributes != 0).then_some(attributes),
+        damaged: damaged != 0,
+    });
+    send(other, Kind::Room, &[&[u8::from(room)]])
+}
+
+/// Carries out the operation of a frame, and answers. Entries of directories that it
+/// yields may come back meanwhile, for `outer`.
+fn serve(
+    other: &mut Waiting<'_>,
+    frame: &Frame,
+    target: &dyn Target,
+    outer: &mut Option<&mut dyn Entries>,
+) -> io::Result<()> {
+    let [room, wants_entries] = frame.get::<[u64; 2]>(5)?;
+    if room > FRAME_MAX || !frame.bytes(1).len().is_multiple_of(4) {
+        return Err(invalid());
+    }
+    let groups: Vec<u32> = frame.bytes(1).chunks_exact(4).map(bytemuck::pod_read_unaligned).collect();
+    let mut buffer = AlignedBuf::default();
+    let buffer = buffer.bytes(usize::try_from(room).map_err(|_| invalid())?);
+    let mut entries = PipeEntries { other: &mut *other, outer, broken: None };
+    let numbers = frame.get::<Numbers>(0)?;
+    let result = target.call(Message {
+        numbers,
+        groups: &groups,
+        name: frame.bytes(2),
+        new_name: frame.bytes(3),
+        data: frame.bytes(4),
+        buffer: &mut *buffer,
+        entries: (wants_entries != 0).then_some(&mut entries as &mut dyn Entries),
+    });
+    if let Some(error) = entries.broken {
+        return Err(error);
+    }
+    match result {
+        Ok(answer) => {
+            // Only a read counts what is in the buffer.
+            let count = if room == 0 { 0 } else { answer.answers.count };
+            let read = buffer.get(..usize::try_from(count).unwrap_or(usize::MAX)).unwrap_or(buffer);
+            send(other, Kind::Done, &[bytemuck::bytes_of(&answer.answers), &answer.bytes, read])
+        }
+        Err(failure) => fail(other, &failure),
+    }
+}
+
+fn fail(other: &mut Waiting<'_>, failure: &Failure) -> io::Result<()> {
+    send(other, Kind::Failed, &[bytemuck::bytes_of(&failure.errno), failure.why.as_bytes()])
 }
 
 fn failure(frame: &Frame) -> io::Result<Failure> {
@@ -250,14 +254,86 @@ fn failure(frame: &Frame) -> io::Result<Failure> {
     Ok(Failure { errno, why: String::from_utf8_lossy(frame.bytes(1)).into_owned() })
 }
 
+/// The other side while it is asked for something.
+struct Waiting<'a> {
+    socket: &'a UnixStream,
+    /// How long it may still take; what this side does meanwhile does not count.
+    left: Option<Duration>,
+}
+
+impl Waiting<'_> {
+    /// Does this until it is done, or the time is up.
+    fn until_done<T>(&mut self, mut act: impl FnMut(&mut &UnixStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let begun = Instant::now();
+            let done = act(&mut { self.socket });
+            if let Some(left) = &mut self.left {
+                *left = left.checked_sub(begun.elapsed()).ok_or(io::ErrorKind::TimedOut)?;
+            }
+            match done {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Waiting<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.until_done(|socket| socket.read(buffer))
+    }
+}
+
+impl Write for Waiting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.until_done(|socket| socket.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn send(other: &mut Waiting<'_>, kind: Kind, parts: &[&[u8]]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(64 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
+    bytes.extend_from_slice(&(kind as u32).to_le_bytes());
+    bytes.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(part);
+    }
+    other.write_all(&bytes)
+}
+
+fn receive(other: &mut Waiting<'_>) -> io::Result<Frame> {
+    let mut head = [0; 8];
+    other.read_exact(&mut head)?;
+    let [kind, count] = bytemuck::cast::<[u8; 8], [u32; 2]>(head).map(u32::from_le);
+    let kind = KINDS.into_iter().find(|known| *known as u32 == kind).ok_or_else(invalid)?;
+    if count as usize > PARTS_MAX {
+        return Err(invalid());
+    }
+    let mut room = FRAME_MAX;
+    let part = |_| {
+        let mut len = [0; 8];
+        other.read_exact(&mut len)?;
+        let len = u64::from_le_bytes(len);
+        room = room.checked_sub(len).ok_or_else(invalid)?;
+        let mut bytes = Vec::new();
+        (&mut *other).take(len).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    };
+    Ok(Frame { kind, parts: (0..count).map(part).collect::<io::Result<_>>()? })
+}
+
 /// Entries that go to the other side.
-struct PipeEntries<'a, 'b> {
-    pipe: &'a Pipe,
+struct PipeEntries<'a, 'b, 'c> {
+    other: &'a mut Waiting<'c>,
     outer: &'a mut Option<&'b mut dyn Entries>,
     broken: Option<io::Error>,
 }
 
-impl PipeEntries<'_, '_> {
+impl PipeEntries<'_, '_, '_> {
     fn try_to_add(&mut self, entry: &Listed<'_>) -> io::Result<bool> {
         let numbers = [u32::from(entry.attributes.is_some()), u32::from(entry.damaged), entry.kind, 0];
         let places = [entry.ino, entry.next_offset.cast_unsigned()];
@@ -268,20 +344,20 @@ impl PipeEntries<'_, '_> {
             bytemuck::bytes_of(&places),
             bytemuck::bytes_of(&attributes),
         ];
-        self.pipe.send(Kind::Entry, &parts)?;
+        send(self.other, Kind::Entry, &parts)?;
         loop {
-            let frame = self.pipe.receive()?;
+            let frame = receive(self.other)?;
             match frame.kind {
                 Kind::Room => return Ok(frame.bytes(0) == [1]),
                 // The module passes the entry on, as it is or not.
-                Kind::Entry => self.pipe.take(&frame, self.outer)?,
+                Kind::Entry => take(self.other, &frame, self.outer)?,
                 _ => return Err(invalid()),
             }
         }
     }
 }
 
-impl Entries for PipeEntries<'_, '_> {
+impl Entries for PipeEntries<'_, '_, '_> {
     fn add(&mut self, entry: &Listed<'_>) -> bool {
         self.try_to_add(entry).unwrap_or_else(|error| {
             self.broken = Some(error);
@@ -346,7 +422,7 @@ mod tests {
         std::thread::spawn(move || {
             let pipe = Pipe::new(far);
             while let Ok(frame) = pipe.receive() {
-                pipe.serve(&frame, &Far(&pipe), &mut None).unwrap();
+                pipe.serve(&frame, &Far(&pipe)).unwrap();
             }
         });
         let near = Near { pipe: Mutex::new(Pipe::new(near)), below: Below(fs) };
@@ -370,12 +446,12 @@ mod tests {
         let refused = |bytes: &[&[u8]]| {
             bytes.iter().for_each(|bytes| (&far).write_all(bytes).unwrap());
             let frame = near.receive();
-            frame.and_then(|frame| near.serve(&frame, &Nothing, &mut None)).unwrap_err().kind()
+            frame.and_then(|frame| near.serve(&frame, &Nothing)).unwrap_err().kind()
         };
         let word = |number: u32| number.to_le_bytes();
         assert_eq!(refused(&[&word(99), &word(0)]), io::ErrorKind::InvalidData);
         assert_eq!(refused(&[&word(Kind::Call as u32), &word(8)]), io::ErrorKind::InvalidData);
-        let long = (PART_MAX + 1).to_le_bytes();
+        let long = (FRAME_MAX + 1).to_le_bytes();
         assert_eq!(refused(&[&word(Kind::Call as u32), &word(1), &long]), io::ErrorKind::InvalidData);
         // A call without its numbers.
         assert_eq!(refused(&[&word(Kind::Call as u32), &word(0)]), io::ErrorKind::InvalidData);

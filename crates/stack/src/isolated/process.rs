@@ -72,9 +72,7 @@ impl Process {
         let theirs = pairs.iter().map(|(_, theirs)| theirs.as_fd());
         pass_descriptors(&ours, &std::iter::once(library.as_fd()).chain(theirs).collect::<Vec<_>>())?;
         for (ours, _) in pairs {
-            ours.set_read_timeout(Some(HANGS_AFTER))?;
-            ours.set_write_timeout(Some(HANGS_AFTER))?;
-            process.idle().push(Pipe::new(ours));
+            process.idle().push(Pipe::impatient(ours, HANGS_AFTER)?);
         }
         Ok(process)
     }

@@ -1,5 +1,7 @@
 //! What a process with an untrusted module may do: compute, and talk by the sockets that it
-//! has. It gives its rights up in two steps, since a library has to be opened and is code.
+//! has. What the loader needs is taken away afterwards; but code of the library runs while it
+//! is loaded, so that what is left before is what counts: opening system libraries, and
+//! asking for attributes of files.
 
 use braid_sys::become_user;
 use landlock::{
@@ -64,20 +66,7 @@ const COMPUTE: &[libc::c_long] = &[
 ];
 
 /// What the loader does, where Landlock allows it.
-const LOAD: &[libc::c_long] = &[
-    libc::SYS_copy_file_range,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_ftruncate,
-    libc::SYS_memfd_create,
-    libc::SYS_newfstatat,
-    libc::SYS_openat,
-    libc::SYS_pread64,
-    libc::SYS_readlinkat,
-    libc::SYS_sendfile,
-    libc::SYS_splice,
-    libc::SYS_statx,
-];
+const LOAD: &[libc::c_long] = &[libc::SYS_newfstatat, libc::SYS_openat, libc::SYS_pread64];
 
 /// What else comes before.
 const CONFINE: &[libc::c_long] = &[libc::SYS_prctl, libc::SYS_seccomp];

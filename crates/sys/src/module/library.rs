@@ -4,12 +4,11 @@ use super::bridge::{self, Offered};
 use super::message::{Answer, Failure, Message, Target};
 use super::raw::{ABI, Capabilities, RawBytes, RawModule, RawSink};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::ffi::{CStr, c_char, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,27 +32,14 @@ unsafe impl Send for ModuleLibrary {}
 unsafe impl Sync for ModuleLibrary {}
 
 impl ModuleLibrary {
-    /// Loads a library, from a copy in memory: the file may change or go later, and other
-    /// code under the same path is another library.
+    /// Loads a library from its [image](module_image).
     ///
-    /// The library's code runs with all rights of this process: only load what is trusted.
+    /// The library's code runs with all rights of this process: only load what is trusted, or
+    /// where there are no rights to speak of.
     ///
     /// # Errors
     /// Why it is none.
-    pub fn load(file: &mut File, shown: &Path) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("it can't be copied to memory: {error}");
-        let name = shown.file_name().map_or_else(
-            || c"module".to_owned(),
-            |name| {
-                let name: Vec<u8> =
-                    name.as_encoded_bytes().iter().copied().take(200).filter(|byte| *byte != 0).collect();
-                std::ffi::CString::new(name).unwrap_or_default()
-            },
-        );
-        let memory =
-            memfd_create(name.as_c_str(), MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-        let mut memory = File::from(memory);
-        io::copy(file, &mut memory).map_err(failed)?;
+    pub fn load(memory: &File) -> Result<Self, String> {
         let path = unique(memory.as_raw_fd());
         // SAFETY: its constructors are trusted, as the caller promised.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
@@ -224,6 +210,20 @@ impl Drop for LoadedModule {
         // SAFETY: the module is one of this library, and nothing uses it any more. Its child goes after it.
         unsafe { (self.library.module().destroy)(self.module) };
     }
+}
+
+/// A copy of a library in memory, which nothing can change: its file may change or go, and
+/// other code under the same path is another library.
+///
+/// # Errors
+/// If it can't be read, or there is no memory.
+pub fn module_image(file: &mut File) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut memory = File::from(memfd_create(c"module", flags)?);
+    io::copy(file, &mut memory)?;
+    fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    // Not by the descriptor that could have written it.
+    File::open(format!("/proc/self/fd/{}", memory.as_raw_fd()))
 }
 
 /// A path of a descriptor that no library was loaded by before. The loader takes a library

@@ -13,7 +13,7 @@ mod raw;
 mod tests;
 
 pub use bridge::Child;
-pub use library::{LoadedModule, ModuleLibrary, is_module_name};
+pub use library::{LoadedModule, ModuleLibrary, is_module_name, module_image};
 pub use message::{Answer, Entries, Failure, Listed, Message, Target};
 pub use plugin::{Plugin, describe};
 pub use raw::*;
