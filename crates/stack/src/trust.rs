@@ -1,10 +1,14 @@
 //! Who may have put a file there.
 
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+/// The largest library, in bytes: it is copied to memory.
+const SIZE_MAX: u64 = 256 << 20;
 
 /// A file with code.
 pub(crate) struct Found {
@@ -22,10 +26,15 @@ pub(crate) struct Found {
 /// If it can't be opened.
 pub(crate) fn find(path: &Path) -> Result<Found, String> {
     let failed = |error: io::Error| error.to_string();
-    let file = File::open(path).map_err(failed)?;
+    // A pipe would wait for a writer.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err("it is not a regular file".into());
+    }
+    if metadata.len() > SIZE_MAX {
+        return Err(format!("it is longer than {} MiB", SIZE_MAX >> 20));
     }
     let real = fs::canonicalize(path).map_err(failed)?;
     let mut distrust = check(&metadata, "it").err();
@@ -54,6 +63,7 @@ fn check(metadata: &Metadata, what: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::os::unix::fs::{PermissionsExt, chown};
 
     #[test]
@@ -82,5 +92,11 @@ mod tests {
             assert_eq!(find(&path).unwrap().owner, (1234, 0));
         }
         assert!(find(&below).is_err());
+        let pipe = dir.path().join("pipe.so");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert_eq!(find(&pipe).err().unwrap(), "it is not a regular file");
+        let long = dir.path().join("long.so");
+        File::create(&long).unwrap().set_len(SIZE_MAX + 1).unwrap();
+        assert_eq!(find(&long).err().unwrap(), "it is longer than 256 MiB");
     }
 }
