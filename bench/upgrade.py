@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Upgrades of a mounted volume under load, of the program or of a module: how long
-operations are held up, and what that costs in total, beside the same load without upgrades
-(LabStor, table 1).
+"""Upgrades of a mounted volume under load, of the program or of a module, or crashes of the
+program (--of crash, kill -9): how long operations are held up, and what that costs in total, beside
+the same load without them (LabStor, table 1).
 
 The load is fixed work: fio writes and verifies with checksums, SQLite commits, and files
-are made, renamed and removed. Each repetition runs it once without and once with
+are made, renamed and removed; beside crashes, all that would show if it were done twice or not at
+all: appended lines, exchanged names, links, attributes, files without a name. Each repetition runs it once without and once with
 upgrades, which go back and forth between two copies of the program, or of a module (--of module;
 it is the template in C). Prints medians, and
 writes all that it saw as JSON.
@@ -12,10 +13,12 @@ writes all that it saw as JSON.
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -62,11 +65,73 @@ def names(mount, rounds):
         os.unlink(other)
 
 
+def exchange(one, other):
+    """renameat2(2) with RENAME_EXCHANGE."""
+    if ctypes.CDLL(None, use_errno=True).renameat2(-100, one.encode(), -100, other.encode(), 2):
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def name(descriptor, path):
+    """Gives a name to a file without one: linkat(2) with AT_SYMLINK_FOLLOW."""
+    if ctypes.CDLL(None, use_errno=True).linkat(-100, f"/proc/self/fd/{descriptor}".encode(), -100, path.encode(), 0x400):
+        raise OSError(ctypes.get_errno(), "linkat")
+
+
+def deeds(mount, rounds):
+    """What is wrong if it is done twice, or not at all."""
+    directory = f"{mount}/deeds"
+    os.mkdir(directory)
+    logs = [os.open(f"{directory}/{log}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | how)
+            for log, how in (("log", 0), ("direct", os.O_DSYNC))]
+    try:
+        deed_by_deed(directory, logs, rounds)
+    finally:
+        for log in logs:
+            os.close(log)
+
+
+def deed_by_deed(directory, logs, rounds):
+    one, other = f"{directory}/one", f"{directory}/other"
+    for number, path in enumerate((one, other)):
+        with open(path, "w") as file:
+            file.write(str(number))
+    for number in range(rounds):
+        for file in logs:
+            assert os.write(file, f"{number:08}\n".encode()) == 9
+        exchange(one, other)
+        assert open(one).read() == str((number + 1) % 2), f"exchanged twice in round {number}"
+        os.link(one, f"{directory}/link")
+        assert os.stat(one).st_nlink == 2
+        os.symlink("link", f"{directory}/symbolic")
+        os.unlink(f"{directory}/symbolic")
+        os.setxattr(one, "user.round", b"x", os.XATTR_CREATE)
+        os.removexattr(one, "user.round")
+        os.unlink(f"{directory}/link")
+        removed = os.open(f"{directory}/removed", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        os.write(removed, b"still there")
+        os.unlink(f"{directory}/removed")
+        assert os.pread(removed, 20, 0) == b"still there"
+        os.close(removed)
+        nameless = os.open(directory, os.O_RDWR | os.O_TMPFILE)
+        os.write(nameless, b"no name")
+        name(nameless, f"{directory}/named")
+        os.close(nameless)
+        assert open(f"{directory}/named").read() == "no name"
+        os.unlink(f"{directory}/named")
+        assert sorted(os.listdir(directory)) == ["direct", "log", "one", "other"]
+    for log in ("log", "direct"):
+        with open(f"{directory}/{log}") as file:
+            assert file.read().split() == [f"{number:08}" for number in range(rounds)], f"{log}: lost or twice"
+
+
 def copies(args, root):
     """Two copies of what is upgraded, and the words of the mount."""
     braid, mount = os.path.abspath(args.braid), f"{root}/mount"
     tiers = ["--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"]
-    words = ["mount", "--create", "--transport", args.transport]
+    words = ["mount", "--create", "--transport", args.transport, *args.flags.split()]
+    if args.of == "crash":
+        # Both sides, so that only the crashes differ.
+        return [], [braid, *words, "--restart", "--log-file", f"{root}/log", *tiers, mount]
     if args.of == "program":
         programs = [f"{root}/braid-{number}" for number in range(2)]
         for program in programs:
@@ -89,6 +154,26 @@ def copies(args, root):
             [braid, *words, f"{root}/stack.yaml", mount])
 
 
+def status(args, mount):
+    said = subprocess.run([args.braid, "status", "--json", mount], check=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True)
+    return json.loads(said.stdout)
+
+
+def crash(args, mount):
+    """Kills the process that serves the mount; the milliseconds until another one does."""
+    before = status(args, mount)
+    os.kill(before["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        # The one that ends may hang up.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            after = status(args, mount)
+            if after["pid"] != before["pid"]:
+                return after["restarts"]["paused_ns"] / 1e6
+    raise RuntimeError("no process goes on")
+
+
 def run(args, upgrades):
     """The seconds that the load took, and the pauses in milliseconds."""
     root = f"{args.work_dir}/upgrade"
@@ -108,49 +193,55 @@ def run(args, upgrades):
 
     begun = time.monotonic()
     loads = [threading.Thread(target=guarded, args=load) for load in
-             [(fio, args.size), (sqlite, args.commits), (names, args.rounds)]]
+             [(fio, args.size), (sqlite, args.commits), (names, args.rounds),
+              *[(deeds, args.deeds)] * (args.of == "crash")]]
     for load in loads:
         load.start()
     pauses = []
     for number in range(upgrades):
         target = begun + (number + 1) * args.every
         time.sleep(max(0, target - time.monotonic()))
+        if args.of == "crash":
+            pauses.append(crash(args, mount))
+            continue
         said = subprocess.run([*commands[(number + 1) % 2], "--json", mount], check=True, capture_output=True, text=True)
         pauses.append(json.loads(said.stdout)["paused_ns"] / 1e6)
     at_work = sum(load.is_alive() for load in loads)
     for load in loads:
         load.join()
     seconds = time.monotonic() - begun
+    assert not errors, errors
     subprocess.run([args.braid, "umount", mount], check=True)
     subprocess.run([args.braid, "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
                    stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
-    assert not errors, errors
     return {"upgrades": upgrades, "seconds": seconds, "pauses_ms": pauses, "loads_at_the_last_upgrade": at_work}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--braid", default="target/release/braid")
-    parser.add_argument("--of", default="program", choices=["program", "module"])
+    parser.add_argument("--of", default="program", choices=["program", "module", "crash"])
     parser.add_argument("--work-dir", default="/dev/shm")
     parser.add_argument("--transport", default="auto", choices=["auto", "device"])
-    parser.add_argument("--upgrades", type=int, default=100)
+    parser.add_argument("--flags", default="", help="further flags of braid mount")
+    parser.add_argument("--upgrades", type=int, default=100, help="how many, or how many crashes")
     parser.add_argument("--every", type=float, default=0.5, help="seconds between two upgrades")
     parser.add_argument("--size", default="768M")
     parser.add_argument("--commits", type=int, default=40000)
     parser.add_argument("--rounds", type=int, default=90000)
+    parser.add_argument("--deeds", type=int, default=4000)
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--out", help="a file for all results")
     args = parser.parse_args()
     results = [run(args, upgrades) for _ in range(args.reps) for upgrades in (0, args.upgrades)]
     if args.out:
         with open(args.out, "w") as file:
-            json.dump({"of": args.of, "transport": args.transport, "runs": results}, file, indent=1)
+            json.dump({"of": args.of, "transport": args.transport, "flags": args.flags, "runs": results}, file, indent=1)
     without = statistics.median(result["seconds"] for result in results if not result["upgrades"])
     upgraded = statistics.median(result["seconds"] for result in results if result["upgrades"])
     pauses = sorted(pause for result in results for pause in result["pauses_ms"])
-    print(f"{args.of}, {args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} upgrades: "
+    print(f"{args.of}, {args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} of them: "
           f"{upgraded / without:.2f}")
     at = lambda part: pauses[min(len(pauses) - 1, int(len(pauses) * part))]
     print(f"{len(pauses)} pauses, ms: median {at(0.5):.1f}, p99 {at(0.99):.1f}, longest {pauses[-1]:.1f}")

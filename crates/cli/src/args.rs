@@ -227,6 +227,14 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<String>,
 
+    /// If the daemon crashes, have another process go on with the mount, which programs wait for
+    #[arg(long, overrides_with = "no_restart")]
+    pub(crate) restart: bool,
+
+    /// A crash of the daemon ends the mount [default]
+    #[arg(long)]
+    pub(crate) no_restart: bool,
+
     /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<String>,
@@ -250,6 +258,10 @@ pub(crate) struct MountArgs {
     /// Set by the command itself when it starts the daemon
     #[arg(long, hide = true, requires = "foreground")]
     pub(crate) ready_on_stdout: bool,
+
+    /// Set by the command itself when it guards the daemon, to which its standard input leads
+    #[arg(long, hide = true, requires = "foreground")]
+    pub(crate) guarded: bool,
 }
 
 /// What the file system is made of: a stack file, or flags.

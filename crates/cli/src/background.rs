@@ -11,7 +11,9 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -58,6 +60,22 @@ fn spawn(log: &Log, words: &[OsString]) -> io::Result<Child> {
     // for paths.
     command.args(words.next()).args(["--foreground", "--ready-on-stdout"]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.file.try_clone()?).spawn()
+}
+
+/// The command line of the daemon that this process guards.
+pub(crate) fn guarded(words: &[OsString]) -> Vec<OsString> {
+    let mut words = words.iter().cloned();
+    let flag = OsString::from("--guarded");
+    words.next().into_iter().chain([flag]).chain(words).collect()
+}
+
+/// The socket to the process that guards this one, which is its standard input.
+pub(crate) fn guard() -> Result<UnixStream> {
+    let failed = |error: io::Error| Failure::new(format!("there is no guard: {error}"));
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let null = File::open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))?;
+    Ok(UnixStream::from(socket))
 }
 
 fn describe(status: ExitStatus) -> String {

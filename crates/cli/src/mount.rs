@@ -12,7 +12,7 @@ use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::Start;
 use braid_daemon::upgrade::Launch;
-use braid_daemon::{log, own_files, stack_file, validate};
+use braid_daemon::{log, own_files, stack_file, supervisor, validate};
 use rustix::mount::mount_bind;
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -153,6 +153,7 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         inodes: counted("--inodes", args.inodes, &INODES)?,
         xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
+        restart: flag(args.restart, "--restart", true).or(flag(args.no_restart, "--no-restart", false)),
         metrics: parsed(
             "--metrics",
             args.metrics.as_ref(),
@@ -182,12 +183,19 @@ fn parsed<T>(
 fn foreground(args: &MountArgs, words: &[OsString]) -> Result<()> {
     let report = background::Report::new(args.ready_on_stdout);
     let served = prepare(args).and_then(|config| {
+        if config.mount.restarts() && !args.guarded {
+            let ended = supervisor::run(&background::guarded(words))
+                .map_err(|error| Failure::new(format!("the daemon can't be guarded: {error}")))?;
+            // The daemon has said why.
+            return if ended == 0 { Ok(()) } else { Err(Failure::new("the daemon failed").told()) };
+        }
         let point = clear_mount_point(args, &config)?;
         // The daemon leaves its working directory.
         let log_file = args.log_file.as_ref().map(std::path::absolute).transpose();
         let log_file = log_file.map_err(|error| Failure::new(error.to_string()))?;
-        let launch = Launch::by(words, log_file, args.ready_on_stdout);
-        let start = Start::Mount { mountpoint: &point, nonempty: args.nonempty };
+        let launch = Launch::by(words, log_file, args.ready_on_stdout || args.guarded);
+        let guard = args.guarded.then(background::guard).transpose()?;
+        let start = Start::Mount { mountpoint: &point, nonempty: args.nonempty, guard };
         serving::serve(&config, &launch, start, |notices| report.ready(notices))
     });
     served.map_err(|failure| if report.failed(&failure) { failure.told() } else { failure })

@@ -117,8 +117,32 @@ fn render(status: &Status, colour: bool) -> String {
         status.pid,
         status.version,
         table.render(),
-        remaps(status) + &speeds(status) + &zones(status) + &moves(status) + &remarks(status),
+        restarts(status)
+            + &remaps(status)
+            + &speeds(status)
+            + &zones(status)
+            + &moves(status)
+            + &remarks(status),
     )
+}
+
+/// What happens, and happened, if the daemon crashes.
+fn restarts(status: &Status) -> String {
+    let happened = status.restarts.as_ref().map_or_else(String::new, |restarts| {
+        format!(
+            ", as {} before, the last by {}, when operations waited for {} ms",
+            counted(restarts.count, "time"),
+            restarts.how,
+            restarts.paused_ns.div_ceil(1_000_000)
+        )
+    });
+    match (status.outlives_crash, happened.as_str()) {
+        (true, happened) => format!("if the daemon crashes, another process goes on{happened}\n"),
+        (false, "") => String::new(),
+        (false, happened) => {
+            format!("if the daemon crashes, the mount ends; another process went on{happened}\n")
+        }
+    }
 }
 
 /// Threads that the policy mapped to another tier.

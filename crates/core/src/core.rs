@@ -5,15 +5,16 @@
 
 use crate::coord::{Barrier, WriterSlots};
 use crate::failpoint::Failpoint;
-use crate::live::{Freed, Handles, InodeTable, Learning, NameLocks, Removals};
+use crate::live::{Freed, Handles, Inode, InodeTable, Learning, NameLocks, Removals};
 use crate::observer::Observer;
 use crate::placer::Placer;
-use braid_contract::{Environment, Errno, FrontCache, ObjectId, Result, VolumeId};
+use braid_contract::{Environment, Errno, FrontCache, InodeId, ObjectId, Result, VolumeId};
 use braid_format::{RangeSize, VolumeTable};
 use braid_home::Home;
 use braid_index::IndexDir;
 use braid_tiers::{Tiers, act_for, present};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The core of an open volume.
@@ -41,6 +42,8 @@ pub struct Core {
     pub maintenance: Mutex<()>,
     /// Inodes that the front end knows.
     pub inodes: InodeTable,
+    /// The front end may know inodes that are not in `inodes`: it does since before a crash.
+    pub finds_inodes: AtomicBool,
     /// Open files and directories.
     pub handles: Handles,
     /// Every operation enters it.
@@ -119,6 +122,22 @@ impl Core {
         let mut bytes = [0; 16];
         self.environment.fill_random(&mut bytes)?;
         Ok(ObjectId(bytes))
+    }
+
+    /// The inode that the front end means by this number. `ESTALE` if there is none.
+    ///
+    /// # Errors
+    /// Those of the home tier, after a crash.
+    pub fn inode(&self, ino: InodeId) -> Result<Arc<Inode>> {
+        match self.inodes.get(ino) {
+            Err(_) if self.finds_inodes.load(Ordering::Relaxed) => {
+                let fd = self.home.open_number(ino)?;
+                let identity = self.home.identify(&*fd)?;
+                // The front end forgets it with as many lookups as it had, at once.
+                Ok(self.inodes.enter(&self.home, &identity, fd))
+            }
+            found => found,
+        }
     }
 
     /// Makes everything on all tiers durable; home, which leads to the rest,

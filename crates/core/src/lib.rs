@@ -12,6 +12,7 @@ mod core;
 mod failpoint;
 pub mod file;
 pub mod handover;
+mod keeper;
 pub mod live;
 pub mod namespace;
 pub mod need;
@@ -22,5 +23,6 @@ pub mod recover;
 
 pub use crate::core::Core;
 pub use failpoint::Failpoint;
+pub use keeper::Keeper;
 pub use observer::Observer;
 pub use placer::Placer;

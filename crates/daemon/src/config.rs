@@ -337,6 +337,8 @@ pub struct MountSettings {
     pub xattr: Option<Located<bool>>,
     /// How requests of the kernel come.
     pub transport: Option<Located<Transport>>,
+    /// Whether another process goes on with the mount if this one crashes.
+    pub restart: Option<Located<bool>>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
     /// Users who may modify and reload the stack, beside root and who mounts.
@@ -470,9 +472,16 @@ impl MountSettings {
             inodes: self.inodes.or(file.inodes),
             xattr: self.xattr.or(file.xattr),
             transport: self.transport.or(file.transport),
+            restart: self.restart.or(file.restart),
             metrics: self.metrics.or(file.metrics),
             modifiable_by: file.modifiable_by,
         }
+    }
+
+    /// Whether another process is to go on after a crash.
+    #[must_use]
+    pub fn restarts(&self) -> bool {
+        self.restart.as_ref().is_some_and(|restart| restart.value)
     }
 
     /// How many inodes the kernel is to know at most.

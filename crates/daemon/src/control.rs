@@ -1,6 +1,8 @@
 //! Answers the control socket on behalf of a volume.
 
+use crate::clock::now_ns;
 use crate::config::Config;
+use crate::guard::Guarded;
 use crate::handle::VolumeHandle;
 use crate::modify;
 use crate::reload::{self, Mounted};
@@ -14,8 +16,8 @@ use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, Modified, ModifyStack,
-    ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Saved, StackDump, StartJob,
-    Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
+    ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Restarts, Saved, StackDump,
+    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -51,6 +53,9 @@ pub(crate) struct Control {
     upgrade: Arc<OnceLock<Option<Upgrade>>>,
     /// The process that waits for the mount.
     departure: Mutex<Option<departure::Request>>,
+    /// What outlives this process, if something does.
+    guard: Option<Guarded>,
+    restarts: Option<Restarts>,
 }
 
 /// The FUSE session.
@@ -100,6 +105,7 @@ impl Control {
         mountpoint: &Path,
         (config, launch): (&Config, &Launch),
         session: Option<Served>,
+        (guard, restarts): (Option<Guarded>, Option<Restarts>),
     ) -> Self {
         let hello = Hello {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -126,7 +132,21 @@ impl Control {
             launch: launch.clone(),
             upgrade: Arc::default(),
             departure: Mutex::default(),
+            guard,
+            restarts,
         }
+    }
+
+    /// Has the guard follow the stack, from now on.
+    pub(crate) fn tell_stack(&self) {
+        let Some(guard) = &self.guard else { return };
+        let (link, launch, point) = (Arc::clone(&guard.link), self.launch.clone(), self.mountpoint.clone());
+        self.running.follow(move |running| link.stack_is(&launch.of(running, &point)));
+    }
+
+    /// The guard, and the crashes until now.
+    pub(crate) fn guard(&self) -> (Option<Guarded>, Option<Restarts>) {
+        (self.guard.clone(), self.restarts.clone())
     }
 
     /// Where to note how the last upgrade went, if there was one: until then, clients that
@@ -144,7 +164,7 @@ impl Control {
     fn depart(&self, served: &Served, giver: Giver, launch: Launch) -> Result<Upgrading, ErrorReply> {
         let upgrading = Upgrading { pid: giver.pid(), version: giver.version.clone() };
         let before = self.upgrade.wait().as_ref().map_or(0, |last| last.count);
-        let request = departure::Request { giver, launch, paused_at_ns: departure::now_ns(), before };
+        let request = departure::Request { giver, launch, paused_at_ns: now_ns(), before };
         *self.departure.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
         if served.holder.hold_up(DRAINED_WITHIN) {
             return Ok(upgrading);
@@ -269,6 +289,8 @@ impl braid_ipc::Handler for Control {
         if let Some(session) = &self.session {
             (status.cache, status.transport) = (session.cache.to_owned(), session.transport().to_owned());
         }
+        status.outlives_crash = self.guard.as_ref().is_some_and(|guard| guard.link.outlives());
+        status.restarts.clone_from(&self.restarts);
         Ok(status)
     }
 
@@ -530,7 +552,8 @@ mod tests {
             StackFlags { tiers: vec![format!("home={}", dir.path().display())], ..StackFlags::default() };
         let config = parse(&flags).unwrap();
         let volume = wire::open(&config, true).unwrap();
-        let control = Control::new(volume, Path::new("/nowhere"), (&config, &Launch::default()), None);
+        let control =
+            Control::new(volume, Path::new("/nowhere"), (&config, &Launch::default()), None, (None, None));
         std::thread::scope(|scope| {
             let panics = || {
                 let _checking = control.checking.lock().unwrap();

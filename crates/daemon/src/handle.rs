@@ -91,6 +91,17 @@ impl VolumeHandle {
         (self.volume.give(), modules)
     }
 
+    /// Why no process could go on after a crash of this one; `None` if one could.
+    pub(crate) fn ends_with_process(&self) -> Option<String> {
+        if let Some(tier) = self.memory.first() {
+            return Some(format!("tier {tier} is in the memory of the process"));
+        }
+        if let Some(module) = self.modules.fixed() {
+            return Some(format!("the module '{module}' has open files to itself"));
+        }
+        self.volume.ends_with_process()
+    }
+
     /// Why another process can't go on with the volume.
     pub(crate) fn may_be_given(&self) -> Result<(), ErrorReply> {
         if let Some(tier) = self.memory.first() {
@@ -185,6 +196,8 @@ impl VolumeHandle {
             // The session knows.
             cache: String::new(),
             transport: String::new(),
+            outlives_crash: false,
+            restarts: None,
             open_files: status.open_files,
             known_inodes: status.known_inodes,
             pending_removals: status.pending_removals,

@@ -2,7 +2,7 @@
 //!
 //! [`config`] has the settings, [`stack_file`] and [`flags`] read them,
 //! [`validate`] refuses impossible ones before anything is changed, [`serve`]
-//! runs the daemon, [`check`] the offline check, [`eject`] takes a volume
+//! runs the daemon, [`supervisor`] keeps it, [`check`] the offline check, [`eject`] takes a volume
 //! apart, [`calibrate`] measures tiers, [`simulate`] replays a [`trace`].
 //! `wire` opens the volume and mounts the front end; `handle` is an open
 //! volume. `control` answers requests for it, by `jobs`, `tiers`,
@@ -28,6 +28,7 @@ pub mod serve;
 pub mod simulate;
 pub mod stack_file;
 pub mod streams;
+pub mod supervisor;
 pub mod tier_store;
 pub mod trace;
 pub mod upgrade;
@@ -37,11 +38,13 @@ mod users;
 pub mod validate;
 
 mod advice;
+mod clock;
 mod control;
 mod cross_check;
 pub mod debug;
 mod device;
 mod drill;
+mod guard;
 mod handle;
 mod hints;
 mod jobs;
@@ -51,6 +54,7 @@ mod modules;
 mod movers;
 mod ownership;
 mod paths;
+mod peer;
 mod placement;
 mod places;
 mod policy;

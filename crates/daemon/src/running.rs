@@ -21,7 +21,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The stack of a mounted volume.
 pub(crate) struct Running {
@@ -35,7 +35,12 @@ pub(crate) struct Running {
     /// The mount has ended: tiers in memory leave with it, and join at the
     /// next.
     ended: AtomicBool,
+    /// Called after each change.
+    follower: OnceLock<Follower>,
 }
+
+/// Follows the current stack.
+type Follower = Box<dyn Fn(&Running) + Send + Sync>;
 
 impl Running {
     /// The stack that was mounted with `config`.
@@ -50,7 +55,18 @@ impl Running {
             mount: config.mount.clone(),
             without: absent.map(|tier| tier.name.clone()).collect(),
             ended: AtomicBool::new(false),
+            follower: OnceLock::new(),
         }
+    }
+
+    /// Calls `follower` now and after each change of the stack. Only the first call counts.
+    pub(crate) fn follow(&self, follower: impl Fn(&Self) + Send + Sync + 'static) {
+        follower(self);
+        let _ = self.follower.set(Box::new(follower));
+    }
+
+    fn changed(&self) {
+        self.follower.get().into_iter().for_each(|follower| follower(self));
     }
 
     /// The modules in force that are not built in.
@@ -61,6 +77,7 @@ impl Running {
     /// Other modules are in force.
     pub(crate) fn has_modules(&self, registry: Arc<Registry>) {
         *self.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+        self.changed();
     }
 
     fn root(&self) -> MutexGuard<'_, Node> {
@@ -72,6 +89,12 @@ impl Running {
     /// there is one and that can be done safely: not if the tiers in it were
     /// edited meanwhile.
     pub(crate) fn change(&self, edits: &[Edit]) -> Saved {
+        let saved = self.apply(edits);
+        self.changed();
+        saved
+    }
+
+    fn apply(&self, edits: &[Edit]) -> Saved {
         let mut root = self.root();
         let edits = &with_requirements(&root, edits)[..];
         let mut next = root.clone();
@@ -117,6 +140,7 @@ impl Running {
     /// Sets the current stack, which the stack file has already.
     pub(crate) fn is_now(&self, stack: Node) {
         *self.root() = stack;
+        self.changed();
     }
 
     /// Whether the mount was to go without the tier.
@@ -191,6 +215,7 @@ impl Running {
             ("inodes", mount.inodes_max().to_string()),
             ("xattr", xattr.to_string()),
             ("transport", transport.name().to_owned()),
+            ("restart", mount.restarts().to_string()),
         ] {
             set(&mut settings, key, Value::Scalar(value));
         }
@@ -367,6 +392,7 @@ mod tests {
             "cache: auto",
             "xattr: true",
             "transport: auto",
+            "restart: false",
         ] {
             assert!(dump.contains(part), "{part}: {dump}");
         }

@@ -1,23 +1,28 @@
 //! The daemon's life: open the volume, mount, answer until unmounted, close. Or take the
 //! mount over from another process, and give it to the next.
 
+use crate::clock::now_ns;
 use crate::config::Config;
 use crate::control::{Control, Served};
+use crate::guard::{Guarded, Told};
 use crate::handle::VolumeHandle;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
 use crate::signals::Watch;
-use crate::upgrade::departure::{self, Departure, Return};
-use crate::upgrade::{self, Estate, Heir, Inheritance, Launch};
+use crate::upgrade::departure::{Departure, Return};
+use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
 use crate::validate::{self, MountPoint};
 use crate::wire;
 use braid_contract::Shown;
-use braid_fuse::{Given, Session};
-use braid_ipc::protocol::Ended;
+use braid_fuse::{Given, OpenKind, Session};
+use braid_ipc::protocol::{Ended, Restarts};
 use braid_ipc::{Handler, Server, mounts, socket};
+use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
@@ -67,6 +72,8 @@ pub enum Start<'a> {
         mountpoint: &'a Path,
         /// Whether it may hold something.
         nonempty: bool,
+        /// The socket to the process that keeps the mount if this one crashes.
+        guard: Option<UnixStream>,
     },
     /// It takes the mount of another process over.
     TakeOver(Box<Estate>),
@@ -93,9 +100,13 @@ pub fn run(
     start: Start<'_>,
     ready: impl FnOnce(&[String]),
 ) -> Result<Outcome, ServeError> {
-    let (point, taken) = match start {
-        Start::Mount { mountpoint, nonempty } => (validate::mount(config, mountpoint, nonempty)?, None),
-        Start::TakeOver(estate) => (MountPoint::of(&launch.mountpoint), Some(estate.split())),
+    let (point, taken, guard) = match start {
+        Start::Mount { mountpoint, nonempty, guard } => {
+            let failed = |error: io::Error| ServeError::Failed(error.to_string());
+            let guard = guard.map(Guarded::begin).transpose().map_err(failed)?;
+            (validate::mount(config, mountpoint, nonempty)?, None, guard)
+        }
+        Start::TakeOver(estate) => (MountPoint::of(&launch.mountpoint), Some(estate.split()), None),
     };
     braid_sys::set_up_allocator();
     // One descriptor per open file of each application, on each tier.
@@ -109,7 +120,7 @@ pub fn run(
     loop {
         let serving = Serving { config: present.as_ref().unwrap_or(config), launch, point: &point };
         let served = match inheritance.take() {
-            None => serving.mount(&mut ready),
+            None => serving.mount(guard.clone(), &mut ready),
             Some(inheritance) => serving.take_over(inheritance, heir.take(), &mut ready),
         };
         let Some(departure) = served? else { return Ok(Outcome::Unmounted) };
@@ -156,16 +167,45 @@ struct Beside {
     signals: Watch,
 }
 
+impl Beside {
+    /// Tells the guard, if there is one, that this process serves the mount.
+    ///
+    /// # Errors
+    /// Why no other process could.
+    fn tell_guard(&self, session: &Session) -> Result<(), String> {
+        let (Some(guard), _) = self.control.guard() else { return Ok(()) };
+        let front =
+            session.state().ok_or("the kernel can't send requests again, which came with Linux 6.9")?;
+        let given = session.device().and_then(|device| Ok((device, self.server.socket()?)));
+        let (device, (path, listener)) = given.map_err(|error| error.to_string())?;
+        guard.link.serves(&Text::for_guard(front, path), &[device.as_fd(), listener.as_fd()]);
+        Ok(())
+    }
+}
+
 impl Serving<'_> {
+    fn refuse_restart(&self, why: &str) -> Refusal {
+        let place =
+            self.config.mount.restart.as_ref().map_or_else(|| self.place(), |restart| restart.place.clone());
+        place.refuse(
+            format!("no process could go on after a crash: {why}"),
+            "leave it out, or see docs/upgrade.md",
+        )
+    }
+
     fn place(&self) -> Place {
         Place::flag(format!("mount point {}", self.point.given.to_string_lossy()))
     }
 
     /// Mounts, and serves the mount.
-    fn mount(&self, ready: &mut dyn FnMut(&[String])) -> Result<Option<Departure>, ServeError> {
+    fn mount(
+        &self,
+        guard: Option<Guarded>,
+        ready: &mut dyn FnMut(&[String]),
+    ) -> Result<Option<Departure>, ServeError> {
         let listener = listen(self.config)?;
         let volume = wire::open(self.config, self.config.create)?;
-        let begun = self.begin_mount(&volume, listener);
+        let begun = self.begin_mount(&volume, listener, guard);
         let (session, beside) = begun.inspect_err(|_| {
             // The volume was never used; an error of closing it does not matter.
             let _ = volume.shutdown();
@@ -189,16 +229,29 @@ impl Serving<'_> {
         &self,
         volume: &VolumeHandle,
         listener: Option<Listener>,
+        guard: Option<Guarded>,
     ) -> Result<(Session, Beside), Refusal> {
-        let session = wire::mount(volume.file_system(), &self.point.path, self.config).map_err(|error| {
-            self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
-        })?;
-        let beside = self.begin_beside(volume, &session, listener, |control| {
+        if let (Some(_), Some(why)) = (&guard, volume.ends_with_process()) {
+            return Err(self.refuse_restart(&why));
+        }
+        let ledger = guard.as_ref().map(|guard| Arc::clone(&guard.ledger));
+        let session =
+            wire::mount(volume.file_system(), &self.point.path, self.config, ledger).map_err(|error| {
+                self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
+            })?;
+        let guarded = (guard.clone(), None);
+        let beside = self.begin_beside(volume, &session, (listener, guarded), |control| {
             let _ = control.last_upgrade().set(None);
             start_control(&self.point.path, control)
         });
         match beside {
-            Ok(beside) => Ok((session, beside)),
+            Ok(beside) => match beside.tell_guard(&session) {
+                Err(why) => {
+                    let _ = session.unmounter().unmount();
+                    Err(self.refuse_restart(&why))
+                }
+                Ok(()) => Ok((session, beside)),
+            },
             Err(error) => {
                 let advice =
                     "without its control socket a mount could not be asked or ended; make room for it";
@@ -213,13 +266,18 @@ impl Serving<'_> {
         &self,
         volume: &VolumeHandle,
         session: &Session,
-        listener: Option<Listener>,
+        (listener, guarded): (Option<Listener>, (Option<Guarded>, Option<Restarts>)),
         start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
     ) -> io::Result<Beside> {
+        if let (Some(guard), _) = &guarded {
+            volume.volume.set_keeper(guard.link.clone());
+        }
         volume.volume.set_front_cache(Arc::new(session.cache()), self.config.mount.inodes_max());
         let served = Some(Served::of(session));
-        let control = Control::new(volume.clone(), &self.point.path, (self.config, self.launch), served);
+        let how = (self.config, self.launch);
+        let control = Control::new(volume.clone(), &self.point.path, how, served, guarded);
         let control = Arc::new(control);
+        control.tell_stack();
         let server = start(Arc::clone(&control))?;
         let metrics = listener.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
         let reloader = Arc::clone(&control);
@@ -261,28 +319,54 @@ impl Serving<'_> {
         };
         self.start_jobs(&volume);
         ready(&[]);
-        inheritance.history.paused_ns = departure::now_ns().saturating_sub(inheritance.paused_at_ns);
+        inheritance.history.paused_ns = now_ns().saturating_sub(inheritance.paused_at_ns);
         upgrade::settle(heir, inheritance, beside.control.last_upgrade());
         serve(session, beside, volume)
     }
 
+    /// Opens the volume that another process left.
+    fn open_again(&self, inheritance: &Inheritance) -> Result<VolumeHandle, Refusal> {
+        let Some((nameless, guard)) = inheritance.nameless.as_ref().zip(inheritance.guard.as_ref()) else {
+            return wire::open_taken(self.config, &inheritance.live, &inheritance.modules);
+        };
+        let open = guard.ledger.all();
+        tracing::warn!(open = open.len(), "the process before crashed; going on with what was open");
+        let open = open.iter().map(|record| OpenBefore {
+            handle: record.handle,
+            ino: record.ino,
+            flags: (record.kind != OpenKind::Directory).then_some(record.flags),
+            passthrough: matches!(record.kind, OpenKind::Passthrough(_)),
+            opener: record.opener,
+        });
+        let remains = CrashState { open: open.collect(), nameless: nameless.clone() };
+        wire::open_after_crash(self.config, &remains)
+    }
+
     fn begin_again(&self, inheritance: &Inheritance) -> Result<(Session, Beside, VolumeHandle), Refusal> {
-        let volume = wire::open_taken(self.config, &inheritance.live, &inheritance.modules)?;
+        let volume = self.open_again(inheritance)?;
         let failed = |error: io::Error| self.place().refuse(error.to_string(), "the log may say more");
         let given = inheritance.front.try_clone().map_err(failed)?;
-        let session =
-            wire::resume(volume.file_system(), &self.point.path, self.config, given).map_err(failed)?;
+        let ledger = inheritance.guard.as_ref().map(|guard| Arc::clone(&guard.ledger));
+        let session = wire::resume(volume.file_system(), &self.point.path, self.config, (given, ledger))
+            .map_err(failed)?;
         // What it answered before is of no use without the mount.
         let metrics = listen(self.config).unwrap_or_else(|refusal| {
             tracing::error!("no metrics any more: {refusal}");
             None
         });
-        let beside = self.begin_beside(&volume, &session, metrics, |control| match &inheritance.control {
-            Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
-            None => start_control(&self.point.path, control),
-        });
+        let guarded = (inheritance.guard.clone(), inheritance.restarts());
+        let beside =
+            self.begin_beside(&volume, &session, (metrics, guarded), |control| match &inheritance.control {
+                Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
+                None => start_control(&self.point.path, control),
+            });
         match beside {
-            Ok(beside) => Ok((session, beside, volume)),
+            Ok(beside) => {
+                if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
+                    beside.control.guard().0.iter().for_each(|guard| guard.link.is_alone(why.clone()));
+                }
+                Ok((session, beside, volume))
+            }
             Err(error) => {
                 session.leave();
                 Err(failed(error))
@@ -307,13 +391,14 @@ fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
     drop(metrics);
     volume.stop_recording();
     control.await_recording();
+    let guarded = control.guard();
     let request = control.take_departure();
     let socket = server.give();
     drop(signals);
     drop(control);
     let (live, modules) = volume.give();
     drop(volume);
-    Departure::new(request, given, (live, modules), socket)
+    Departure::new(request, given, (live, modules), socket, guarded)
 }
 
 fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {
@@ -322,6 +407,7 @@ fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<
     tell_manager(&[NotifyState::Stopping]);
     drop(metrics);
     control.end();
+    let (guard, _) = control.guard();
     let closed = volume.shutdown();
     // No job does anything any more.
     control.follow();
@@ -333,6 +419,7 @@ fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<
         (Ok(()), Ok(())) => None,
     };
     server.finish(Ended { error: error.clone() });
+    guard.iter().for_each(|guard| guard.link.tell(&Told::Ended, &[]));
     match error {
         None => Ok(()),
         Some(error) => {

@@ -227,6 +227,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "inodes",
         "xattr",
         "transport",
+        "restart",
         "metrics",
         "modifiable-by",
     ];
@@ -250,6 +251,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
             .take("transport")
             .map(|field| field.parse("a transport", Transport::parse))
             .transpose()?,
+        restart: section.take("restart").map(|field| field.truth()).transpose()?,
         metrics: section
             .take("metrics")
             .map(|field| field.parse("an address of this machine", Address::parse))

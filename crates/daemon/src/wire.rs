@@ -8,13 +8,13 @@ use crate::refusal::Refusal;
 use crate::reply::{DEVICE_IN_USE, EMPTY_IT, advice_on};
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
 use braid_contract::{Errno, Error, FileSystem, Shown, Store, VolumeId};
-use braid_fuse::{CacheMode, FuseConfig, Given, Session};
+use braid_fuse::{CacheMode, FuseConfig, Given, Ledger, Session};
 use braid_modules::State;
 use braid_placement::EPOCH_NS_DEFAULT;
 use braid_stores::native::{Machine, open_tier_dir};
 use braid_volume::{
-    CheckOptions, CheckProgress, CheckReport, HomeConfig, LiveState, OpenError, PlacementConfig, TierChange,
-    TierConfig, Volume, VolumeConfig,
+    CheckOptions, CheckProgress, CheckReport, CrashState, HomeConfig, LiveState, OpenError, PlacementConfig,
+    TierChange, TierConfig, Volume, VolumeConfig,
 };
 use std::io;
 use std::path::Path;
@@ -49,6 +49,11 @@ pub(crate) fn open_taken(
             .refuse(error.to_string(), "unmount, and mount with this program")
     })?;
     Ok(handle)
+}
+
+/// Opens the volume whose process crashed, and goes on with what was open.
+pub(crate) fn open_after_crash(config: &Config, remains: &CrashState) -> Result<VolumeHandle, Refusal> {
+    open_by(config, false, &|volume| Volume::open_after_crash(volume, remains.clone()))
 }
 
 fn open_by(
@@ -105,8 +110,13 @@ pub(crate) fn check(
 
 /// Mounts `fs`; it is mounted when this returns, and served by
 /// [`Session::run`].
-pub(crate) fn mount(fs: Arc<dyn FileSystem>, point: &Path, config: &Config) -> io::Result<Session> {
-    let front = front(config, &*fs);
+pub(crate) fn mount(
+    fs: Arc<dyn FileSystem>,
+    point: &Path,
+    config: &Config,
+    ledger: Option<Arc<Ledger>>,
+) -> io::Result<Session> {
+    let front = front(config, &*fs, ledger);
     braid_fuse::mount(fs, point, &front)
 }
 
@@ -115,13 +125,13 @@ pub(crate) fn resume(
     fs: Arc<dyn FileSystem>,
     point: &Path,
     config: &Config,
-    given: Given,
+    (given, ledger): (Given, Option<Arc<Ledger>>),
 ) -> io::Result<Session> {
-    let front = front(config, &*fs);
+    let front = front(config, &*fs, ledger);
     braid_fuse::resume(fs, point, &front, given)
 }
 
-fn front(config: &Config, fs: &dyn FileSystem) -> FuseConfig {
+fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> FuseConfig {
     let settings = &config.mount;
     let names: Vec<&str> = config.stack.volume().tiers.iter().map(|tier| tier.name.as_str()).collect();
     let root = rustix::process::geteuid().is_root();
@@ -141,6 +151,7 @@ fn front(config: &Config, fs: &dyn FileSystem) -> FuseConfig {
             None => names.join("+"),
         },
         options: settings.options.clone(),
+        ledger,
     }
 }
 

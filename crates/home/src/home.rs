@@ -283,6 +283,18 @@ impl Home {
         self.generation.read().by_handle
     }
 
+    /// Whether inodes can be opened by their numbers alone.
+    pub fn finds_numbers(&self) -> bool {
+        self.open_number(InodeId::ROOT).is_ok()
+    }
+
+    /// Whether applications see numbers of a directory that was home before.
+    pub fn keeps_numbers(&self) -> bool {
+        let generation = self.generation();
+        let numbers = generation.numbers();
+        numbers.kept().next().is_some() || numbers.gone().next().is_some()
+    }
+
     /// Opens an inode by a stored handle, if handles can be opened.
     pub fn open_handle(&self, handle: &NativeHandle) -> Result<Option<Fd>> {
         let generation = self.generation();

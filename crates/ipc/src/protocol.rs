@@ -24,7 +24,7 @@ pub use tiers::{
     HomeReplaced, ImportFailure, ImportSurvey, Replaced, Replacing, TierAdded, TierRemoved, TierSet,
 };
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
-pub use upgrade::{ModuleUpgraded, Upgrade, Upgrading};
+pub use upgrade::{ModuleUpgraded, Restarts, Upgrade, Upgrading};
 
 use braid_contract::Error;
 use serde::{Deserialize, Serialize};

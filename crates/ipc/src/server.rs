@@ -83,6 +83,14 @@ impl Server {
         Ok(Self { path: path.to_owned(), inode, listener, acceptor: Some(acceptor), shared })
     }
 
+    /// The socket, for a process that goes on after a crash of this one.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn socket(&self) -> io::Result<(PathBuf, UnixListener)> {
+        Ok((self.path.clone(), self.listener.try_clone()?))
+    }
+
     /// Stops answering, removes the socket, and reports the daemon's end to
     /// waiting clients. When this returns, the handler is not in use any more.
     pub fn finish(mut self, ended: Ended) {

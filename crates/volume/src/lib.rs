@@ -51,7 +51,8 @@ pub use api::{PlacementConfig, TierChange, TierOfUnknownSpeed};
 pub use braid_check::{CheckOptions, CheckProgress, CheckReport, Problem, Severity};
 #[cfg(feature = "failpoints")]
 pub use braid_core::Failpoint;
-pub use braid_core::handover::LiveState;
+pub use braid_core::Keeper;
+pub use braid_core::handover::{CrashState, LiveState, OpenBefore};
 pub use braid_format::{
     FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
 };

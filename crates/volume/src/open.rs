@@ -23,7 +23,7 @@ use crate::volume::Volume;
 use crate::watch::Watch;
 use braid_contract::{Access, Environment, Errno, Error, Fd, InodeId, Result, TierId, VolumeId};
 use braid_core::Core;
-use braid_core::handover::{LiveState, take};
+use braid_core::handover::{CrashState, LiveState, go_on, take};
 use braid_core::live::{Freed, Handles, InodeTable, Learning, NameLocks, Removals};
 use braid_core::recover::recover;
 use braid_format::RANGE_SIZE_DEFAULT;
@@ -38,6 +38,7 @@ use braid_tiers::{Counts, Place, Tier, TierParts, Tiers};
 use braid_tiers::{HomeConfig, TierConfig};
 use parking_lot::Mutex;
 use std::ffi::OsStr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Threads for work on several tiers at once: more than two hanging tiers can
@@ -117,6 +118,14 @@ impl Volume {
     /// As [`open`](Self::open), and if the state is not understood.
     pub fn open_taken(config: VolumeConfig, state: LiveState) -> Opening<Arc<Self>> {
         Self::open_by(config, |core| take(core, state))
+    }
+
+    /// Opens the volume whose process crashed, recovers it, and goes on with what was open.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_after_crash(config: VolumeConfig, state: CrashState) -> Opening<Arc<Self>> {
+        Self::open_by(config, |core| go_on(core, state))
     }
 
     fn open_by(mut config: VolumeConfig, begin: impl FnOnce(&Core) -> Result<()>) -> Opening<Arc<Self>> {
@@ -522,6 +531,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         table: Mutex::new(plan.table.clone()),
         maintenance: Mutex::new(()),
         inodes: InodeTable::default(),
+        finds_inodes: AtomicBool::new(false),
         handles: Handles::default(),
         barrier,
         slots,

@@ -12,12 +12,13 @@ use crate::strays::Strays;
 use crate::streams;
 use crate::threads::BackgroundThreads;
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
-use braid_core::Core;
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
 use braid_core::handover::{LiveState, give};
 use braid_core::reap::{reap_now, retire_marks};
 use braid_core::recover::save_counts;
+use braid_core::{Core, Keeper};
 use braid_format::Reason;
+use braid_tiers::Backend;
 use braid_tiers::rate::{IoClass, MoveRate, Pace, Throttles};
 use std::sync::Arc;
 
@@ -176,6 +177,31 @@ impl Volume {
     pub fn set_front_cache(&self, cache: Arc<dyn FrontCache>, inodes_max: u64) {
         self.threads.inode_bound.set(inodes_max);
         let _ = self.core.front_cache.set(cache);
+    }
+
+    /// Has inodes without a name outlive the process. Only the first call counts, before the
+    /// volume is used.
+    pub fn set_keeper(&self, keeper: Arc<dyn Keeper>) {
+        self.core.inodes.set_keeper(keeper);
+    }
+
+    /// Why no process could go on after a crash of this one; `None` if one could.
+    #[must_use]
+    pub fn ends_with_process(&self) -> Option<String> {
+        if !self.core.home.finds_numbers() {
+            return Some(
+                "home is not on ext4, XFS or btrfs, or only root could find its inodes again".into(),
+            );
+        }
+        if self.core.home.keeps_numbers() {
+            return Some("home was replaced since the mount".into());
+        }
+        let mut tiers = self.core.tiers.iter().filter(|tier| !tier.is_absent());
+        let found = tiers.find(|tier| match &tier.backend {
+            Backend::Home(_) => false,
+            Backend::Store(store) => !store.capabilities().native_files,
+        });
+        found.map(|tier| format!("tier {} keeps data in the daemon's memory", tier.name))
     }
 
     /// When reads update access times; `None` where the home tier's file system

@@ -73,7 +73,7 @@ fn open_home_file(core: &Core, inode: &Inode) -> Result<(Fd, bool)> {
 
 /// Opens the inode for I/O, as `request` says.
 pub fn open_inode(core: &Core, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     let file = file_of(core, &inode)?;
     if request.flags.write && !file.can_write() {
         let fd = core.inodes.open(&core.home, &inode, Access::ReadWrite);

@@ -6,10 +6,12 @@
 //! that the next process can't find there is handed over: who has what open, inodes and
 //! files without a name, marks, and removals that are not carried out.
 
+mod crash;
 mod give;
 mod inodes;
 mod take;
 
+pub use crash::{CrashState, OpenBefore, go_on};
 pub use give::give;
 pub use take::take;
 

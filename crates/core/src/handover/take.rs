@@ -49,7 +49,7 @@ pub fn take(core: &Core, state: LiveState) -> Result<()> {
     Ok(())
 }
 
-fn logged<T>(opened: Result<T>, ino: InodeId) -> Option<T> {
+pub(super) fn logged<T>(opened: Result<T>, ino: InodeId) -> Option<T> {
     opened
         .inspect_err(|error| tracing::error!(inode = ino.0, %error, "what was open can't be opened again"))
         .ok()
@@ -87,13 +87,13 @@ fn take_counts(core: &Core, counts: Option<&[(TierId, u64)]>) {
     core.tiers.set_counts(Counts::Exact);
 }
 
-fn open_again(
+pub(super) fn open_again(
     core: &Core,
     open: &OpenState,
     nameless: &HashMap<InodeId, Fd>,
     marked: &HashSet<InodeId>,
 ) -> Result<OpenFile> {
-    let inode = core.inodes.get(open.ino)?;
+    let inode = core.inode(open.ino)?;
     let file = match nameless.get(&open.ino) {
         Some(fd) => nameless_file(core, &inode, fd, marked.contains(&open.ino))?,
         None => file_of(core, &inode)?,
@@ -137,8 +137,12 @@ fn nameless_file(core: &Core, inode: &Arc<Inode>, fd: &Fd, is_marked: bool) -> R
     Ok(file)
 }
 
-fn open_dir_again(core: &Core, ino: InodeId, nameless: &HashMap<InodeId, Fd>) -> Result<DirHandle> {
-    let inode = core.inodes.get(ino)?;
+pub(super) fn open_dir_again(
+    core: &Core,
+    ino: InodeId,
+    nameless: &HashMap<InodeId, Fd>,
+) -> Result<DirHandle> {
+    let inode = core.inode(ino)?;
     let fd = match nameless.get(&ino) {
         Some(fd) => fd.reopen(Access::Directory)?,
         None => core.inodes.open(&core.home, &inode, Access::Directory)?,

@@ -1,6 +1,7 @@
 //! The table of inodes that the front end knows.
 
 use super::inode::Inode;
+use crate::keeper::Keeper;
 use crate::live::Shape;
 use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result};
 use braid_home::{Home, Identity};
@@ -10,8 +11,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const SHARDS: usize = 16;
 
@@ -54,6 +55,8 @@ pub struct InodeTable {
     nameless: Mutex<HashMap<InodeId, Fd>>,
     /// Inodes that were forgotten, to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,
+    /// Where those of `nameless` outlive the process.
+    keeper: OnceLock<Arc<dyn Keeper>>,
     /// Calls of [`oldest`](Self::oldest).
     age: AtomicU32,
 }
@@ -65,6 +68,7 @@ impl Default for InodeTable {
             paths: Mutex::new(LruCache::new(PATHS_KEPT)),
             nameless: Mutex::new(HashMap::new()),
             in_use: Mutex::new(Vec::new()),
+            keeper: OnceLock::new(),
             age: AtomicU32::new(0),
         }
     }
@@ -134,26 +138,58 @@ impl InodeTable {
         drop(shard);
         self.paths.lock().pop(&ino);
         // Closed without the lock: that may free all of a large file.
-        let kept = self.nameless.lock().remove(&ino);
-        kept.is_some()
+        self.release_nameless(ino)
     }
 
     /// Keeps the inode behind `fd`, which has no name, until it is forgotten.
     pub fn keep_nameless(&self, ino: InodeId, fd: Fd) {
         let shard = self.shard(ino).lock();
-        let earlier = match shard.contains_key(&ino) {
-            true => self.nameless.lock().insert(ino, fd),
+        let unneeded = match shard.contains_key(&ino) {
+            true => {
+                let earlier = self.nameless.lock().insert(ino, Fd::clone(&fd));
+                // With the lock, so that it is not released before.
+                if let Some(keeper) = self.keeper.get().filter(|_| earlier.is_none()) {
+                    keeper.keep(ino, &fd);
+                }
+                earlier
+            }
             false => Some(fd),
         };
         // Closed without a lock: that may free all of a large file.
         drop(shard);
-        drop(earlier);
+        drop(unneeded);
     }
 
-    /// The inode got a name.
+    /// The inode is about to lose its last name. Where that is to outlive the process, its
+    /// descriptor is kept already now.
+    pub(crate) fn loses_last_name(&self, ino: InodeId, fd: &Fd) {
+        if self.keeper.get().is_some() {
+            self.keep_nameless(ino, Fd::clone(fd));
+        }
+    }
+
+    /// The inode got a name, or kept it.
     pub fn named(&self, ino: InodeId) {
+        self.release_nameless(ino);
+    }
+
+    /// Answers whether there was one.
+    fn release_nameless(&self, ino: InodeId) -> bool {
         let kept = self.nameless.lock().remove(&ino);
-        drop(kept);
+        if let (Some(_), Some(keeper)) = (&kept, self.keeper.get()) {
+            keeper.release(ino);
+        }
+        kept.is_some()
+    }
+
+    /// Numbers are about to be others than home's.
+    pub fn will_renumber(&self) {
+        self.keeper.get().into_iter().for_each(|keeper| keeper.renumber());
+    }
+
+    /// Has inodes without a name outlive the process. Only the first call counts.
+    pub fn set_keeper(&self, keeper: Arc<dyn Keeper>) {
+        let _ = self.keeper.set(keeper);
     }
 
     /// The inodes without a name that are kept.

@@ -15,7 +15,7 @@ pub fn get_attr(core: &Core, ino: InodeId, handle: Option<HandleId>) -> Result<A
     match handle.and_then(|handle| core.handles.file(handle).ok()) {
         Some(open) => attr_of_file(core, &open.file.inode, &open.file),
         None => {
-            let inode = core.inodes.get(ino)?;
+            let inode = core.inode(ino)?;
             attr_now(core, &inode, || core.inodes.path(&core.home, &inode))
         }
     }

@@ -33,7 +33,7 @@ pub fn set_attr(
     handle: Option<HandleId>,
     changes: &SetAttr,
 ) -> Result<Attr> {
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     let live = match handle.and_then(|handle| core.handles.file(handle).ok()) {
         Some(open) => Some(open.file.clone()),
         None => inode.file.lock().upgrade(),

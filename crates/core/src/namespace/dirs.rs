@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 
 /// Opens a directory.
 pub fn open_directory(core: &Core, ino: InodeId) -> Result<HandleId> {
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     let fd = core.inodes.open(&core.home, &inode, Access::Directory)?;
     Ok(core.handles.add_dir(DirHandle::new(inode, fd)))
 }

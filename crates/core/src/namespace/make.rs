@@ -72,7 +72,7 @@ pub fn make_symlink(
 pub fn make_link(core: &Core, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
     let _alone = core.names.alone_in(parent);
     let dir = dir_for(core, parent, name)?;
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     let fd = core.inodes.path(&core.home, &inode)?;
     if inode.kind == FileKind::Regular && fd.stat()?.attr.nlink == 0 {
         return make_first_link(core, &inode, &*dir, name);

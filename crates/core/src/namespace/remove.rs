@@ -22,8 +22,26 @@ struct Displaced {
     ino: InodeId,
     /// It has other names.
     has_others: bool,
+    /// This name is its last.
+    is_last: bool,
     /// The id by which it is marked, if it is a spread file.
     marked: Option<ObjectId>,
+}
+
+impl Displaced {
+    /// The name is about to go.
+    fn is_about_to_go(&self, core: &Core) {
+        if self.is_last {
+            core.inodes.loses_last_name(self.ino, &self.fd);
+        }
+    }
+
+    /// It has a name after all.
+    fn stays(&self, core: &Core) {
+        if self.is_last {
+            core.inodes.named(self.ino);
+        }
+    }
 }
 
 /// Removes a name of anything but a directory.
@@ -33,7 +51,9 @@ pub fn remove_name(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
     let displaced = find_displaced(core, &*dir, name)?;
     let others = displaced.has_others.then_some(displaced.ino);
     let prepared = others.map_or(Ok(()), |ino| name_will_change(core, ino));
+    displaced.is_about_to_go(core);
     if let Err(error) = prepared.and_then(|()| dir.remove_at(name, false)) {
+        displaced.stays(core);
         spare(core, displaced.marked)?;
         return Err(error);
     }
@@ -45,9 +65,15 @@ pub fn remove_dir(core: &Core, parent: InodeId, name: &OsStr) -> Result<()> {
     let _alone = core.names.alone_in(parent);
     let dir = dir_for(core, parent, name)?;
     let removed = identify_name(core, &*dir, name);
-    dir.remove_at(name, true)?;
-    if let Ok((fd, identity)) = removed {
-        let ino = core.home.public_ino(identity.ino());
+    let removed = removed.map(|(fd, identity)| (core.home.public_ino(identity.ino()), fd));
+    if let Ok((ino, fd)) = &removed {
+        core.inodes.loses_last_name(*ino, fd);
+    }
+    if let Err(error) = dir.remove_at(name, true) {
+        removed.into_iter().for_each(|(ino, _)| core.inodes.named(ino));
+        return Err(error);
+    }
+    if let Ok((ino, fd)) = removed {
         core.inodes.release_path(ino);
         core.inodes.keep_nameless(ino, fd);
     }
@@ -76,6 +102,7 @@ pub fn rename_name(
     let moved = named(core, &*from, name);
     let back = if mode == RenameMode::Exchange { named(core, &*to, new_name) } else { None };
     let others = replaced.as_ref().filter(|displaced| displaced.has_others).map(|displaced| displaced.ino);
+    replaced.iter().for_each(|displaced| displaced.is_about_to_go(core));
     let mut changed = [moved, back, others].into_iter().flatten();
     let prepared = changed.try_for_each(|ino| name_will_change(core, ino));
     let rename = || {
@@ -84,6 +111,7 @@ pub fn rename_name(
         from.rename_at(name, &*to, new_name, mode)
     };
     if let Err(error) = prepared.and_then(|()| rename()) {
+        replaced.iter().for_each(|displaced| displaced.stays(core));
         spare(core, replaced.and_then(|displaced| displaced.marked))?;
         return Err(error);
     }
@@ -121,14 +149,15 @@ fn find_displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displ
     let (fd, identity) = identify_name(core, dir, name)?;
     let ino = core.home.public_ino(identity.ino());
     let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
+    let is_last = identity.kind() == FileKind::Directory || identity.attr.nlink <= 1;
     let Some(attr) = core.home.id_attr(&*fd, &identity)? else {
-        return Ok(Displaced { fd, ino, has_others, marked: None });
+        return Ok(Displaced { fd, ino, has_others, is_last, marked: None });
     };
     if attr.kind.whole().is_none() {
         check_index_of(core, &*fd, &identity, attr.id)?;
     }
     mark_orphan(core, attr.id, attr.kind.whole().and(identity.handle.as_ref()))?;
-    Ok(Displaced { fd, ino, has_others, marked: Some(attr.id) })
+    Ok(Displaced { fd, ino, has_others, is_last, marked: Some(attr.id) })
 }
 
 /// The name is gone.
@@ -140,8 +169,10 @@ fn name_gone(core: &Core, displaced: Displaced, parent: &Fd) -> Result<()> {
     let queued = queue_orphan(core, &displaced, parent);
     // Whether a removed directory counts links, file systems disagree.
     let nameless = |stat: &NativeStat| stat.attr.kind == FileKind::Directory || stat.attr.nlink == 0;
-    if displaced.fd.stat().as_ref().is_ok_and(nameless) {
-        core.inodes.keep_nameless(displaced.ino, displaced.fd);
+    match displaced.fd.stat().as_ref().is_ok_and(nameless) {
+        true => core.inodes.keep_nameless(displaced.ino, displaced.fd),
+        // The rename was of one link to another of the same file.
+        false => displaced.stays(core),
     }
     // Where the kernel does not know the inode, its space is free now.
     core.freed.note();

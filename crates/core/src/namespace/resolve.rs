@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A descriptor of the inode, for looking.
 pub fn path_of(core: &Core, ino: InodeId) -> Result<Fd> {
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     core.inodes.path(&core.home, &inode)
 }
 

@@ -18,7 +18,7 @@ pub fn get_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
     if is_ours(name.as_bytes()) {
         return Err(Errno::ENODATA.into());
     }
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     let live = inode.file.lock().upgrade();
     let Some(file) = live else {
         let path = core.inodes.path(&core.home, &inode)?;
@@ -51,7 +51,7 @@ pub fn set_xattr(
     if is_ours(name.as_bytes()) {
         return Err(Errno::EPERM.into());
     }
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     let path = core.inodes.path(&core.home, &inode)?;
     inode_will_change(&inode)?;
     path.set_xattr(name, value, mode)?;
@@ -70,7 +70,7 @@ pub fn remove_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<()> {
     if is_ours(name.as_bytes()) {
         return Err(Errno::ENODATA.into());
     }
-    let inode = core.inodes.get(ino)?;
+    let inode = core.inode(ino)?;
     inode_will_change(&inode)?;
     core.inodes.path(&core.home, &inode)?.remove_xattr(name)?;
     inode_changed(core, &inode)

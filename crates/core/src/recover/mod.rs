@@ -12,12 +12,13 @@ pub use unnamed::{IMPORT_DIR, discard_unnamed};
 
 use crate::core::Core;
 use crate::file::emptying::finish_emptying;
+use crate::file::mark::mark_orphan;
 use crate::file::owner::check_own;
 use crate::file::recover_whole::{OwnerInode, recover_whole};
 use crate::file::unneeded::remove_after_crash;
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
-use braid_contract::{Access, Errno, Error, Fd, NativeFd, ObjectId, Result, SetTime, Timestamp};
+use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, ObjectId, Result, SetTime, Timestamp};
 use braid_format::{Entry, IdKind, Mark, Owners};
 use braid_home::TEMPORARIES;
 use braid_index::Index;
@@ -34,6 +35,10 @@ pub struct OwnerSearch {
     unreadable: HashSet<u64>,
     /// The tree was searched.
     searched: bool,
+    /// Inodes that are open, whether they have a name or not.
+    open: HashSet<InodeId>,
+    /// Files that are open and have no name.
+    nameless: HashSet<ObjectId>,
 }
 
 impl OwnerSearch {
@@ -45,6 +50,11 @@ impl OwnerSearch {
 
 /// Recovers from a crash since the last clean unmount, if there was one.
 pub fn recover(core: &Core) -> Result<()> {
+    recover_beside(core, HashSet::new())
+}
+
+/// The same while the inodes `open` are open: data of those without a name stays.
+pub(crate) fn recover_beside(core: &Core, open: HashSet<InodeId>) -> Result<()> {
     remove_temporaries(core)?;
     discard_unnamed(core)?;
     let marked = core.index.find_marks()?;
@@ -60,12 +70,17 @@ pub fn recover(core: &Core) -> Result<()> {
                 return load_counts(core);
             }
         };
+        found.open = open;
         for mark in marked {
             let id = mark.id;
             // One file that can't be recovered must not keep the others
             // from being used. It keeps its mark, and is tried again.
             if let Err(error) = recover_file(core, &mark, &mut found) {
                 tracing::error!(file = %id, %error, "can't recover a file; run fsck");
+            }
+            // It goes with its last open.
+            if found.nameless.contains(&id) {
+                mark_orphan(core, id, mark.handle.as_ref())?;
             }
         }
     }
@@ -233,7 +248,10 @@ pub fn find_owner(
     let Some(fd) = fd else { return Ok(None) };
     let identity = core.home.identify(&*fd)?;
     if identity.attr.nlink == 0 {
-        return Ok(None);
+        if !found.open.contains(&core.home.public_ino(identity.ino())) {
+            return Ok(None);
+        }
+        found.nameless.insert(id);
     }
     let attr = core.home.id_attr(&*fd, &identity)?.filter(|attr| attr.id == id);
     if let (Some(_), Some(index)) = (&attr, index) {

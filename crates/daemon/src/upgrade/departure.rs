@@ -4,11 +4,12 @@ use super::giver::Giver;
 use super::launch::Launch;
 use super::state::Inheritance;
 use super::wire::SETTLED_WITHIN;
+use crate::clock::now_ns;
+use crate::guard::Guarded;
 use braid_fuse::Given;
-use braid_ipc::protocol::Upgrade;
+use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_modules::State;
 use braid_volume::LiveState;
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -41,18 +42,13 @@ pub(crate) struct Return {
     pub(crate) launch: Option<Launch>,
 }
 
-/// Time since the machine began: the same for all processes.
-pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    (now.tv_sec.cast_unsigned() * 1_000_000_000).saturating_add(now.tv_nsec.cast_unsigned())
-}
-
 impl Departure {
     pub(crate) fn new(
         request: Option<Request>,
         front: Given,
         (live, modules): (LiveState, Vec<(String, State)>),
         control: io::Result<(PathBuf, UnixListener)>,
+        (guard, restarts): (Option<Guarded>, Option<Restarts>),
     ) -> Self {
         let control = control.inspect_err(|error| tracing::error!(%error, "the control socket is made anew"));
         let from = env!("CARGO_PKG_VERSION").to_owned();
@@ -64,7 +60,18 @@ impl Departure {
             paused_at_ns = request.paused_at_ns;
             (request.giver, request.launch)
         });
-        let inheritance = Inheritance { front, live, modules, control: control.ok(), paused_at_ns, history };
+        let control = control.ok();
+        let inheritance = Inheritance {
+            front,
+            live,
+            modules,
+            control,
+            paused_at_ns,
+            history,
+            guard,
+            nameless: None,
+            restarts,
+        };
         Self { request, inheritance }
     }
 

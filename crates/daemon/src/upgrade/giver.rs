@@ -2,7 +2,8 @@
 
 use super::launch::Launch;
 use super::state::Handover;
-use super::wire::{Message, Peer, VERSION};
+use super::wire::{Message, VERSION};
+use crate::peer::Peer;
 use braid_contract::Shown;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -81,7 +82,7 @@ impl Giver {
     ///
     /// # Errors
     /// Why it does not; it has ended then.
-    pub(super) fn hand_over(mut self, handover: &Handover) -> Result<(Child, Peer), String> {
+    pub(crate) fn hand_over(mut self, handover: &Handover) -> Result<(Child, Peer), String> {
         match self.try_to_hand_over(handover) {
             Ok(()) => Ok((self.child, self.peer)),
             Err(why) => {

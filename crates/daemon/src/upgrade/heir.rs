@@ -2,7 +2,8 @@
 
 use super::launch::Launch;
 use super::state::{Handover, Inheritance};
-use super::wire::{Message, Peer, SETTLED_WITHIN, VERSION};
+use super::wire::{Message, SETTLED_WITHIN, VERSION};
+use crate::peer::Peer;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -77,6 +78,6 @@ impl Heir {
     pub(crate) fn await_end(mut self) {
         // It says nothing else: this is its end, or too late.
         let _ = self.0.0.set_read_timeout(Some(2 * SETTLED_WITHIN));
-        let _ = self.0.hear();
+        let _ = self.0.hear::<Message>();
     }
 }

@@ -22,4 +22,4 @@ pub use launch::Launch;
 
 pub(crate) use giver::Giver;
 pub(crate) use settle::settle;
-pub(crate) use state::Inheritance;
+pub(crate) use state::{Handover, Inheritance, Remains, Text};

@@ -1,7 +1,10 @@
 //! What goes from one process to the other.
 
+use crate::clock::now_ns;
+use crate::guard::Guarded;
+use braid_contract::{Fd, InodeId};
 use braid_fuse::{FrontState, Given};
-use braid_ipc::protocol::Upgrade;
+use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_modules::State;
 use braid_stores::native::KernelFd;
 use braid_volume::LiveState;
@@ -25,6 +28,16 @@ pub(crate) struct Text {
     /// When requests were held up, as time since the machine began.
     pub(crate) paused_at_ns: u64,
     pub(crate) history: Upgrade,
+    /// How many descriptors have to do with the guard: the socket to it, and the memory of
+    /// records.
+    #[serde(default)]
+    guard: usize,
+    /// After a crash: the inodes without a name.
+    #[serde(default)]
+    nameless: Option<Vec<u64>>,
+    /// The crashes until now.
+    #[serde(default)]
+    restarts: Option<Restarts>,
 }
 
 /// A mount that is not served at present: all that a process needs to go on with it.
@@ -37,6 +50,10 @@ pub(crate) struct Inheritance {
     pub(crate) control: Option<(PathBuf, UnixListener)>,
     pub(crate) paused_at_ns: u64,
     pub(crate) history: Upgrade,
+    pub(crate) guard: Option<Guarded>,
+    /// After a crash, in place of `live` and `modules`: the inodes without a name.
+    pub(crate) nameless: Option<Vec<(InodeId, Fd)>>,
+    pub(crate) restarts: Option<Restarts>,
 }
 
 /// The same in the form in which it is handed over.
@@ -44,11 +61,42 @@ pub(crate) struct Inheritance {
 pub(crate) struct Handover {
     pub(super) text: Text,
     pub(super) inodes: Vec<u8>,
-    /// The device, the memory of rings and the control socket if there are such, then inodes without a name.
+    /// The device; if there are such, the memory of rings, the control socket, the socket to
+    /// the guard and the memory of records; then inodes without a name.
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
+impl Text {
+    /// What a guard needs of a mount, beside descriptors of the device and of the control
+    /// socket, to have another process go on.
+    pub(crate) fn for_guard(front: FrontState, socket: PathBuf) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let history = Upgrade { from: version.clone(), to: version, paused_ns: 0, count: 0, error: None };
+        Self {
+            front,
+            rings: false,
+            live: LiveState::default(),
+            modules: Vec::new(),
+            socket: Some(socket),
+            paused_at_ns: 0,
+            history,
+            guard: 0,
+            nameless: None,
+            restarts: None,
+        }
+    }
+}
+
 impl Inheritance {
+    /// The crashes until now, with the time that requests waited after this one.
+    pub(crate) fn restarts(&self) -> Option<Restarts> {
+        let restarts = self.restarts.clone()?;
+        Some(match self.nameless {
+            Some(_) => Restarts { paused_ns: now_ns().saturating_sub(self.paused_at_ns), ..restarts },
+            None => restarts,
+        })
+    }
+
     /// The form in which it is handed over.
     ///
     /// # Errors
@@ -64,6 +112,9 @@ impl Inheritance {
         if let Some((_, listener)) = &self.control {
             descriptors.push(listener.try_clone()?.into());
         }
+        let guard = self.guard.as_ref().map(Guarded::descriptors).transpose()?.unwrap_or_default();
+        let guards = guard.len();
+        descriptors.extend(guard);
         for fd in nameless {
             let fd = fd.kernel_fd().ok_or_else(|| io::Error::other("an inode has no descriptor"))?;
             descriptors.push(fd.try_clone()?);
@@ -78,12 +129,52 @@ impl Inheritance {
             socket: self.control.as_ref().map(|(path, _)| path.clone()),
             paused_at_ns: self.paused_at_ns,
             history: self.history.clone(),
+            guard: guards,
+            nameless: None,
+            restarts: self.restarts.clone(),
         };
         Ok(Handover { text, inodes: inodes.to_vec(), descriptors })
     }
 }
 
+/// What a guard kept of a mount whose process crashed.
+#[derive(Debug)]
+pub(crate) struct Remains<'a> {
+    /// As [`Text::for_guard`] made it.
+    pub(crate) text: Text,
+    /// The device, and the control socket.
+    pub(crate) descriptors: &'a [OwnedFd],
+    /// The socket to the guard, for the next process, and the memory of records.
+    pub(crate) guard: Vec<OwnedFd>,
+    pub(crate) nameless: Vec<(u64, OwnedFd)>,
+    /// The crashes until now.
+    pub(crate) restarts: Restarts,
+    /// When the process ended, as time since the machine began.
+    pub(crate) crashed_at_ns: u64,
+}
+
 impl Handover {
+    /// A mount whose process crashed.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(crate) fn after_crash(remains: Remains<'_>) -> io::Result<Self> {
+        let Remains { text, descriptors, guard, nameless, restarts, crashed_at_ns } = remains;
+        let mut all = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
+        let guards = guard.len();
+        all.extend(guard);
+        let (inodes, fds): (Vec<u64>, Vec<OwnedFd>) = nameless.into_iter().unzip();
+        all.extend(fds);
+        let text = Text {
+            guard: guards,
+            nameless: Some(inodes),
+            restarts: Some(restarts),
+            paused_at_ns: crashed_at_ns,
+            ..text
+        };
+        Ok(Self { text, inodes: Vec::new(), descriptors: all })
+    }
+
     pub(super) fn borrowed(&self) -> Vec<BorrowedFd<'_>> {
         self.descriptors.iter().map(AsFd::as_fd).collect()
     }
@@ -95,19 +186,38 @@ impl Handover {
     pub(crate) fn unpack(self) -> io::Result<Inheritance> {
         let mut descriptors = self.descriptors.into_iter();
         let mut next = || descriptors.next().ok_or_else(|| io::Error::other("descriptors are missing"));
-        let Text { front, rings, live, modules, socket, paused_at_ns, history } = self.text;
+        let text = self.text;
         let device = next()?;
-        let memory = rings.then(&mut next).transpose()?;
-        let control = socket.map(|path| Ok::<_, io::Error>((path, next()?.into()))).transpose()?;
-        let nameless = descriptors.map(KernelFd::received).collect();
-        let modules = modules.into_iter().map(|(name, version, bytes)| (name, State { version, bytes }));
+        let rings = text.rings.then(&mut next).transpose()?;
+        let control = text.socket.map(|path| Ok::<_, io::Error>((path, next()?.into()))).transpose()?;
+        let to_guard = (text.guard > 0).then(&mut next).transpose()?;
+        let memory = (1..text.guard).map(|_| next()).collect::<io::Result<_>>()?;
+        let guard = to_guard.map(|socket| Guarded::go_on(socket, memory)).transpose()?;
+        let open = guard.as_ref().filter(|_| text.nameless.is_some()).map(|guard| guard.ledger.all());
+        let front = match open {
+            Some(open) => Given::found(text.front, device, &open),
+            None => Given::received(text.front, device, rings)?,
+        };
+        let rest: Vec<Fd> = descriptors.map(KernelFd::received).collect();
+        let (live, nameless) = match text.nameless {
+            Some(inodes) => {
+                let nameless = inodes.into_iter().map(InodeId).zip(rest).collect();
+                (text.live, Some(nameless))
+            }
+            None => (text.live.with_parts(self.inodes, rest), None),
+        };
+        let modules = text.modules.into_iter();
+        let modules = modules.map(|(name, version, bytes)| (name, State { version, bytes }));
         Ok(Inheritance {
-            front: Given::received(front, device, memory)?,
-            live: live.with_parts(self.inodes, nameless),
+            front,
+            live,
             modules: modules.collect(),
             control,
-            paused_at_ns,
-            history,
+            paused_at_ns: text.paused_at_ns,
+            history: text.history,
+            guard,
+            nameless,
+            restarts: text.restarts,
         })
     }
 }

@@ -24,6 +24,11 @@ pub(crate) struct Cached {
     direct: bool,
 }
 
+impl Cached {
+    /// Nothing is known of it.
+    pub(crate) const UNKNOWN: Self = Self { pages: true, direct: true };
+}
+
 /// Open inodes that were used through the kernel's cache, or bypassing it.
 pub(crate) struct CacheTable {
     shards: Vec<RwLock<HashMap<InodeId, Cached>>>,

@@ -1,5 +1,8 @@
 //! How to mount. Used by `session` and `front`.
 
+use crate::ledger::Ledger;
+use std::sync::Arc;
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct FuseConfig {
@@ -23,6 +26,9 @@ pub struct FuseConfig {
     /// Options that mean the same for every mount: some of
     /// [`generic_options`](crate::generic_options).
     pub options: Vec<String>,
+    /// Where what is open is noted, for a process that goes on after a crash of this one.
+    /// Requests come by the device then: those in a ring would be lost.
+    pub ledger: Option<Arc<Ledger>>,
 }
 
 /// How the kernel treats the data of open files. It is one for a whole mount:

@@ -6,6 +6,7 @@ use crate::handover::FrontState;
 use crate::init;
 use crate::init::{Agreed, BACKGROUND_MAX, Wanted};
 use crate::invalidate::{Invalidator, Stretch};
+use crate::ledger::Ledger;
 use crate::no_room::NoRoom;
 use crate::open_table::OpenTable;
 use crate::report::{Op, Reporter};
@@ -50,6 +51,8 @@ pub(crate) struct Front {
     /// The kernel refused to register a backing file, and will again.
     passthrough_refused: AtomicBool,
     pub(crate) reporter: Arc<Reporter>,
+    /// What is open, for after a crash.
+    pub(crate) ledger: Option<Arc<Ledger>>,
 }
 
 impl Front {
@@ -91,6 +94,7 @@ impl Front {
             shown: Arc::default(),
             passthrough_refused: AtomicBool::new(false),
             reporter: Arc::default(),
+            ledger: config.ledger.clone(),
         }
     }
 
@@ -138,6 +142,11 @@ impl Front {
     /// The place for the session's ways to notify the kernel.
     pub(crate) fn notifying(&self) -> Arc<OnceLock<Notifying>> {
         Arc::clone(&self.notifying)
+    }
+
+    /// Whether another process is to go on after a crash of this one.
+    pub(crate) fn outlives_crash(&self) -> bool {
+        self.ledger.is_some()
     }
 
     /// How long the kernel may cache these attributes. Not at all for a set-id

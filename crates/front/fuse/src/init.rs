@@ -55,6 +55,9 @@ pub(crate) struct Agreed {
     pub(crate) direct: bool,
     /// Requests come through io_uring.
     pub(crate) rings: bool,
+    /// The kernel can send requests again that were not answered.
+    #[serde(default)]
+    pub(crate) resends: bool,
 }
 
 /// The capabilities to ask for, out of those on offer.
@@ -124,6 +127,7 @@ pub(crate) fn negotiate(config: &mut KernelConfig, wanted: Wanted) -> Agreed {
         write_back: chosen.contains(InitFlags::FUSE_WRITEBACK_CACHE),
         direct: chosen.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP),
         rings: chosen.contains(InitFlags::FUSE_OVER_IO_URING),
+        resends: config.capabilities().contains(InitFlags::FUSE_HAS_RESEND),
     }
 }
 

@@ -5,7 +5,8 @@
 //! Reading order: `session` (life of a mount), `serve` (its threads), `init` (negotiation with the
 //! kernel), `front` (how one request is handled), `ops` (the requests), `open`
 //! and `open_table` (how an open file's data travels), `coherence` and
-//! `invalidate` (the kernel's cache beside direct writes).
+//! `invalidate` (the kernel's cache beside direct writes), `ledger` and `repeated` (what
+//! outlives a crash).
 //!
 //! # Left to the kernel
 //!
@@ -30,12 +31,14 @@ mod groups;
 mod handover;
 mod init;
 mod invalidate;
+mod ledger;
 mod mount;
 mod no_room;
 mod open;
 mod open_table;
 mod ops;
 mod pause;
+mod repeated;
 mod report;
 mod rings;
 mod serve;
@@ -43,5 +46,6 @@ mod session;
 
 pub use config::{CacheMode, FuseConfig};
 pub use handover::FrontState;
+pub use ledger::{Ledger, OpenKind, OpenRecord};
 pub use mount::{access_times, generic_options, remount};
 pub use session::{Given, Holder, KernelCache, Session, Unmounter, mount, resume};

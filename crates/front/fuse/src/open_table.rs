@@ -18,6 +18,7 @@
 //! reply until RELEASE, so the table always holds at least the kernel's opens,
 //! and following it is strict enough.
 
+use crate::ledger::OpenKind;
 use braid_contract::{InodeId, IoMode};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -42,6 +43,24 @@ pub(crate) struct OpensState {
     direct: bool,
     /// The number of the backing file of opens by passthrough.
     backing: Option<u32>,
+}
+
+impl OpensState {
+    /// An inode that is not open.
+    pub(crate) fn new(ino: InodeId) -> Self {
+        Self { ino, count: 0, writers: 0, direct: false, backing: None }
+    }
+
+    /// One more open.
+    pub(crate) fn add(&mut self, kind: OpenKind, writes: bool) {
+        self.count += 1;
+        self.writers += u64::from(writes);
+        match kind {
+            OpenKind::Direct => self.direct = true,
+            OpenKind::Passthrough(backing) => self.backing = Some(backing),
+            OpenKind::Cached | OpenKind::Directory => {}
+        }
+    }
 }
 
 /// The opens of one inode.

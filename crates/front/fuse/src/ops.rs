@@ -7,7 +7,7 @@ use crate::dir::{Entries, Names};
 use crate::front::Front;
 use crate::groups;
 use crate::invalidate::Stretch;
-use crate::open::{Creation, Granted, NewName};
+use crate::open::{Creation, Granted, NewName, Register};
 use crate::open_table::Grant;
 use crate::report::Op;
 use braid_contract::{
@@ -48,6 +48,33 @@ impl Front {
             return Err(error);
         }
         self.call(op(Operation::Getattr, ino), || self.fs.getattr(&caller(req), inode(ino), fh.map(handle)))
+    }
+
+    /// Makes a name by `work`, once, and answers.
+    fn make_once(
+        &self,
+        req: &Request,
+        operation: Operation,
+        (parent, name): (INodeNo, &OsStr),
+        work: impl FnOnce() -> braid_contract::Result<Entry>,
+        reply: ReplyEntry,
+    ) {
+        let made = || self.fs.lookup(&caller(req), inode(parent), name);
+        let once = || self.once(req, Errno::EEXIST, work, made);
+        self.reply_entry(self.call(op(operation, parent), once), reply);
+    }
+
+    /// Creates and opens a file, and notes that it is open.
+    fn create_once(
+        &self,
+        req: &Request,
+        new: &Creation<'_>,
+        register: Register<'_>,
+    ) -> braid_contract::Result<(Entry, Granted)> {
+        self.close_opened_before(req);
+        let created = self.create_file(&self.acting(req), new, register)?;
+        self.is_open(req, created.0.attr.ino, new.flags, &created.1);
+        Ok(created)
     }
 
     fn reply_create(&self, result: Result<(Entry, Granted), Answer>, reply: ReplyCreate) {
@@ -240,33 +267,29 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let work = || self.fs.mknod(&self.acting(req), inode(parent), name, mode, umask, rdev);
-        self.reply_entry(self.call(op(Operation::Mknod, parent), work), reply);
+        self.make_once(req, Operation::Mknod, (parent, name), work, reply);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let work = || self.fs.mkdir(&self.acting(req), inode(parent), name, mode & PERMISSION_BITS, umask);
-        self.reply_entry(self.call(op(Operation::Mkdir, parent), work), reply);
+        self.make_once(req, Operation::Mkdir, (parent, name), work, reply);
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(
-            self.call(op(Operation::Unlink, parent), || {
-                self.fs.unlink(&self.acting(req), inode(parent), name)
-            }),
-            reply,
-        );
+        let work = || self.fs.unlink(&self.acting(req), inode(parent), name);
+        let once = || self.once(req, Errno::ENOENT, work, || Ok(()));
+        reply_empty(self.call(op(Operation::Unlink, parent), once), reply);
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(
-            self.call(op(Operation::Rmdir, parent), || self.fs.rmdir(&self.acting(req), inode(parent), name)),
-            reply,
-        );
+        let work = || self.fs.rmdir(&self.acting(req), inode(parent), name);
+        let once = || self.once(req, Errno::ENOENT, work, || Ok(()));
+        reply_empty(self.call(op(Operation::Rmdir, parent), once), reply);
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let work = || self.fs.symlink(&self.acting(req), inode(parent), name, target.as_os_str());
-        self.reply_entry(self.call(op(Operation::Symlink, parent), work), reply);
+        self.make_once(req, Operation::Symlink, (parent, name), work, reply);
     }
 
     fn rename(
@@ -279,21 +302,33 @@ impl Filesystem for Front {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let mode = convert::rename_mode(flags, self.rename_modes);
+        let (from, to) = ((parent, name), (newparent, newname));
+        let intent = self.intend(req, mode, from);
         let work = || {
-            let mode = convert::rename_mode(flags, self.rename_modes).ok_or(Errno::EINVAL)?;
-            self.fs.rename(&self.acting(req), inode(parent), name, inode(newparent), newname, mode)
+            let mode = mode.ok_or(Errno::EINVAL)?;
+            let rename =
+                || self.fs.rename(&self.acting(req), inode(parent), name, inode(newparent), newname, mode);
+            self.rename_once(req, mode, (from, to), rename)
         };
         reply_empty(self.call(op(Operation::Rename, parent), work), reply);
+        self.settle(intent);
     }
 
     fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let work = || self.fs.link(&self.acting(req), inode(ino), inode(newparent), newname);
-        self.reply_entry(self.call(op(Operation::Link, ino), work), reply);
+        self.make_once(req, Operation::Link, (newparent, newname), work, reply);
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let flags = convert::open_flags(flags.0);
-        let work = || self.open_file(&self.acting(req), inode(ino), flags, &|fd| reply.open_backing(fd));
+        let work = || {
+            self.close_opened_before(req);
+            let granted =
+                self.open_file(&self.acting(req), inode(ino), flags, &|fd| reply.open_backing(fd))?;
+            self.is_open(req, inode(ino), flags, &granted);
+            Ok(granted)
+        };
         match self.call(op(Operation::Open, ino), work) {
             Ok(Granted { handle, grant }) => {
                 let fh = FileHandle(handle.0);
@@ -318,16 +353,20 @@ impl Filesystem for Front {
         reply: ReplyCreate,
     ) {
         let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
-        let name = NewName::Name { name, exclusive: convert::is_exclusive(bits) };
-        let new = Creation { parent: inode(parent), name, mode, umask, flags };
-        let work = || self.create_file(&self.acting(req), &new, &|fd| reply.open_backing(fd));
+        let work = || {
+            // What is there was made by this request.
+            let exclusive = convert::is_exclusive(bits) && !req.is_sent_again();
+            let name = NewName::Name { name, exclusive };
+            let new = Creation { parent: inode(parent), name, mode, umask, flags };
+            self.create_once(req, &new, &|fd| reply.open_backing(fd))
+        };
         self.reply_create(self.call(op(Operation::Create, parent), work), reply);
     }
 
     fn tmpfile(&self, req: &Request, parent: INodeNo, mode: u32, umask: u32, bits: i32, reply: ReplyCreate) {
         let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
         let new = Creation { parent: inode(parent), name: NewName::None, mode, umask, flags };
-        let work = || self.create_file(&self.acting(req), &new, &|fd| reply.open_backing(fd));
+        let work = || self.create_once(req, &new, &|fd| reply.open_backing(fd));
         self.reply_create(self.call(op(Operation::Tmpfile, parent), work), reply);
     }
 
@@ -418,7 +457,7 @@ impl Filesystem for Front {
 
     fn release(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         flags: OpenFlags,
@@ -427,7 +466,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let flags = convert::open_flags(flags.0);
-        let work = || self.release_file(inode(ino), handle(fh), flags);
+        let work = || self.close_once(req, handle(fh), || self.release_file(inode(ino), handle(fh), flags));
         reply_empty(self.call(op(Operation::Release, ino), work), reply);
     }
 
@@ -439,7 +478,13 @@ impl Filesystem for Front {
     }
 
     fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.call(op(Operation::OpenDir, ino), || self.fs.open_dir(&self.acting(req), inode(ino))) {
+        let work = || {
+            self.close_opened_before(req);
+            let opened = self.fs.open_dir(&self.acting(req), inode(ino))?;
+            self.directory_is_open(req, ino, opened);
+            Ok(opened)
+        };
+        match self.call(op(Operation::OpenDir, ino), work) {
             Ok(opened) => reply.opened(FileHandle(opened.0), self.dir_flags()),
             Err(errno) => reply.error(errno),
         }
@@ -471,8 +516,9 @@ impl Filesystem for Front {
         }
     }
 
-    fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        reply_empty(self.call(op(Operation::ReleaseDir, ino), || self.fs.release_dir(handle(fh))), reply);
+    fn releasedir(&self, req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let work = || self.close_once(req, handle(fh), || self.fs.release_dir(handle(fh)));
+        reply_empty(self.call(op(Operation::ReleaseDir, ino), work), reply);
     }
 
     fn fsyncdir(&self, req: &Request, ino: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
@@ -510,7 +556,8 @@ impl Filesystem for Front {
         }
         let work = || {
             let mode = convert::xattr_mode(flags).ok_or(Errno::EINVAL)?;
-            self.fs.setxattr(&self.acting(req), inode(ino), name, value, mode)
+            let set = || self.fs.setxattr(&self.acting(req), inode(ino), name, value, mode);
+            self.once(req, Errno::EEXIST, set, || Ok(()))
         };
         reply_empty(self.call(op, work), reply);
     }
@@ -538,7 +585,8 @@ impl Filesystem for Front {
         if self.serves_no_xattrs(op) {
             return reply.error(Answer::ENOSYS);
         }
-        let work = || self.fs.removexattr(&self.acting(req), inode(ino), name);
+        let remove = || self.fs.removexattr(&self.acting(req), inode(ino), name);
+        let work = || self.once(req, Errno::ENODATA, remove, || Ok(()));
         reply_empty(self.call(op, work), reply);
     }
 

@@ -262,8 +262,11 @@ impl Pool {
     fn read_device(self: &Arc<Self>, mut counted: Counted<'_>) -> io::Result<()> {
         // A queue of its own for each thread's requests in progress. It needs
         // to open the device again, which a helper may have opened for this
-        // process.
-        let dispatcher = self.dispatcher.with_own_queue().unwrap_or_else(|_| self.dispatcher.clone());
+        // process. Requests in such a queue end with the process, where it is the last
+        // that has it.
+        let outlives = self.dispatcher.filesystem().is_some_and(Front::outlives_crash);
+        let own = (!outlives).then(|| self.dispatcher.with_own_queue().ok()).flatten();
+        let dispatcher = own.unwrap_or_else(|| self.dispatcher.clone());
         let mut buffer = AlignedBuf::new();
         let buffer = buffer.bytes(DIRECT_ALIGNMENT + REQUEST_MAX_BYTES as usize + HEADERS_MAX);
         // The data of writes is aligned for direct I/O.

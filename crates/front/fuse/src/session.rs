@@ -5,6 +5,7 @@ use crate::front::{Front, Notifying};
 use crate::handover::FrontState;
 use crate::init::Agreed;
 use crate::invalidate::Invalidator;
+use crate::ledger::OpenRecord;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
 use crate::pause::Waking;
@@ -36,6 +37,8 @@ pub struct Session {
     protocol: (u32, u32),
     /// Another process goes on with the mount.
     given: bool,
+    /// The process before crashed: what it received and did not answer comes again.
+    again: bool,
 }
 
 /// Unmounts a session from another thread. Does nothing once it is unmounted.
@@ -53,7 +56,7 @@ pub struct Unmounter {
 /// advice.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) -> io::Result<Session> {
     let dirty_max = dirty_max(&*fs, config);
-    let rings = config.rings && prepare_rings();
+    let rings = config.rings && config.ledger.is_none() && prepare_rings();
     let (threads, background) = at_a_time(config.threads, rings, fs.capabilities().holds_up);
     let front = Front::new(fs, config, (rings, background), dirty_max);
     let options =
@@ -103,6 +106,7 @@ impl Session {
             agreed,
             protocol,
             given: false,
+            again: false,
         }
     }
 
@@ -116,6 +120,9 @@ impl Session {
     /// The error that ended it before that. The mount is then removed too.
     pub fn run(mut self) -> io::Result<Option<Given>> {
         let Some(dispatcher) = self.dispatcher.take() else { return Ok(None) };
+        if self.again {
+            self.take_up_again()?;
+        }
         if serve(dispatcher.clone(), self.transport.clone())? == End::Over {
             return Ok(None);
         }
@@ -125,7 +132,36 @@ impl Session {
         self.given = true;
         self.unmounter.mounted.session_ended();
         let waking = Some(self.transport.pause.waking());
-        Ok(state.map(|state| Given { state, device, area, waking }))
+        Ok(state.map(|state| Given { state, device, area, waking, again: false }))
+    }
+
+    /// Has the kernel send again what an earlier process did not answer, and look up names
+    /// anew, of which this one knows none.
+    fn take_up_again(&self) -> io::Result<()> {
+        self.notifier.resend()?;
+        if let Err(error) = self.notifier.increment_epoch() {
+            // Modules that judge paths take those that they don't know for denied.
+            tracing::debug!(%error, "the kernel does not look names up anew");
+        }
+        Ok(())
+    }
+
+    /// What a process has to know of the mount that goes on with it after a crash of this
+    /// one, beside the [`Ledger`](crate::Ledger); `None` if the kernel does not send
+    /// requests again, or sends them by rings.
+    #[must_use]
+    pub fn state(&self) -> Option<FrontState> {
+        let Self { agreed, protocol, .. } = *self;
+        (agreed.resends && !agreed.rings).then(|| FrontState { protocol, agreed, ..FrontState::default() })
+    }
+
+    /// The kernel's end of the session, as long as it does not run.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn device(&self) -> io::Result<OwnedFd> {
+        let dispatcher = self.dispatcher.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        dispatcher.as_fd().try_clone_to_owned()
     }
 
     /// Leaves the mount to another process, without having served it.
@@ -247,6 +283,8 @@ pub struct Given {
     area: Option<Arc<RingArea>>,
     /// Requests that this process made to hold others up.
     waking: Option<Arc<Waking>>,
+    /// The process that had it crashed.
+    again: bool,
 }
 
 impl Given {
@@ -256,7 +294,8 @@ impl Given {
     /// If there are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         let (area, waking) = (self.area.clone(), self.waking.clone());
-        Ok(Self { state: self.state.clone(), device: self.device.try_clone()?, area, waking })
+        let (state, device) = (self.state.clone(), self.device.try_clone()?);
+        Ok(Self { state, device, area, waking, again: self.again })
     }
 
     /// A mount as another process hands it over, with the memory of its rings if it has
@@ -266,7 +305,13 @@ impl Given {
     /// If that memory can't be where it was.
     pub fn received(state: FrontState, device: OwnedFd, memory: Option<OwnedFd>) -> io::Result<Self> {
         let area = state.rings.as_ref().zip(memory).map(|(rings, memory)| rings.area(memory)).transpose()?;
-        Ok(Self { state, device, area: area.map(Arc::new), waking: None })
+        Ok(Self { state, device, area: area.map(Arc::new), waking: None, again: false })
+    }
+
+    /// A mount that a process left when it crashed, and what it had open.
+    #[must_use]
+    pub fn found(state: FrontState, device: OwnedFd, open: &[OpenRecord]) -> Self {
+        Self { state: state.after_crash(open), device, area: None, waking: None, again: true }
     }
 
     /// Waits until the mount is served again, as far as requests tell that this process
@@ -310,7 +355,7 @@ pub fn resume(
     given: Given,
 ) -> io::Result<Session> {
     let dirty_max = dirty_max(&*fs, config);
-    let Given { state, device, area, .. } = given;
+    let Given { state, device, area, again, .. } = given;
     let rings = state.rings.as_ref().zip(area);
     let (threads, _) = at_a_time(config.threads, rings.is_some(), fs.capabilities().holds_up);
     let transport = RequestSource::resumed(threads, rings)?;
@@ -323,7 +368,9 @@ pub fn resume(
     };
     let library = fuser::Session::resumed(device, SessionACL::All, Config::default(), state.protocol, make);
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
-    Ok(Session::begun(library, &notifying, unmounter, (config, state.agreed, transport)))
+    let mut session = Session::begun(library, &notifying, unmounter, (config, state.agreed, transport));
+    session.again = again;
+    Ok(session)
 }
 
 impl fmt::Debug for Session {

@@ -1,5 +1,6 @@
 //! The status of a mounted volume. The contract has that of its tiers.
 
+use super::Restarts;
 use braid_contract::{MoveCount, NamedTier, TierStatus};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,12 @@ pub struct Status {
     /// How requests of the kernel come: `io_uring` or `device`.
     #[serde(default)]
     pub transport: String,
+    /// Whether another process goes on with the mount if the daemon crashes.
+    #[serde(default)]
+    pub outlives_crash: bool,
+    /// Crashes of the daemon since the mount, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
     /// Open files.
     pub open_files: u64,
     /// Inodes held in memory.

@@ -25,6 +25,17 @@ pub struct ModuleUpgraded {
     pub paused_ns: u64,
 }
 
+/// Crashes of the daemon that a mount has lived through.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restarts {
+    /// How many.
+    pub count: u64,
+    /// How the last one ended the process.
+    pub how: String,
+    /// How long requests waited then, in nanoseconds.
+    pub paused_ns: u64,
+}
+
 /// How an upgrade went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgrade {

@@ -117,7 +117,15 @@ impl Notifier {
     /// # Errors
     /// Returns an error if the kernel rejects the notification.
     pub fn increment_epoch(&self) -> io::Result<()> {
-        self.send(notify_code::FUSE_NOTIFY_INC_EPOCH, &Notification::new_increment_epoch())
+        self.send(notify_code::FUSE_NOTIFY_INC_EPOCH, &Notification::new_empty())
+    }
+
+    /// Have the kernel send all requests again that were received and not answered
+    /// (protocol 7.40). [`Request::is_sent_again`](crate::Request::is_sent_again) tells them.
+    /// # Errors
+    /// Returns an error if the kernel rejects the notification.
+    pub fn resend(&self) -> io::Result<()> {
+        self.send(notify_code::FUSE_NOTIFY_RESEND, &Notification::new_empty())
     }
 
     #[allow(unused)]

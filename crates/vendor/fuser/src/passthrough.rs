@@ -75,6 +75,11 @@ impl BackingId {
         }
     }
 
+    /// The number of the backing file, which stays this reference's.
+    pub fn raw(&self) -> u32 {
+        self.backing_id
+    }
+
     /// Converts this backing file reference into the raw `backing_id` value as returned by the kernel.
     ///
     /// This method transfers ownership of the backing file to the caller, who must invoke the

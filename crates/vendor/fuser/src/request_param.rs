@@ -4,6 +4,9 @@ use ref_cast::ref_cast_custom;
 use crate::ll;
 use crate::ll::fuse_abi::fuse_in_header;
 
+/// The bit of `unique` by which the kernel marks a request that it sends again.
+const FUSE_UNIQUE_RESEND: u64 = 1 << 63;
+
 /// FUSE request parameters.
 #[derive(Debug, RefCastCustom)]
 #[repr(transparent)]
@@ -19,6 +22,19 @@ impl Request {
     #[inline]
     pub fn unique(&self) -> ll::RequestId {
         ll::RequestId(self.header.unique)
+    }
+
+    /// Whether the kernel sent this request before, to a process that received it and did
+    /// not answer ([`Notifier::resend`](crate::Notifier::resend)).
+    #[inline]
+    pub fn is_sent_again(&self) -> bool {
+        self.header.unique & FUSE_UNIQUE_RESEND != 0
+    }
+
+    /// The identifier that this request has each time it is sent.
+    #[inline]
+    pub fn identifier(&self) -> u64 {
+        self.header.unique & !FUSE_UNIQUE_RESEND
     }
 
     /// Returns the uid of this request

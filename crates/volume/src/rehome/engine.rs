@@ -64,6 +64,7 @@ impl Copier<'_> {
             if !self.host.commit() {
                 return Err(cancelled());
             }
+            core.inodes.will_renumber();
             // Reports would block while all operations are held up.
             self.last = true;
             let finished = self.finish(copy, location).map_err(during("switching to the new home"))?;

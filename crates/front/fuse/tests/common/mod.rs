@@ -82,6 +82,7 @@ impl Drop for Mount {
 
 pub(crate) fn config() -> FuseConfig {
     FuseConfig {
+        ledger: None,
         threads: 4,
         rings: true,
         allow_other: true,

@@ -184,6 +184,7 @@ pub(crate) enum fuse_notify_code {
     FUSE_NOTIFY_STORE = 4,
     FUSE_NOTIFY_RETRIEVE = 5,
     FUSE_NOTIFY_DELETE = 6,
+    FUSE_NOTIFY_RESEND = 7,
     FUSE_NOTIFY_INC_EPOCH = 8,
     FUSE_NOTIFY_PRUNE = 9,
 }

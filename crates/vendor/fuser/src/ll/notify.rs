@@ -114,8 +114,8 @@ impl<'a> Notification<'a> {
         Ok(Self::from_struct_with_name(&r, name.as_bytes()))
     }
 
-    /// It has no data.
-    pub(crate) fn new_increment_epoch() -> Self {
+    /// One that has no data.
+    pub(crate) fn new_empty() -> Self {
         Self::Bare(NotificationBuf::new())
     }
 

@@ -1,0 +1,161 @@
+//! The side of the process that serves a mount.
+
+use super::wire::Told;
+use crate::peer::Peer;
+use braid_contract::{Fd, InodeId};
+use braid_fuse::Ledger;
+use braid_volume::Keeper;
+use serde::Serialize;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the guard may take to listen. One that does not is done without.
+const HEARD_WITHIN: Duration = Duration::from_secs(10);
+
+/// The way to the guard.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// `None` once it is gone.
+    peer: Mutex<Option<Peer>>,
+    /// No other process can go on.
+    alone: AtomicBool,
+}
+
+impl Link {
+    /// To the guard at the other end of this socket.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn new(socket: UnixStream) -> io::Result<Self> {
+        socket.set_write_timeout(Some(HEARD_WITHIN))?;
+        Ok(Self { peer: Mutex::new(Some(Peer(socket))), alone: AtomicBool::new(false) })
+    }
+
+    fn peer(&self) -> MutexGuard<'_, Option<Peer>> {
+        // Each change is a single assignment.
+        self.peer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the guard. Without one, a crash of this process ends the mount.
+    pub(crate) fn tell(&self, told: &Told, descriptors: &[BorrowedFd<'_>]) {
+        let mut peer = self.peer();
+        let Some(guard) = &mut *peer else { return };
+        let said = guard.say(told).and_then(|()| guard.pass(descriptors));
+        if let Err(error) = said {
+            tracing::error!(%error, "the guard of the mount is gone: a crash of this process ends it");
+            *peer = None;
+        }
+    }
+
+    /// Tells the guard how the present stack would be mounted.
+    pub(crate) fn stack_is(&self, launch: &impl Serialize) {
+        match serde_json::to_value(launch) {
+            Ok(launch) => self.tell(&Told::Stack { launch: Box::new(launch) }, &[]),
+            Err(error) => self.is_alone(format!("the stack can't be told: {error}")),
+        }
+    }
+
+    /// Tells the guard that this process serves the mount, and what another one would need:
+    /// this text, and descriptors of the device and of the control socket.
+    pub(crate) fn serves(&self, text: &impl Serialize, descriptors: &[BorrowedFd<'_>]) {
+        let program = std::env::current_exe().map(|program| program.to_string_lossy().into_owned());
+        match (serde_json::to_value(text), program) {
+            (Ok(text), Ok(program)) => {
+                let (pid, text, count) = (std::process::id(), Box::new(text), descriptors.len());
+                self.tell(&Told::Serving { pid, program, text, descriptors: count }, descriptors);
+            }
+            (Err(error), _) => self.is_alone(format!("the mount can't be described: {error}")),
+            (_, Err(error)) => self.is_alone(format!("the program can't be found: {error}")),
+        }
+    }
+
+    /// Tells the guard that no other process can go on from now on.
+    pub(crate) fn is_alone(&self, why: String) {
+        tracing::warn!(why, "a crash of this process ends the mount");
+        self.alone.store(true, Ordering::Relaxed);
+        self.tell(&Told::Alone { why }, &[]);
+    }
+
+    /// Whether another process goes on after a crash of this one.
+    pub(crate) fn outlives(&self) -> bool {
+        !self.alone.load(Ordering::Relaxed) && self.peer().is_some()
+    }
+
+    /// The socket, for the process that goes on; `None` if the guard is gone.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(crate) fn socket(&self) -> io::Result<Option<OwnedFd>> {
+        self.peer().as_ref().map(|peer| peer.0.as_fd().try_clone_to_owned()).transpose()
+    }
+}
+
+/// The guard, and the records that it keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded {
+    pub(crate) link: Arc<Link>,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+impl Guarded {
+    /// The mount is about to begin.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn begin(socket: UnixStream) -> io::Result<Self> {
+        let link = Arc::new(Link::new(socket)?);
+        let ledger = Arc::new(Ledger::new(keep_memory(&link)));
+        Ok(Self { link, ledger })
+    }
+
+    /// Goes on with what an earlier process had.
+    ///
+    /// # Errors
+    /// Those of the socket; if the memory can't be mapped.
+    pub(crate) fn go_on(socket: OwnedFd, memory: Vec<OwnedFd>) -> io::Result<Self> {
+        let link = Arc::new(Link::new(socket.into())?);
+        let ledger = Arc::new(Ledger::found(memory, keep_memory(&link))?);
+        Ok(Self { link, ledger })
+    }
+
+    /// The socket and all memory, for the process that goes on; nothing if the guard is
+    /// gone.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(crate) fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let Some(socket) = self.link.socket()? else { return Ok(Vec::new()) };
+        let mut all = vec![socket];
+        all.extend(self.ledger.memory()?);
+        Ok(all)
+    }
+}
+
+fn keep_memory(link: &Arc<Link>) -> impl Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync + 'static {
+    let link = Arc::clone(link);
+    move |memory| {
+        link.tell(&Told::Memory, &[memory]);
+        Ok(())
+    }
+}
+
+impl Keeper for Link {
+    fn keep(&self, ino: InodeId, fd: &Fd) {
+        match fd.kernel_fd() {
+            Some(fd) => self.tell(&Told::Keep { ino: ino.0 }, &[fd.as_fd()]),
+            None => tracing::debug!(ino = ino.0, "an inode without a name has no descriptor"),
+        }
+    }
+
+    fn release(&self, ino: InodeId) {
+        self.tell(&Told::Release { ino: ino.0 }, &[]);
+    }
+
+    fn renumber(&self) {
+        self.is_alone("home was replaced since the mount".into());
+    }
+}

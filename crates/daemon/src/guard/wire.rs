@@ -1,0 +1,26 @@
+//! What the process that serves a mount tells its guard. Nothing is answered: what was said
+//! arrives even if the process is killed then.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Told {
+    /// This process serves the mount. Another one would need this text, and so many
+    /// descriptors, which come behind it: the device, the control socket if there is one.
+    Serving { pid: u32, program: String, text: Box<Value>, descriptors: usize },
+    /// The present stack, as it would have to be mounted.
+    Stack { launch: Box<Value> },
+    /// More memory of records, the descriptor of which comes behind it.
+    Memory,
+    /// An inode without a name, the descriptor of which comes behind it.
+    Keep { ino: u64 },
+    /// It is not needed any more.
+    Release { ino: u64 },
+    /// If the process crashes from now on, no other can go on.
+    Alone { why: String },
+    /// The mount has ended.
+    Ended,
+}

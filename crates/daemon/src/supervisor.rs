@@ -1,0 +1,275 @@
+//! The guard of a mount: the process that starts the one that serves it, keeps what that
+//! tells it ([`guard`](crate::guard)), and starts the program again if the process crashes
+//! (LabStor §3.3, crash recovery). `docs/upgrade.md` describes it from outside.
+//!
+//! It has nothing to do with the volume itself, and as little as possible at all: what it
+//! keeps open is what the mount needs to stay.
+
+use crate::clock::now_ns;
+use crate::guard::Told;
+use crate::peer::Peer;
+use crate::upgrade::{Giver, Handover, Launch, Remains, Text};
+use braid_contract::Shown;
+use braid_ipc::protocol::Restarts;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open, set_child_subreaper, wait,
+    waitpid,
+};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// How many processes in a row may end within [`SHORT_NS`]: then something that comes with
+/// the mount, or with a request, ends them all.
+const SHORT_MAX: u32 = 5;
+const SHORT_NS: u64 = 300_000_000;
+
+/// What the process that serves the mount has told.
+#[derive(Debug, Default)]
+struct Kept {
+    serving: Option<Serving>,
+    launch: Option<Launch>,
+    memory: Vec<OwnedFd>,
+    nameless: BTreeMap<u64, OwnedFd>,
+    /// Why no other process can go on.
+    alone: Option<String>,
+    /// The mount has ended.
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Serving {
+    pid: u32,
+    program: PathBuf,
+    text: Text,
+    descriptors: Vec<OwnedFd>,
+    /// Since when.
+    at_ns: u64,
+}
+
+/// Starts the daemon by this command line, and keeps its mount until it ends. Answers the
+/// exit status of the last process.
+///
+/// # Errors
+/// If it can't be started, or waited for.
+pub fn run(words: &[OsString]) -> io::Result<i32> {
+    braid_sys::raise_open_files();
+    braid_sys::pass_on_no_files();
+    // Processes that a daemon started become children of this one when it ends.
+    set_child_subreaper(Pid::from_raw(std::process::id().cast_signed()))?;
+    let served_by = Arc::new(AtomicI32::new(0));
+    pass_signals_on(&served_by)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    let child = Command::new(std::env::current_exe()?)
+        .args(words)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .env_remove("NOTIFY_SOCKET")
+        .spawn()?;
+    leave_stdout();
+    served_by.store(child.id().cast_signed(), Ordering::Relaxed);
+    Supervisor { kept: Kept::default(), served_by, crashes: 0, short: 0 }.attend(ours, child.id())
+}
+
+/// Passes signals on to the process that serves the mount.
+fn pass_signals_on(served_by: &Arc<AtomicI32>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let served_by = Arc::clone(served_by);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            let process = Pid::from_raw(served_by.load(Ordering::Relaxed));
+            if let Some((process, signal)) = process.zip(Signal::from_named_raw(signal)) {
+                // It may have ended.
+                let _ = kill_process(process, signal);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The command that waits for the daemon's answer must see its end.
+fn leave_stdout() {
+    if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+struct Supervisor {
+    kept: Kept,
+    /// The process that serves the mount.
+    served_by: Arc<AtomicI32>,
+    crashes: u64,
+    /// Processes in a row that ended soon.
+    short: u32,
+}
+
+impl Supervisor {
+    /// Attends to the mount, which the process `pid` serves, until it ends.
+    fn attend(mut self, socket: UnixStream, mut pid: u32) -> io::Result<i32> {
+        let mut peer = Peer(socket);
+        loop {
+            while let Ok(told) = peer.hear() {
+                // Half of a message is the process's end.
+                if self.note(told, &mut peer).is_err() {
+                    break;
+                }
+            }
+            let crashed_at_ns = now_ns();
+            pid = self.kept.serving.as_ref().map_or(pid, |serving| serving.pid);
+            let status = await_end(pid)?;
+            let how = describe(status);
+            match self.may_go_on() {
+                Ok(()) => {}
+                Err(None) => return Ok(exit_status(status)),
+                Err(Some(why)) => {
+                    tracing::error!(
+                        pid,
+                        "the process that served the mount ended ({how}); the mount ends: {why}"
+                    );
+                    return Ok(exit_status(status).max(1));
+                }
+            }
+            self.crashes += 1;
+            tracing::error!(pid, "the process that served the mount ended ({how}); another one goes on");
+            match self.start_again(&how, crashed_at_ns) {
+                Ok(next) => peer = next,
+                Err(why) => {
+                    tracing::error!("no process can go on, the mount ends: {why}");
+                    return Ok(1);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, told: Told, peer: &mut Peer) -> io::Result<()> {
+        let kept = &mut self.kept;
+        match told {
+            Told::Serving { pid, program, text, descriptors } => {
+                let descriptors = peer.receive(descriptors)?;
+                let text = serde_json::from_value(*text)?;
+                self.served_by.store(pid.cast_signed(), Ordering::Relaxed);
+                if kept.serving.is_none() {
+                    notify(&[NotifyState::Ready]);
+                }
+                let (program, at_ns) = (PathBuf::from(program), now_ns());
+                kept.serving = Some(Serving { pid, program, text, descriptors, at_ns });
+            }
+            Told::Stack { launch } => kept.launch = Some(serde_json::from_value(*launch)?),
+            Told::Memory => kept.memory.extend(peer.receive(1)?),
+            Told::Keep { ino } => {
+                if let Some(fd) = peer.receive(1)?.pop() {
+                    kept.nameless.insert(ino, fd);
+                }
+            }
+            Told::Release { ino } => drop(kept.nameless.remove(&ino)),
+            Told::Alone { why } => kept.alone = Some(why),
+            Told::Ended => kept.ended = true,
+        }
+        Ok(())
+    }
+
+    /// Whether another process can go on. If not, and the mount has not ended as it should:
+    /// why.
+    fn may_go_on(&mut self) -> Result<(), Option<String>> {
+        let Some(serving) = self.kept.serving.as_ref().filter(|_| !self.kept.ended) else { return Err(None) };
+        if let Some(why) = &self.kept.alone {
+            return Err(Some(why.clone()));
+        }
+        let soon = now_ns().saturating_sub(serving.at_ns) < SHORT_NS;
+        self.short = if soon { self.short + 1 } else { 0 };
+        if self.short >= SHORT_MAX {
+            return Err(Some(format!("{SHORT_MAX} processes in a row ended at once")));
+        }
+        Ok(())
+    }
+
+    /// Starts the program again, and hands the mount over to it.
+    fn start_again(&mut self, how: &str, crashed_at_ns: u64) -> Result<Peer, String> {
+        loop {
+            match self.try_to_start(how, crashed_at_ns) {
+                Ok(peer) => return Ok(peer),
+                Err(why) => {
+                    self.short += 1;
+                    if self.short >= SHORT_MAX {
+                        return Err(why);
+                    }
+                    tracing::error!("the mount is not served yet: {why}");
+                }
+            }
+        }
+    }
+
+    fn try_to_start(&mut self, how: &str, crashed_at_ns: u64) -> Result<Peer, String> {
+        let text = |error: io::Error| error.to_string();
+        let Kept { serving: Some(serving), launch: Some(launch), .. } = &self.kept else {
+            return Err("the process did not tell what another one needs".into());
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(text)?;
+        let mut guard = vec![OwnedFd::from(theirs)];
+        for memory in &self.kept.memory {
+            guard.push(memory.try_clone().map_err(text)?);
+        }
+        let nameless = self.kept.nameless.iter().map(|(ino, fd)| Ok((*ino, fd.try_clone()?)));
+        let remains = Remains {
+            text: serving.text.clone(),
+            descriptors: &serving.descriptors,
+            guard,
+            nameless: nameless.collect::<io::Result<_>>().map_err(text)?,
+            restarts: Restarts { count: self.crashes, how: how.to_owned(), paused_ns: 0 },
+            crashed_at_ns,
+        };
+        let handover = Handover::after_crash(remains).map_err(text)?;
+        let giver = Giver::start(&serving.program, launch)?;
+        let (child, heirs_end) = giver.hand_over(&handover)?;
+        drop((handover, heirs_end));
+        tracing::info!(pid = child.id(), program = %serving.program.shown(), "another process serves the mount");
+        self.served_by.store(child.id().cast_signed(), Ordering::Relaxed);
+        Ok(Peer(ours))
+    }
+}
+
+/// Waits until a process has ended, and collects what is left of it and of others.
+fn await_end(pid: u32) -> io::Result<Option<WaitStatus>> {
+    let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
+    let status = match rustix::io::retry_on_intr(|| waitpid(Some(process), WaitOptions::empty())) {
+        Ok(ended) => ended.map(|(_, status)| status),
+        // It is the child of one that has not ended yet.
+        Err(rustix::io::Errno::CHILD) => {
+            if let Ok(ended) = pidfd_open(process, PidfdFlags::empty()) {
+                let mut fds = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::IN)];
+                rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None))?;
+            }
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+    Ok(status)
+}
+
+fn describe(status: Option<WaitStatus>) -> String {
+    let signal = status.and_then(WaitStatus::terminating_signal);
+    match (signal, status.and_then(WaitStatus::exit_status)) {
+        (Some(signal), _) => format!("signal {signal}"),
+        (None, Some(code)) => format!("exit status {code}"),
+        (None, None) => "no exit status".into(),
+    }
+}
+
+fn exit_status(status: Option<WaitStatus>) -> i32 {
+    status.and_then(WaitStatus::exit_status).unwrap_or(1)
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager could not be told");
+    }
+}
