@@ -3,7 +3,7 @@
 //! with the suites' options.
 //!
 //! Trials run one after the other: they make mounts and loads, and would wait
-//! for one another.
+//! for one another. Those that only compute run beside them.
 #![forbid(unsafe_code)]
 
 use braid_tests::report::Verdict;
@@ -48,8 +48,12 @@ fn test() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     catch_interrupts()?;
-    command.harness.test_threads = Some(1);
-    let sums: Vec<Sum> = suites::named(&command.options.suites)?.into_iter().map(Sum::of).collect();
+    command.harness.test_threads = Some(2);
+    let turn = Arc::default();
+    let named = suites::named(&command.options.suites)?;
+    let mut sums: Vec<Sum> = named.into_iter().map(|suite| Sum::of(suite, &turn)).collect();
+    // While one thread computes, the other one goes on with the mounts.
+    sums.sort_by_key(|sum| !sum.suite.only_computes);
     let mut trials = Vec::new();
     for sum in &sums {
         // Naming a suite enables it.
@@ -73,17 +77,21 @@ fn test() -> Result<ExitCode> {
 struct Sum {
     suite: &'static Suite,
     found: Arc<Mutex<(Counts, Duration)>>,
+    /// Held by a trial that does not only compute.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Sum {
-    fn of(suite: &'static Suite) -> Self {
-        Self { suite, found: Arc::default() }
+    fn of(suite: &'static Suite, turn: &Arc<Mutex<()>>) -> Self {
+        Self { suite, found: Arc::default(), turn: Arc::clone(turn) }
     }
 
     /// The trial as the harness runs it, with its checks counted.
     fn count(&self, trial: Trial) -> libtest_mimic::Trial {
         let found = Arc::clone(&self.found);
+        let turn = (!self.suite.only_computes).then(|| Arc::clone(&self.turn));
         libtest_mimic::Trial::ignorable_test(format!("{}::{}", self.suite.name, trial.name()), move || {
+            let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
             let begun = Instant::now();
             let (verdict, counts) = trial.run();
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

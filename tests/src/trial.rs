@@ -18,6 +18,8 @@ pub struct Suite {
     pub on_request: bool,
     /// Whether it can run in a directory instead of a volume.
     pub on_directories: bool,
+    /// Whether it makes no mounts, so that it can run beside others.
+    pub only_computes: bool,
     /// Its trials, where it can run.
     pub(crate) trials: fn(&Options) -> Vec<Trial>,
 }

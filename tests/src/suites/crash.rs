@@ -13,6 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "power is lost at any moment, on simulated disks",
     on_request: false,
     on_directories: false,
+    only_computes: true,
     trials,
 };
 

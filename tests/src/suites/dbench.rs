@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "a file server's load, four clients",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "random operations agree with a native directory",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

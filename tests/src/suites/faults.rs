@@ -25,6 +25,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "tiers that fail, hang, go away and are lost, in use",
     on_request: false,
     on_directories: false,
+    only_computes: false,
     trials,
 };
 

@@ -15,6 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "checksummed blocks by psync, libaio (direct) and mmap",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "random operations on one file, with mmap, punch and copy_file_range",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

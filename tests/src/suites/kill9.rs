@@ -25,6 +25,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the daemon is killed under load; nothing synced is lost",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

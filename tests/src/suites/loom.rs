@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the protocols of moving a range and of replacing home, in every interleaving",
     on_request: false,
     on_directories: false,
+    only_computes: true,
     trials,
 };
 

@@ -12,6 +12,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the Debian package installed in an empty directory, its parts used, and purged",
     on_request: false,
     on_directories: false,
+    only_computes: false,
     trials: |_| vec![Trial::case("install, use, purge", test)],
 };
 

@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "POSIX behaviour, over home tiers of ext4 and XFS",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

@@ -35,6 +35,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "power cuts in a virtual machine under SQLite, RocksDB and synced writers (only when named)",
     on_request: true,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

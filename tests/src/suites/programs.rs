@@ -18,6 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "git, SQLite, RocksDB, Redis, tar, rsync, a Rust build, appending shells",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

@@ -13,6 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the rescue script's own tests",
     on_request: false,
     on_directories: false,
+    only_computes: false,
     trials: |_| vec![Trial::new("test_rescue.py", test)],
 };
 

@@ -16,6 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "stressors of files, directories, locks and attributes",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

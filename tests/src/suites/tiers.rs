@@ -18,6 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "ext4, XFS, btrfs and tmpfs in all roles; full and read-only tiers",
     on_request: false,
     on_directories: true,
+    only_computes: false,
     trials,
 };
 

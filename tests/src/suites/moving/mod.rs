@@ -22,6 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "tiers come and go under fio, SQLite and RocksDB",
     on_request: false,
     on_directories: false,
+    only_computes: false,
     trials,
 };
 
