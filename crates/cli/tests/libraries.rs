@@ -340,6 +340,27 @@ fn an_untrusted_module_can_do_nothing_but_compute() {
 }
 
 #[test]
+fn a_request_that_crashes_the_daemon_fails_and_the_mount_stays() {
+    let Some(bench) = bench("odd:") else { return };
+    odd(&bench, &[], "repo/odd.so");
+    bench.ok(&["mount", "--restart", "s.yaml", "m"]);
+    let file = File::create(bench.path("m/file")).unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    let before = bench.status()["pid"].clone();
+    // It is in the daemon itself, as its owner is trusted.
+    assert_eq!(attribute(&bench, "user.try.crash"), Err(5));
+    let status = bench.status();
+    assert_ne!(status["pid"], before);
+    // The first one may have served for a while.
+    assert!(matches!(status["restarts"]["count"].as_u64(), Some(2 | 3)), "{status}");
+    assert_eq!(status["restarts"]["how"], "signal 11");
+    file.write_all_at(b"after ", 0).unwrap();
+    assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"after ");
+    drop(file);
+    bench.unmount_clean();
+}
+
+#[test]
 fn an_untrusted_module_that_crashes_or_hangs_is_started_again() {
     let Some(bench) = with_untrusted() else { return };
     fs::write(bench.path("m/file"), "data").unwrap();

@@ -28,9 +28,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// How many processes in a row may end within [`SHORT_NS`]: then something that comes with
-/// the mount, or with a request, ends them all.
+/// How many processes in a row may end within [`SHORT_NS`] of having begun to serve.
 const SHORT_MAX: u32 = 5;
+/// After so many, requests that came again are refused: perhaps one of them ends them all.
+const REFUSE_AFTER: u32 = 2;
 const SHORT_NS: u64 = 300_000_000;
 
 /// What the process that serves the mount has told.
@@ -225,6 +226,7 @@ impl Supervisor {
             nameless: nameless.collect::<io::Result<_>>().map_err(text)?,
             restarts: Restarts { count: self.crashes, how: how.to_owned(), paused_ns: 0 },
             crashed_at_ns,
+            refuse: self.short >= REFUSE_AFTER,
         };
         let handover = Handover::after_crash(remains).map_err(text)?;
         let giver = Giver::start(&serving.program, launch)?;

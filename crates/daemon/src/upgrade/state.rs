@@ -3,7 +3,7 @@
 use crate::clock::now_ns;
 use crate::guard::Guarded;
 use braid_contract::{Fd, InodeId};
-use braid_fuse::{FrontState, Given};
+use braid_fuse::{Again, FrontState, Given};
 use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_modules::State;
 use braid_stores::native::KernelFd;
@@ -38,6 +38,9 @@ pub(crate) struct Text {
     /// The crashes until now.
     #[serde(default)]
     restarts: Option<Restarts>,
+    /// Requests that no process answered are to be refused.
+    #[serde(default)]
+    refuse: bool,
 }
 
 /// A mount that is not served at present: all that a process needs to go on with it.
@@ -83,6 +86,7 @@ impl Text {
             guard: 0,
             nameless: None,
             restarts: None,
+            refuse: false,
         }
     }
 }
@@ -132,6 +136,7 @@ impl Inheritance {
             guard: guards,
             nameless: None,
             restarts: self.restarts.clone(),
+            refuse: false,
         };
         Ok(Handover { text, inodes: inodes.to_vec(), descriptors })
     }
@@ -151,6 +156,8 @@ pub(crate) struct Remains<'a> {
     pub(crate) restarts: Restarts,
     /// When the process ended, as time since the machine began.
     pub(crate) crashed_at_ns: u64,
+    /// Requests that it did not answer are to be refused.
+    pub(crate) refuse: bool,
 }
 
 impl Handover {
@@ -159,7 +166,7 @@ impl Handover {
     /// # Errors
     /// If there are no descriptors left.
     pub(crate) fn after_crash(remains: Remains<'_>) -> io::Result<Self> {
-        let Remains { text, descriptors, guard, nameless, restarts, crashed_at_ns } = remains;
+        let Remains { text, descriptors, guard, nameless, restarts, crashed_at_ns, refuse } = remains;
         let mut all = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
         let guards = guard.len();
         all.extend(guard);
@@ -170,6 +177,7 @@ impl Handover {
             nameless: Some(inodes),
             restarts: Some(restarts),
             paused_at_ns: crashed_at_ns,
+            refuse,
             ..text
         };
         Ok(Self { text, inodes: Vec::new(), descriptors: all })
@@ -195,7 +203,10 @@ impl Handover {
         let guard = to_guard.map(|socket| Guarded::go_on(socket, memory)).transpose()?;
         let open = guard.as_ref().filter(|_| text.nameless.is_some()).map(|guard| guard.ledger.all());
         let front = match open {
-            Some(open) => Given::found(text.front, device, &open),
+            Some(open) => {
+                let again = if text.refuse { Again::Refused } else { Again::CarriedOut };
+                Given::found(text.front, device, &open, again)
+            }
             None => Given::received(text.front, device, rings)?,
         };
         let rest: Vec<Fd> = descriptors.map(KernelFd::received).collect();

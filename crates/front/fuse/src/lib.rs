@@ -48,4 +48,4 @@ pub use config::{CacheMode, FuseConfig};
 pub use handover::FrontState;
 pub use ledger::{Ledger, OpenKind, OpenRecord};
 pub use mount::{access_times, generic_options, remount};
-pub use session::{Given, Holder, KernelCache, Session, Unmounter, mount, resume};
+pub use session::{Again, Given, Holder, KernelCache, Session, Unmounter, mount, resume};

@@ -43,6 +43,8 @@ pub(crate) struct RequestSource {
     /// Rings with a request that is not served: at first, those of the process before.
     pub(crate) held: Arc<Mutex<BTreeSet<usize>>>,
     pub(crate) pause: Arc<Pause>,
+    /// Requests that come again are refused.
+    pub(crate) refuses: bool,
 }
 
 /// The rings that one process leaves to the next.
@@ -85,6 +87,7 @@ impl RequestSource {
             area: (queues > 0).then(area).transpose()?,
             held: Arc::default(),
             pause: Arc::new(Pause::new()?),
+            refuses: false,
         })
     }
 

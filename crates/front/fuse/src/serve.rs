@@ -45,6 +45,8 @@ struct Pool {
     area: Option<Arc<RingArea>>,
     held: Arc<Mutex<BTreeSet<usize>>>,
     pause: Arc<Pause>,
+    /// Requests that come again are refused.
+    refuses: bool,
 }
 
 /// A thread that counts among those of the session until it ends.
@@ -108,7 +110,7 @@ pub(crate) enum End {
 /// # Errors
 /// The first error that ended a thread before that.
 pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> io::Result<End> {
-    let RequestSource { threads, queues, rings_each, uses_rings, area, held, pause } = transport;
+    let RequestSource { threads, queues, rings_each, uses_rings, area, held, pause, refuses } = transport;
     // Made first, since there may be no room for it later.
     let spare =
         area.as_ref().map(|area| FuseRing::new(&dispatcher, 0, area, area.slots() - 1)).transpose()?;
@@ -124,6 +126,7 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> 
         area,
         held,
         pause,
+        refuses,
     });
     if let Some(spare) = spare {
         pool.begin_rings(queues, rings_each, spare);
@@ -308,13 +311,22 @@ impl Pool {
             {
                 tracing::warn!(%error, "could not begin one more thread to serve requests");
             }
-            if !dispatcher.serve(&buffer[..size], None)? {
+            if !self.serve_or_refuse(&dispatcher, &buffer[..size])? {
                 return Ok(());
             }
             if self.ends_reader(&mut counted) {
                 return Ok(());
             }
         }
+    }
+
+    /// Answers a request; answers whether the session goes on.
+    fn serve_or_refuse(&self, dispatcher: &Dispatcher<Front>, request: &[u8]) -> io::Result<bool> {
+        if self.refuses && fuser::is_sent_again(request) {
+            tracing::error!("a request that several processes ended with is answered EIO");
+            return dispatcher.refuse(request, Os::IO.raw_os_error()).map(|()| true);
+        }
+        dispatcher.serve(request, None)
     }
 
     /// Takes requests from a ring until the session is over, or they are held up.

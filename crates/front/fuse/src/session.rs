@@ -38,7 +38,7 @@ pub struct Session {
     /// Another process goes on with the mount.
     given: bool,
     /// The process before crashed: what it received and did not answer comes again.
-    again: bool,
+    again: Option<Again>,
 }
 
 /// Unmounts a session from another thread. Does nothing once it is unmounted.
@@ -106,7 +106,7 @@ impl Session {
             agreed,
             protocol,
             given: false,
-            again: false,
+            again: None,
         }
     }
 
@@ -120,8 +120,8 @@ impl Session {
     /// The error that ended it before that. The mount is then removed too.
     pub fn run(mut self) -> io::Result<Option<Given>> {
         let Some(dispatcher) = self.dispatcher.take() else { return Ok(None) };
-        if self.again {
-            self.take_up_again()?;
+        if let Some(again) = self.again {
+            self.take_up_again(again)?;
         }
         if serve(dispatcher.clone(), self.transport.clone())? == End::Over {
             return Ok(None);
@@ -132,12 +132,13 @@ impl Session {
         self.given = true;
         self.unmounter.mounted.session_ended();
         let waking = Some(self.transport.pause.waking());
-        Ok(state.map(|state| Given { state, device, area, waking, again: false }))
+        Ok(state.map(|state| Given { state, device, area, waking, again: None }))
     }
 
     /// Has the kernel send again what an earlier process did not answer, and look up names
     /// anew, of which this one knows none.
-    fn take_up_again(&self) -> io::Result<()> {
+    fn take_up_again(&mut self, again: Again) -> io::Result<()> {
+        self.transport.refuses = again == Again::Refused;
         self.notifier.resend()?;
         if let Err(error) = self.notifier.increment_epoch() {
             // Modules that judge paths take those that they don't know for denied.
@@ -284,7 +285,16 @@ pub struct Given {
     /// Requests that this process made to hold others up.
     waking: Option<Arc<Waking>>,
     /// The process that had it crashed.
-    again: bool,
+    again: Option<Again>,
+}
+
+/// What becomes of requests that the process before received and did not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    /// They are carried out, once.
+    CarriedOut,
+    /// They are answered with `EIO`: one of them may be what ended several processes.
+    Refused,
 }
 
 impl Given {
@@ -305,13 +315,13 @@ impl Given {
     /// If that memory can't be where it was.
     pub fn received(state: FrontState, device: OwnedFd, memory: Option<OwnedFd>) -> io::Result<Self> {
         let area = state.rings.as_ref().zip(memory).map(|(rings, memory)| rings.area(memory)).transpose()?;
-        Ok(Self { state, device, area: area.map(Arc::new), waking: None, again: false })
+        Ok(Self { state, device, area: area.map(Arc::new), waking: None, again: None })
     }
 
     /// A mount that a process left when it crashed, and what it had open.
     #[must_use]
-    pub fn found(state: FrontState, device: OwnedFd, open: &[OpenRecord]) -> Self {
-        Self { state: state.after_crash(open), device, area: None, waking: None, again: true }
+    pub fn found(state: FrontState, device: OwnedFd, open: &[OpenRecord], again: Again) -> Self {
+        Self { state: state.after_crash(open), device, area: None, waking: None, again: Some(again) }
     }
 
     /// Waits until the mount is served again, as far as requests tell that this process

@@ -21,6 +21,7 @@ use crate::ll::Operation;
 use crate::ll::Version;
 use crate::mnt::mount_options::Config;
 use crate::request::RequestWithSender;
+use crate::request_param::FUSE_UNIQUE_RESEND;
 use crate::session::SessionEventLoop;
 
 /// Hands requests of a session to its filesystem. One is for one thread at a
@@ -116,6 +117,28 @@ impl<FS: Filesystem> Dispatcher<FS> {
         }
         request.dispatch(&self.0);
         Ok(true)
+    }
+}
+
+/// Whether the kernel sent this request before ([`Request::is_sent_again`](crate::Request::is_sent_again)).
+pub fn is_sent_again(request: &[u8]) -> bool {
+    let unique = request.get(8..16).and_then(|bytes| bytes.try_into().ok());
+    unique.map_or(0, u64::from_ne_bytes) & FUSE_UNIQUE_RESEND != 0
+}
+
+impl<FS: Filesystem> Dispatcher<FS> {
+    /// Answers a request that came by the device with this error, and does nothing else
+    /// with it.
+    ///
+    /// # Errors
+    /// Those of the device; if this is no request.
+    pub fn refuse(&self, request: &[u8], errno: i32) -> io::Result<()> {
+        let unique = request.get(8..16).ok_or(io::ErrorKind::InvalidData)?;
+        let mut header = [0; 16];
+        header[..4].copy_from_slice(&16_u32.to_ne_bytes());
+        header[4..8].copy_from_slice(&(-errno).to_ne_bytes());
+        header[8..].copy_from_slice(unique);
+        self.0.ch.sender().send(&[io::IoSlice::new(&header)])
     }
 }
 

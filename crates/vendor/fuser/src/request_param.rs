@@ -5,7 +5,7 @@ use crate::ll;
 use crate::ll::fuse_abi::fuse_in_header;
 
 /// The bit of `unique` by which the kernel marks a request that it sends again.
-const FUSE_UNIQUE_RESEND: u64 = 1 << 63;
+pub(crate) const FUSE_UNIQUE_RESEND: u64 = 1 << 63;
 
 /// FUSE request parameters.
 #[derive(Debug, RefCastCustom)]
