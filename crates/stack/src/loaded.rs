@@ -30,7 +30,7 @@ impl Configured for Configuration {
         let (library, settings) = (self.library.clone(), self.settings.clone());
         let what = format!("making module {}", self.library.name());
         let create = move || library.create(&settings, Box::new(Below(child))).map_err(error_of);
-        let module = bounded(&what, create)?;
+        let module = bounded(&what, create)??;
         let through = Served(braid_sdk::Served(Arc::clone(&module)));
         Ok(Arc::new(Loaded { name: self.library.name().to_owned(), module, through }))
     }
@@ -66,14 +66,14 @@ impl Member for Loaded {
     fn export(&self) -> Result<State> {
         let module = Arc::clone(&self.module);
         let export = move || module.export().map_err(error_of);
-        let (version, bytes) = bounded(&format!("the state of module {}", self.name()), export)?;
+        let (version, bytes) = bounded(&format!("the state of module {}", self.name()), export)??;
         Ok(State { version, bytes })
     }
 
     fn import(&self, state: &State) -> Result<()> {
         let (module, state) = (Arc::clone(&self.module), state.clone());
         let import = move || module.import(state.version, &state.bytes).map_err(error_of);
-        bounded(&format!("taking over the state of module {}", self.name()), import)
+        bounded(&format!("taking over the state of module {}", self.name()), import)?
     }
 
     fn end(&self) {
