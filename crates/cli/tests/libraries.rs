@@ -238,6 +238,39 @@ fn modules_are_exchanged_under_applications() {
 }
 
 #[test]
+fn a_library_is_in_force_as_long_as_a_stack_has_it() {
+    let Some(bench) = bench("noop:") else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.write_stack(&stack("odd:"));
+    let replaced = |version: &str, flags: &[&str]| {
+        odd(&bench, &[&[version], flags].concat(), "next.so");
+        fs::rename(bench.path("next.so"), bench.path("repo/odd.so")).unwrap();
+    };
+    let in_force = || {
+        let now = bench.json(&["module", "upgrade", "odd", "--json", "m"]);
+        now["from"].as_str().unwrap().to_owned()
+    };
+    // What was only looked at, or could not be, is not kept.
+    replaced("-DODD_VERSION=\"1\"", &[]);
+    bench.ok(&["stack", "modify", "--dry-run", "m", "s.yaml"]);
+    replaced("-DODD_VERSION=\"2\"", &["-DODD_CREATE"]);
+    assert!(refused(&bench, &["stack", "modify", "m", "s.yaml"]).contains("not today"));
+    replaced("-DODD_VERSION=\"3\"", &[]);
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    replaced("-DODD_VERSION=\"4\"", &[]);
+    assert_eq!(in_force(), "3");
+    assert_eq!(in_force(), "4");
+    // Nor what no stack has any more, even if it came by an upgrade.
+    bench.write_stack(&stack("noop:"));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    replaced("-DODD_VERSION=\"5\"", &[]);
+    bench.write_stack(&stack("odd:"));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    assert_eq!(in_force(), "5");
+    bench.unmount_clean();
+}
+
+#[test]
 fn a_module_may_end_without_its_state() {
     let Some(bench) = bench("odd:") else { return };
     odd(&bench, &["-DODD_NO_STATE"], "repo/odd.so");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const SIZE_MAX: u64 = 256 << 20;
 
 /// A library.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Library {
     /// Its code runs in this process.
     Trusted(Arc<ModuleLibrary>),
