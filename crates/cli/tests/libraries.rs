@@ -1,73 +1,17 @@
-//! Modules that come in libraries: found, checked, exchanged in use, and kept apart from
-//! all else if their owner is not trusted.
+//! Modules that come in libraries: found, checked and exchanged in use.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/in_libraries.rs"]
+mod in_libraries;
 
-use common::{Bench, until};
+use common::Bench;
+use in_libraries::{SDK, attribute, bench, keep, odd, refused, stack};
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// The owner of what is not trusted.
-const ALICE: u32 = 4801;
-
-const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk");
-
-/// A stack with a module on two tiers.
-fn stack(module: &str) -> String {
-    format!(
-        "stack:\n  {module}\n    volume:\n      home: fast\n      range: 64KiB\n      tiers:\n        fast: {{ dir: a }}\n        slow: {{ dir: b }}\n"
-    )
-}
-
-fn bench(module: &str) -> Option<Bench> {
-    let bench = Bench::bare(&["a", "b", "m", "repo"])?;
-    bench.write_stack(&stack(module));
-    bench.ok(&["module", "repo", "add", "repo"]);
-    Some(bench)
-}
-
-/// Compiles a module in C.
-fn compile(bench: &Bench, source: &str, flags: &[&str], to: &str) -> PathBuf {
-    let header = bench.path("braid_module.h");
-    fs::write(&header, bench.ok(&["module", "header"])).unwrap();
-    let (include, to) = (format!("-I{}", bench.path("").display()), bench.path(to));
-    let built = Command::new("gcc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", &include, "-o"])
-        .arg(&to)
-        .args(flags)
-        .arg(source)
-        .status();
-    assert!(built.unwrap().success());
-    to
-}
-
-fn keep(bench: &Bench, version: &str, to: &str) -> PathBuf {
-    let version = format!("-DVERSION=\"{version}\"");
-    compile(bench, &format!("{SDK}/templates/c/keep.c"), &[&version], to)
-}
-
-fn odd(bench: &Bench, flags: &[&str], to: &str) -> PathBuf {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/odd.c");
-    compile(bench, source, flags, to)
-}
-
-/// The value of an extended attribute of the root; the error number if there is none.
-fn attribute(bench: &Bench, name: &str) -> Result<String, i32> {
-    let mut value = [0; 64];
-    let len =
-        rustix::fs::getxattr(bench.path("m"), name, &mut value).map_err(|error| error.raw_os_error())?;
-    Ok(String::from_utf8_lossy(&value[..len]).into_owned())
-}
-
-fn refused(bench: &Bench, words: &[&str]) -> String {
-    let output = bench.braid(words);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
 
 const KEEP: &str = "keep:\n    suffix: .keep";
 
@@ -293,49 +237,49 @@ fn modules_are_exchanged_under_applications() {
     bench.unmount_clean();
 }
 
-/// A mounted stack with a module that belongs to another user.
-fn with_untrusted() -> Option<Bench> {
-    let bench = bench("odd:")?;
-    // It would have its way where it is trusted.
-    let library = odd(&bench, &["-DODD_EARLY"], "odd.so");
-    chown(&library, Some(ALICE), Some(ALICE)).unwrap();
-    fs::rename(library, bench.path("repo/odd.so")).unwrap();
+#[test]
+fn a_library_is_in_force_as_long_as_a_stack_has_it() {
+    let Some(bench) = bench("noop:") else { return };
     bench.ok(&["mount", "s.yaml", "m"]);
-    Some(bench)
+    bench.write_stack(&stack("odd:"));
+    let replaced = |version: &str, flags: &[&str]| {
+        odd(&bench, &[&[version], flags].concat(), "next.so");
+        fs::rename(bench.path("next.so"), bench.path("repo/odd.so")).unwrap();
+    };
+    let in_force = || {
+        let now = bench.json(&["module", "upgrade", "odd", "--json", "m"]);
+        now["from"].as_str().unwrap().to_owned()
+    };
+    // What was only looked at, or could not be, is not kept.
+    replaced("-DODD_VERSION=\"1\"", &[]);
+    bench.ok(&["stack", "modify", "--dry-run", "m", "s.yaml"]);
+    replaced("-DODD_VERSION=\"2\"", &["-DODD_CREATE"]);
+    assert!(refused(&bench, &["stack", "modify", "m", "s.yaml"]).contains("not today"));
+    replaced("-DODD_VERSION=\"3\"", &[]);
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    replaced("-DODD_VERSION=\"4\"", &[]);
+    assert_eq!(in_force(), "3");
+    assert_eq!(in_force(), "4");
+    // Nor what no stack has any more, even if it came by an upgrade.
+    bench.write_stack(&stack("noop:"));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    replaced("-DODD_VERSION=\"5\"", &[]);
+    bench.write_stack(&stack("odd:"));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    assert_eq!(in_force(), "5");
+    bench.unmount_clean();
 }
 
 #[test]
-fn an_untrusted_module_can_do_nothing_but_compute() {
-    let Some(bench) = with_untrusted() else { return };
-    let listed = bench.ok(&["module", "list"]);
-    assert!(
-        listed.contains(&format!("in a process of its own, since it belongs to user {ALICE}")),
-        "{listed}"
-    );
-    assert_eq!(attribute(&bench, "user.try.compute"), Ok("0".into()));
-    fs::write("/tmp/braid-odd", "").unwrap();
-    chown("/tmp/braid-odd", Some(ALICE), Some(ALICE)).unwrap();
-    const ATTEMPTS: [&str; 10] =
-        ["read", "write", "net", "socket", "memory", "trace", "kill", "fork", "exec", "root"];
-    for what in ATTEMPTS.into_iter().chain(["library", "remove"]) {
-        assert_eq!(attribute(&bench, &format!("user.try.{what}")).unwrap(), "1", "{what}");
-    }
-    // Nor can what runs while the library is loaded.
-    for what in ATTEMPTS {
-        let errno = attribute(&bench, &format!("user.try.early-{what}")).unwrap();
-        // Files are there, but are not opened.
-        let expected = if ["read", "write"].contains(&what) { "13" } else { "1" };
-        assert_eq!(errno, expected, "{what}");
-    }
-    fs::remove_file("/tmp/braid-odd").unwrap();
-    // It does what a module does.
-    fs::write(bench.path("m/file"), vec![7; 300_000]).unwrap();
-    fs::create_dir(bench.path("m/dir")).unwrap();
-    assert_eq!(fs::read(bench.path("m/file")).unwrap(), vec![7; 300_000]);
-    let mut names: Vec<_> =
-        fs::read_dir(bench.path("m")).unwrap().map(|name| name.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(names, ["dir", "file"]);
+fn a_module_may_end_without_its_state() {
+    let Some(bench) = bench("odd:") else { return };
+    odd(&bench, &["-DODD_NO_STATE"], "repo/odd.so");
+    bench.ok(&["mount", "s.yaml", "m"]);
+    odd(&bench, &[], "next.so");
+    let said = refused(&bench, &["module", "upgrade", "odd", "--to", "next.so", "m"]);
+    assert!(said.contains("nothing is changed"), "{said}");
+    bench.write_stack(&stack("noop:"));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
     bench.unmount_clean();
 }
 
@@ -357,31 +301,5 @@ fn a_request_that_crashes_the_daemon_fails_and_the_mount_stays() {
     file.write_all_at(b"after ", 0).unwrap();
     assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"after ");
     drop(file);
-    bench.unmount_clean();
-}
-
-#[test]
-fn an_untrusted_module_that_crashes_or_hangs_is_started_again() {
-    let Some(bench) = with_untrusted() else { return };
-    fs::write(bench.path("m/file"), "data").unwrap();
-    for what in ["crash", "hang", "chat"] {
-        assert_eq!(attribute(&bench, &format!("user.try.{what}")), Err(5));
-        assert_eq!(attribute(&bench, "user.try.compute"), Ok("0".into()), "after {what}");
-        assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
-    }
-    // Not for ever.
-    until("it is left dead", || {
-        let crashed = attribute(&bench, "user.try.crash");
-        assert_eq!(crashed, Err(5));
-        attribute(&bench, "user.try.compute").is_err()
-    });
-    assert!(fs::read(bench.path("m/file")).is_err());
-    // Another one goes on.
-    odd(&bench, &[], "next.so");
-    bench.ok(&["module", "upgrade", "odd", "--to", "next.so", "m"]);
-    assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
-    bench.write_stack(&stack("noop:"));
-    bench.ok(&["stack", "modify", "m", "s.yaml"]);
-    assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
     bench.unmount_clean();
 }

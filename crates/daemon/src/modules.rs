@@ -188,10 +188,19 @@ impl Modules {
 }
 
 /// Has modules take over the states of those of the same name. Those that are gone are asked
-/// too: what waits in them goes on.
+/// too: what waits in them goes on. But none of these stays by not saying its state.
 fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
+    let stays = |old: &Arc<dyn Member>| new.iter().any(|new| new.name() == old.name());
+    let state = |old: &Arc<dyn Member>| match old.export() {
+        Err(error) if stays(old) => Err(error),
+        Err(error) => {
+            tracing::error!(module = old.name(), %error, "what the module had gathered is lost");
+            Ok(State::default())
+        }
+        exported => exported,
+    };
     let mut states =
-        old.iter().map(|old| Ok((old.name(), old.export()?))).collect::<Result<Vec<(&str, State)>>>()?;
+        old.iter().map(|old| Ok((old.name(), state(old)?))).collect::<Result<Vec<(&str, State)>>>()?;
     for new in new {
         let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
         let (_, state) = states.remove(at);

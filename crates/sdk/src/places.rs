@@ -318,6 +318,10 @@ impl<'a> Take<'a, &'a SetAttr> for place::changes {
 /// The changes of attributes that a message asks for.
 pub(crate) fn changes_of(numbers: &Numbers) -> Result<SetAttr, Failure> {
     let is = |bit| numbers.set & bit != 0;
+    // As a user or a group, this number means that nothing is set.
+    if is(abi::SET_UID) && numbers.set_uid == u32::MAX || is(abi::SET_GID) && numbers.set_gid == u32::MAX {
+        return Err(Failure { errno: Errno::EINVAL.0, why: "a user or a group that is none".into() });
+    }
     Ok(SetAttr {
         mode: is(abi::SET_MODE).then_some(numbers.set_mode),
         uid: is(abi::SET_UID).then_some(numbers.set_uid),

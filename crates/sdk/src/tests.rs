@@ -8,7 +8,7 @@ use braid_contract::{
     Layer, OpenFlags, OpenRequest, Opened, Operation, Result, Served, SetAttr, SetTime, StreamId, Timestamp,
     WriteFlags, WriteLife,
 };
-use braid_sys::module::{Message, Numbers};
+use braid_sys::module::{self as abi, Message, Numbers};
 use braid_testkit::every_operation::{Recorder, call_everything, entry};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
@@ -90,7 +90,7 @@ fn what_has_many_forms_comes_through_in_each() {
     let all = SetAttr {
         mode: Some(0o644),
         uid: Some(1),
-        gid: Some(u32::MAX),
+        gid: Some(u32::MAX - 1),
         size: Some(u64::MAX),
         atime: Some(SetTime::Now),
         mtime: Some(SetTime::At(Timestamp { secs: -1, nanos: 5 })),
@@ -150,7 +150,7 @@ fn messages_that_break_the_rules_are_refused() {
         (Operation::Rename, (|numbers| numbers.how = 9) as fn(&mut Numbers)),
         (Operation::Fallocate, |numbers| numbers.how = 5),
         (Operation::Setattr, |numbers| {
-            numbers.set = braid_sys::module::SET_ACCESSED;
+            numbers.set = abi::SET_ACCESSED;
             numbers.set_accessed.nanoseconds = 1_000_000_000;
         }),
         // Nothing takes the entries.
@@ -162,6 +162,16 @@ fn messages_that_break_the_rules_are_refused() {
             change(&mut message.numbers);
         });
         assert_eq!(errno, Errno::EIO.0, "{which}");
+    }
+    for change in [
+        (|numbers| (numbers.set, numbers.set_uid) = (abi::SET_UID, u32::MAX)) as fn(&mut Numbers),
+        |numbers| (numbers.set, numbers.set_gid) = (abi::SET_GID, u32::MAX),
+    ] {
+        let errno = refused(&|message| {
+            message.numbers.operation = operation(Operation::Setattr);
+            change(&mut message.numbers);
+        });
+        assert_eq!(errno, Errno::EINVAL.0);
     }
     assert!(fs.0.calls().is_empty());
 }

@@ -1,13 +1,18 @@
 //! Libraries with modules: trusted ones are loaded, others have processes of their own.
 
+use crate::bounded::bounded;
 use crate::isolated::{IsolatedLibrary, IsolatedModule};
 use crate::trust;
 use braid_sdk::abi::{Failure, LoadedModule, ModuleLibrary, Target, module_image};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The largest library, in bytes: it is copied to memory.
+const SIZE_MAX: u64 = 256 << 20;
+
 /// A library.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Library {
     /// Its code runs in this process.
     Trusted(Arc<ModuleLibrary>),
@@ -19,13 +24,14 @@ impl Library {
     /// # Errors
     /// Why the file is none.
     pub(crate) fn open(file: &Path) -> Result<Self, String> {
-        let mut found = trust::find(file)?;
-        let image = module_image(&mut found.file);
-        let image = image.map_err(|error| format!("it can't be copied to memory: {error}"))?;
-        match found.distrust {
+        let path = file.to_owned();
+        // Its file system may not answer.
+        let (image, owner, distrust) =
+            bounded("reading it", move || read(&path)).map_err(|error| error.to_string())??;
+        match distrust {
             None => ModuleLibrary::load(&image).map(|library| Self::Trusted(Arc::new(library))),
             Some(why) => {
-                let library = IsolatedLibrary::open(image, found.owner)?;
+                let library = IsolatedLibrary::open(image, owner)?;
                 Ok(Self::Isolated(Arc::new(library), why))
             }
         }
@@ -76,6 +82,14 @@ impl Library {
             }
         })
     }
+}
+
+/// A copy of a file in memory, its owner, and why it is not trusted.
+fn read(path: &Path) -> Result<(File, u32, Option<String>), String> {
+    let found = trust::find(path)?;
+    let image = module_image(&found.file, SIZE_MAX);
+    let image = image.map_err(|error| format!("it can't be copied to memory: {error}"))?;
+    Ok((image, found.owner, found.distrust))
 }
 
 /// A module that was made.

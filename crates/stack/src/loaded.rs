@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A library with settings, to be put on a child.
 pub(crate) struct Configuration {
-    pub(crate) library: Library,
+    pub(crate) library: Arc<Library>,
     /// As JSON.
     pub(crate) settings: String,
 }
@@ -27,12 +27,12 @@ impl Configured for Configuration {
     }
 
     fn wrap(&self, child: Arc<dyn FileSystem>) -> Result<Arc<dyn Member>> {
-        let (library, settings) = (self.library.clone(), self.settings.clone());
+        let (library, settings) = (Arc::clone(&self.library), self.settings.clone());
         let what = format!("making module {}", self.library.name());
         let create = move || library.create(&settings, Box::new(Below(child))).map_err(error_of);
-        let module = bounded(&what, create)?;
+        let module = bounded(&what, create)??;
         let through = Served(braid_sdk::Served(Arc::clone(&module)));
-        Ok(Arc::new(Loaded { name: self.library.name().to_owned(), module, through }))
+        Ok(Arc::new(Loaded { library: Arc::clone(&self.library), module, through }))
     }
 
     fn frames(&self) -> Option<Pipeline> {
@@ -42,7 +42,8 @@ impl Configured for Configuration {
 
 /// A module of a library, on its child.
 struct Loaded {
-    name: String,
+    /// Which is in force as long as it has modules.
+    library: Arc<Library>,
     module: Arc<dyn Instance>,
     /// The same, as a file system.
     through: Served<braid_sdk::Served<Arc<dyn Instance>>>,
@@ -56,7 +57,7 @@ impl Layer for Loaded {
 
 impl Member for Loaded {
     fn name(&self) -> &str {
-        &self.name
+        self.library.name()
     }
 
     fn is_loaded(&self) -> bool {
@@ -66,14 +67,14 @@ impl Member for Loaded {
     fn export(&self) -> Result<State> {
         let module = Arc::clone(&self.module);
         let export = move || module.export().map_err(error_of);
-        let (version, bytes) = bounded(&format!("the state of module {}", self.name()), export)?;
+        let (version, bytes) = bounded(&format!("the state of module {}", self.name()), export)??;
         Ok(State { version, bytes })
     }
 
     fn import(&self, state: &State) -> Result<()> {
         let (module, state) = (Arc::clone(&self.module), state.clone());
         let import = move || module.import(state.version, &state.bytes).map_err(error_of);
-        bounded(&format!("taking over the state of module {}", self.name()), import)
+        bounded(&format!("taking over the state of module {}", self.name()), import)?
     }
 
     fn end(&self) {

@@ -6,9 +6,9 @@ use crate::repositories::Repositories;
 use braid_modules::Configured;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Modules in libraries, by name. A library that was loaded stays in force, whatever
+/// Modules in libraries, by name. A library is in force as long as a stack has it, whatever
 /// becomes of its file, until it is [exchanged](Self::with).
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -17,8 +17,23 @@ pub struct Registry {
 
 #[derive(Clone, Debug)]
 struct InForce {
-    library: Library,
+    /// It lives in what was made of it.
+    library: Weak<Library>,
+    /// The same, until something was.
+    chosen: Option<Arc<Library>>,
+    version: String,
     file: PathBuf,
+}
+
+impl InForce {
+    fn of(library: &Arc<Library>, file: PathBuf) -> Self {
+        let (version, library) = (library.version().to_owned(), Arc::downgrade(library));
+        Self { library, chosen: None, version, file }
+    }
+
+    fn is_alive(&self) -> bool {
+        self.library.strong_count() > 0
+    }
 }
 
 /// A module that a stack file may name.
@@ -43,7 +58,7 @@ impl Registry {
     /// The names of all modules that are in a repository.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.in_force().keys().cloned().collect();
+        let mut names: Vec<String> = self.files().into_keys().collect();
         let repositories = Repositories::read().ok();
         for dir in repositories.iter().flat_map(Repositories::all) {
             names.extend(files(dir).into_iter().map(|(name, _)| name));
@@ -88,19 +103,20 @@ impl Registry {
     }
 
     /// The library in force of this name; the first that a repository has, if there is none yet.
-    fn library(&self, name: &str) -> Option<Result<Library, String>> {
-        if let Some(in_force) = self.in_force().get(name) {
-            return Some(Ok(in_force.library.clone()));
+    fn library(&self, name: &str) -> Option<Result<Arc<Library>, String>> {
+        let in_force = |in_force: &mut InForce| in_force.chosen.take().or(in_force.library.upgrade());
+        if let Some(library) = self.in_force().get_mut(name).and_then(in_force) {
+            return Some(Ok(library));
         }
         let file = match find(name) {
             Ok(file) => file?,
             Err(why) => return Some(Err(why)),
         };
         let library = match load(&file) {
-            Ok(library) => library,
+            Ok(library) => Arc::new(library),
             Err(why) => return Some(Err(format!("{}: {why}", file.to_string_lossy()))),
         };
-        self.in_force().insert(name.to_owned(), InForce { library: library.clone(), file });
+        self.in_force().insert(name.to_owned(), InForce::of(&library, file));
         Some(Ok(library))
     }
 
@@ -118,21 +134,24 @@ impl Registry {
         if library.name() != name {
             return Err(format!("{} is module {}", file.to_string_lossy(), library.name()));
         }
-        let mut in_force = self.in_force().clone();
-        in_force.insert(name.to_owned(), InForce { library, file });
+        let (mut in_force, library) = (self.in_force().clone(), Arc::new(library));
+        let chosen = InForce { chosen: Some(Arc::clone(&library)), ..InForce::of(&library, file) };
+        in_force.insert(name.to_owned(), chosen);
         Ok(Self { in_force: Mutex::new(in_force) })
     }
 
-    /// The version in force of a module.
+    /// The version of a module that is or was in force.
     #[must_use]
     pub fn version(&self, name: &str) -> Option<String> {
-        self.in_force().get(name).map(|in_force| in_force.library.version().to_owned())
+        self.in_force().get(name).map(|in_force| in_force.version.clone())
     }
 
     /// The files of the modules in force, for another process.
     #[must_use]
     pub fn files(&self) -> BTreeMap<String, PathBuf> {
-        self.in_force().iter().map(|(name, in_force)| (name.clone(), in_force.file.clone())).collect()
+        let in_force = self.in_force();
+        let alive = in_force.iter().filter(|(_, in_force)| in_force.is_alive());
+        alive.map(|(name, in_force)| (name.clone(), in_force.file.clone())).collect()
     }
 
     /// With the modules of these files in force.

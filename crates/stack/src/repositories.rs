@@ -1,10 +1,12 @@
 //! The directories in which modules are looked for: a list of each user's own.
 
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::geteuid;
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where packages put modules.
@@ -29,15 +31,11 @@ impl Repositories {
     /// # Errors
     /// If the list can't be read, or is none.
     pub fn read() -> Result<Self, String> {
-        Self::of(file())
+        Self::of(file()?)
     }
 
     fn of(file: PathBuf) -> Result<Self, String> {
-        let text = match fs::read(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(format!("{}: {error}", file.to_string_lossy())),
-        };
+        let text = contents(&file).map_err(|error| format!("{}: {error}", file.to_string_lossy()))?;
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && line[0] != b'#');
         let dirs: Vec<PathBuf> = lines.map(|line| PathBuf::from(std::ffi::OsStr::from_bytes(line))).collect();
         if let Some(wrong) = dirs.iter().find(|dir| !dir.is_absolute()) {
@@ -63,6 +61,7 @@ impl Repositories {
     /// # Errors
     /// If it is none, is there already, or there are too many.
     pub fn add(&mut self, dir: &Path) -> Result<(), String> {
+        let _alone = self.begin()?;
         let dir = fs::canonicalize(dir).map_err(|error| error.to_string())?;
         if !dir.is_dir() {
             return Err("it is not a directory".into());
@@ -87,6 +86,7 @@ impl Repositories {
     /// # Errors
     /// If it is not in the list.
     pub fn remove(&mut self, dir: &Path) -> Result<(), String> {
+        let _alone = self.begin()?;
         let real =
             fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| error.to_string())?;
         let at = self.dirs.iter().position(|other| other == dir || *other == real);
@@ -94,38 +94,84 @@ impl Repositories {
         self.write()
     }
 
+    fn dir(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new("/"))
+    }
+
+    fn failed(&self, error: io::Error) -> String {
+        format!("{}: {error}", self.file.to_string_lossy())
+    }
+
+    /// Begins a change of the list as it is by now; others wait until what is answered goes.
+    fn begin(&mut self) -> Result<File, String> {
+        fs::create_dir_all(self.dir()).map_err(|error| self.failed(error))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(self.dir(), flags, Mode::empty());
+        let dir = File::from(dir.map_err(|error| self.failed(error.into()))?);
+        flock(&dir, FlockOperation::LockExclusive).map_err(|error| self.failed(error.into()))?;
+        self.dirs = Self::of(self.file.clone())?.dirs;
+        Ok(dir)
+    }
+
     /// The list as it is now; at once, whatever happens.
     fn write(&self) -> Result<(), String> {
-        let failed = |error: io::Error| format!("{}: {error}", self.file.to_string_lossy());
-        let parent = self.file.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(parent).map_err(failed)?;
         let mut text = HEAD.as_bytes().to_vec();
         for dir in &self.dirs {
             text.extend_from_slice(dir.as_os_str().as_bytes());
             text.push(b'\n');
         }
         let next = self.file.with_extension("new");
-        let mut file = fs::File::create(&next).map_err(failed)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
-        fs::rename(&next, &self.file).map_err(failed)
+        let write = || {
+            // One that is there was left by a crash, or put there by another user.
+            let _ = fs::remove_file(&next);
+            let mut file = File::options().write(true).create_new(true).mode(0o644).open(&next)?;
+            file.write_all(&text).and_then(|()| file.sync_all())?;
+            fs::rename(&next, &self.file)
+        };
+        write().map_err(|error| self.failed(error))
     }
 }
 
-/// Where the list is.
-fn file() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-    let own = set("XDG_CONFIG_HOME").map(|dir| dir.join("braid"));
-    let dir = match own {
-        Some(dir) => dir,
-        None if geteuid().is_root() => "/etc/braid".into(),
-        None => set("HOME").unwrap_or_default().join(".config/braid"),
+/// The contents of a list; empty if there is none. Nobody else may have a say in it: not even
+/// if the environment, which may be that of another user, says where it is.
+fn contents(file: &Path) -> io::Result<Vec<u8>> {
+    let mut file = match File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        file => file?,
     };
-    dir.join("module-repositories")
+    let metadata = file.metadata()?;
+    if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
+        return Err(io::Error::other(format!("it belongs to user {}", metadata.uid())));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err(io::Error::other("it may be written by other users"));
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Where the list is.
+fn file() -> Result<PathBuf, String> {
+    let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+    let dir = dir_of(set("XDG_CONFIG_HOME"), set("HOME"), geteuid().is_root());
+    Ok(dir.ok_or("neither XDG_CONFIG_HOME nor HOME is an absolute path")?.join("module-repositories"))
+}
+
+fn dir_of(config: Option<PathBuf>, home: Option<PathBuf>, is_root: bool) -> Option<PathBuf> {
+    // As the rules for the variable say, a relative path does not count.
+    let absolute = |path: &PathBuf| path.is_absolute();
+    match config.filter(absolute) {
+        Some(config) => Some(config.join("braid")),
+        None if is_root => Some("/etc/braid".into()),
+        None => home.filter(absolute).map(|home| home.join(".config/braid")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_list_has_what_was_added_and_has_a_limit() {
@@ -155,5 +201,48 @@ mod tests {
         assert_eq!(again.own().len(), REPOSITORIES_MAX - 1);
         fs::write(&file, "relative\n").unwrap();
         assert!(Repositories::of(file).unwrap_err().contains("relative is not an absolute path"));
+    }
+
+    #[test]
+    fn changes_at_the_same_time_are_all_in_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("list");
+        std::thread::scope(|scope| {
+            for number in 0..REPOSITORIES_MAX {
+                let (dir, mut list) =
+                    (dir.path().join(number.to_string()), Repositories::of(file.clone()).unwrap());
+                fs::create_dir(&dir).unwrap();
+                scope.spawn(move || list.add(&dir).unwrap());
+            }
+        });
+        assert_eq!(Repositories::of(file).unwrap().own().len(), REPOSITORIES_MAX);
+    }
+
+    #[test]
+    fn a_list_of_others_is_none_and_what_they_put_beside_it_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, other) = (dir.path().join("list"), dir.path().join("other"));
+        fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink(&other, file.with_extension("new")).unwrap();
+        Repositories::of(file.clone()).unwrap().add(dir.path()).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"other");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o622)).unwrap();
+        assert!(Repositories::of(file.clone()).unwrap_err().contains("written by other users"));
+        if geteuid().is_root() {
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+            std::os::unix::fs::chown(&file, Some(1234), None).unwrap();
+            assert!(Repositories::of(file).unwrap_err().contains("belongs to user 1234"));
+        }
+    }
+
+    #[test]
+    fn the_list_is_at_an_absolute_path() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(dir_of(path("/c"), path("/h"), true), path("/c/braid"));
+        assert_eq!(dir_of(path("c"), path("/h"), true), path("/etc/braid"));
+        assert_eq!(dir_of(path("c"), path("/h"), false), path("/h/.config/braid"));
+        assert_eq!(dir_of(None, None, true), path("/etc/braid"));
+        assert_eq!(dir_of(None, path("h"), false), None);
+        assert_eq!(dir_of(None, None, false), None);
     }
 }

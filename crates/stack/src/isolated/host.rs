@@ -1,19 +1,20 @@
 //! The process of an untrusted module.
 
-use super::pipe::{Frame, Kind, Nothing, Pipe};
+use super::frame::{Frame, Kind};
+use super::pipe::{Nothing, Pipe};
 use super::sandbox;
 use braid_sdk::abi::{Answer, Capabilities, Failure, LoadedModule, Message, ModuleLibrary, Target};
 use braid_sys::{exit_at_once, receive_descriptors};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::{self, ThreadId};
 
 /// What the process gets first, by its standard input: how many sockets follow the library,
-/// and whose process it is to be.
+/// whether it is to be another user's and whose, and which process has started it.
 pub(super) type Head = [u32; 4];
 
 /// Serves as the process of an untrusted module, which Braid has started for that. It ends
@@ -26,21 +27,20 @@ pub fn run() -> Result<(), String> {
     let stdin = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(said)?);
     let mut head = [0; size_of::<Head>()];
     (&stdin).read_exact(&mut head).map_err(said)?;
-    let [sockets, switches, uid, gid] = bytemuck::cast::<_, Head>(head);
+    let [sockets, switches, uid, parent] = bytemuck::cast::<_, Head>(head);
     let mut descriptors = receive_descriptors(&stdin, sockets as usize + 1).map_err(said)?;
     let library = File::from(descriptors.remove(0));
-    let pipes: Vec<Pipe> = descriptors.into_iter().map(|socket| Pipe::new(socket.into())).collect();
-    let loaded = sandbox::before_loading((switches != 0).then_some((uid, gid)))
+    let confined = sandbox::confine((switches != 0).then_some(uid), parent);
+    let host = Arc::new(Host::default());
+    // All threads are there before any code of the library runs, which can make none.
+    host.start_threads(descriptors).map_err(said)?;
+    let loaded = confined
+        .and_then(|()| sandbox::before_loading())
         .and_then(|()| ModuleLibrary::load(&library))
         .and_then(|library| sandbox::after_loading().map(|()| Arc::new(library)));
-    let host = Arc::new(Host { loaded, module: OnceLock::new(), pipes: Arc::default() });
-    let threads = pipes.into_iter().map(|pipe| {
-        let host = Arc::clone(&host);
-        thread::Builder::new().name("module".into()).spawn(move || host.serve(Arc::new(pipe)))
-    });
-    threads.collect::<io::Result<Vec<_>>>().map_err(said)?;
-    // Nothing comes but the end of Braid, or of what it has to do with this process. The
-    // module may be at work for good.
+    host.loaded.get_or_init(|| loaded);
+    // Nothing comes but the end of what Braid has to do with this process. The module may be
+    // at work for good.
     let _ = (&stdin).read(&mut [0]);
     exit_at_once()
 }
@@ -48,20 +48,39 @@ pub fn run() -> Result<(), String> {
 /// The pipes by which threads are asked at present.
 type Pipes = Arc<RwLock<HashMap<ThreadId, Arc<Pipe>>>>;
 
+#[derive(Default)]
 struct Host {
-    loaded: Result<Arc<ModuleLibrary>, String>,
+    loaded: OnceLock<Result<Arc<ModuleLibrary>, String>>,
     module: OnceLock<Arc<LoadedModule>>,
     pipes: Pipes,
 }
 
 impl Host {
-    fn serve(&self, pipe: Arc<Pipe>) {
+    /// Starts a thread for each socket, and comes back when all run.
+    fn start_threads(self: &Arc<Self>, sockets: Vec<OwnedFd>) -> io::Result<()> {
+        let (tell, told) = mpsc::channel();
+        for socket in sockets {
+            let (host, tell) = (Arc::clone(self), tell.clone());
+            let pipe = Arc::new(Pipe::new(socket.into()));
+            thread::Builder::new().name("module".into()).spawn(move || {
+                drop(tell);
+                host.serve(&pipe);
+            })?;
+        }
+        drop(tell);
+        // An error is the end of the last one that could say something, which nobody does.
+        let _: Result<(), _> = told.recv();
+        Ok(())
+    }
+
+    fn serve(&self, pipe: &Arc<Pipe>) {
         let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
-        pipes.insert(thread::current().id(), Arc::clone(&pipe));
+        pipes.insert(thread::current().id(), Arc::clone(pipe));
         drop(pipes);
+        self.loaded.wait();
         // An error is the end of Braid, or of what it has to do with this process.
         while let Ok(frame) = pipe.receive() {
-            if self.answer(&pipe, &frame).is_err() {
+            if self.answer(pipe, &frame).is_err() {
                 return;
             }
         }
@@ -75,7 +94,7 @@ impl Host {
             };
         }
         match self.other(frame)? {
-            Ok(parts) => pipe.send(Kind::Done, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            Ok(parts) => pipe.answer(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>()),
             Err(failure) => pipe.fail(&failure),
         }
     }
@@ -83,7 +102,7 @@ impl Host {
     /// What is not an operation.
     fn other(&self, frame: &Frame) -> io::Result<Result<Vec<Vec<u8>>, Failure>> {
         let failed = |why: &String| Failure { errno: libc::EINVAL, why: why.clone() };
-        let library = self.loaded.as_ref().map_err(failed);
+        let library = self.loaded.wait().as_ref().map_err(failed);
         let text = || String::from_utf8_lossy(frame.bytes(0)).into_owned();
         let nothing = |()| Vec::new();
         Ok(match frame.kind {

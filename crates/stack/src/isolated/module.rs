@@ -1,6 +1,6 @@
 //! An untrusted module, as one of a stack.
 
-use super::pipe::{Frame, Kind};
+use super::frame::{Frame, Kind, words};
 use super::process::{Outcome, Process};
 use braid_contract::Operation;
 use braid_sdk::abi::{self, Answer, CAN_PASS_THROUGH, Capabilities, Failure, Message, Numbers, Target};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often its process is started again within [`AGAIN_WITHIN`], before it is left dead for
@@ -19,6 +19,12 @@ const AGAIN_MAX: usize = 5;
 /// See [`AGAIN_MAX`].
 const AGAIN_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long operations wait for it to be started again: longer than that may take.
+const STARTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Longest name and version, in bytes.
+const NAME_MAX: usize = 64;
+
 /// A library that is not loaded here.
 #[derive(Debug)]
 pub(crate) struct IsolatedLibrary {
@@ -26,7 +32,7 @@ pub(crate) struct IsolatedLibrary {
     pub(crate) version: String,
     /// A copy in memory.
     image: File,
-    owner: (u32, u32),
+    owner: u32,
 }
 
 impl IsolatedLibrary {
@@ -34,10 +40,10 @@ impl IsolatedLibrary {
     ///
     /// # Errors
     /// Why it is none.
-    pub(crate) fn open(image: File, owner: (u32, u32)) -> Result<Self, String> {
+    pub(crate) fn open(image: File, owner: u32) -> Result<Self, String> {
         let mut library = Self { name: String::new(), version: String::new(), image, owner };
         let described = library.ask_once(Kind::Describe, &[])?;
-        let text = |at| String::from_utf8_lossy(described.bytes(at)).into_owned();
+        let text = |at| words(described.bytes(at), NAME_MAX);
         (library.name, library.version) = (text(0), text(1));
         if !abi::is_module_name(&library.name) {
             return Err("its name is not one of a module".into());
@@ -55,6 +61,7 @@ impl IsolatedLibrary {
         let process = self.start().map_err(|error| error.to_string())?;
         match process.ask_alone(kind, parts) {
             Outcome::Answered(answer) => answer.map_err(|failure| failure.why),
+            Outcome::Busy(failure) => Err(failure.why),
             Outcome::Gone(error) => Err(format!("its process: {error}")),
         }
     }
@@ -70,6 +77,8 @@ pub(crate) struct IsolatedModule {
     settings: String,
     child: Box<dyn Target>,
     state: Mutex<State>,
+    /// It is not being started any more.
+    started: Condvar,
     /// What it can do, asked once.
     capabilities: Capabilities,
 }
@@ -77,6 +86,8 @@ pub(crate) struct IsolatedModule {
 #[derive(Default)]
 struct State {
     process: Option<Arc<Process>>,
+    /// One thread does that, and keeps nobody from anything else.
+    is_starting: bool,
     /// When it was started again.
     again: VecDeque<Instant>,
 }
@@ -92,8 +103,14 @@ impl IsolatedModule {
         child: Box<dyn Target>,
     ) -> Result<Self, Failure> {
         let settings = settings.to_owned();
-        let mut module =
-            Self { library, settings, child, state: Mutex::default(), capabilities: Capabilities::default() };
+        let mut module = Self {
+            library,
+            settings,
+            child,
+            state: Mutex::default(),
+            started: Condvar::new(),
+            capabilities: Capabilities::default(),
+        };
         let process = module.start()?;
         let told = module.ask_of(&process, Kind::Capabilities, &[])?;
         let broken = |_| Failure { errno: libc::EIO, why: "it does not say what it can do".into() };
@@ -114,6 +131,7 @@ impl IsolatedModule {
     fn ask_of(&self, process: &Process, kind: Kind, parts: &[&[u8]]) -> Result<Frame, Failure> {
         match process.ask(kind, parts, &*self.child) {
             Outcome::Answered(answer) => answer,
+            Outcome::Busy(failure) => Err(failure),
             Outcome::Gone(error) => Err(self.gone(&error)),
         }
     }
@@ -124,33 +142,57 @@ impl IsolatedModule {
         Failure { errno: libc::EIO, why }
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The process, started again if it is gone.
     fn process(&self) -> Result<Arc<Process>, Failure> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(process) = self.present()? {
+            return Ok(process);
+        }
+        // Code of the library runs meanwhile, and may wait for an operation of this very
+        // stack: nothing is locked.
+        let _turn = Turn(self);
+        let process = Arc::new(self.start()?);
+        tracing::warn!(
+            module = self.library.name,
+            "its process was started again, without what it had gathered"
+        );
+        self.state().process = Some(Arc::clone(&process));
+        Ok(process)
+    }
+
+    /// The process; `None` if it is this thread's [`Turn`] to start it.
+    fn present(&self) -> Result<Option<Arc<Process>>, Failure> {
+        let failure = |what: &str| {
+            Err(Failure { errno: libc::EIO, why: format!("module {} {what}", self.library.name) })
+        };
+        let is_starting = |state: &mut State| state.is_starting;
+        let waited = self.started.wait_timeout_while(self.state(), STARTED_WITHIN, is_starting);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Some(process) = &state.process {
-            return Ok(Arc::clone(process));
+            return Ok(Some(Arc::clone(process)));
+        }
+        if state.is_starting {
+            return failure("is being started again");
         }
         let now = Instant::now();
         while state.again.front().is_some_and(|then| now.duration_since(*then) > AGAIN_WITHIN) {
             state.again.pop_front();
         }
         if state.again.len() >= AGAIN_MAX {
-            let why = format!("module {} ended {AGAIN_MAX} times within a minute", self.library.name);
-            return Err(Failure { errno: libc::EIO, why });
+            return failure(&format!("ended {AGAIN_MAX} times within a minute"));
         }
         state.again.push_back(now);
-        let process = Arc::new(self.start()?);
-        tracing::warn!(
-            module = self.library.name,
-            "its process was started again, without what it had gathered"
-        );
-        state.process = Some(Arc::clone(&process));
-        Ok(process)
+        state.is_starting = true;
+        Ok(None)
     }
 
     /// Does without a process that is gone.
     fn forget(&self, process: &Arc<Process>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         if state.process.as_ref().is_some_and(|present| Arc::ptr_eq(present, process)) {
             state.process = None;
         }
@@ -158,7 +200,7 @@ impl IsolatedModule {
 
     /// Asks the process, if there is one.
     fn ask(&self, kind: Kind, parts: &[&[u8]]) -> Option<Result<Frame, Failure>> {
-        let process = self.state.lock().unwrap_or_else(PoisonError::into_inner).process.clone()?;
+        let process = self.state().process.clone()?;
         let asked = self.ask_of(&process, kind, parts);
         if process.is_gone() {
             self.forget(&process);
@@ -199,17 +241,38 @@ impl IsolatedModule {
     }
 }
 
+/// A thread's turn to start the process, until it has done so or failed.
+struct Turn<'a>(&'a IsolatedModule);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state().is_starting = false;
+        self.0.started.notify_all();
+    }
+}
+
 /// The child, during one operation.
 struct Reached<'a> {
     child: &'a dyn Target,
+    operation: Numbers,
     /// The last descriptor that it has answered.
     descriptor: Mutex<Option<OwnedFd>>,
+    /// Whether the operation itself has come to it, and not others that the module needs.
     is_reached: AtomicBool,
+}
+
+impl<'a> Reached<'a> {
+    fn new(child: &'a dyn Target, operation: Numbers) -> Self {
+        Self { child, operation, descriptor: Mutex::default(), is_reached: AtomicBool::new(false) }
+    }
 }
 
 impl Target for Reached<'_> {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
-        self.is_reached.store(true, Ordering::Relaxed);
+        let what = |numbers: &Numbers| (numbers.operation, numbers.ino, numbers.handle);
+        if what(&message.numbers) == what(&self.operation) {
+            self.is_reached.store(true, Ordering::Relaxed);
+        }
         let mut answer = self.child.call(message)?;
         *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = answer.descriptor.take();
         Ok(answer)
@@ -227,8 +290,7 @@ impl Target for IsolatedModule {
             Ok(process) => process,
             Err(failure) => return self.give_back(numbers, failure),
         };
-        let child = &*self.child;
-        let below = Reached { child, descriptor: Mutex::default(), is_reached: AtomicBool::new(false) };
+        let below = Reached::new(&*self.child, numbers);
         match process.call(message, &below) {
             Outcome::Answered(answer) => {
                 let mut answer = answer?;
@@ -237,10 +299,11 @@ impl Target for IsolatedModule {
                 }
                 Ok(answer)
             }
+            Outcome::Busy(failure) => self.give_back(numbers, failure),
             Outcome::Gone(error) => {
                 self.forget(&process);
                 let failure = self.gone(&error);
-                // What the child has seen is given back.
+                // What the child has seen was given back.
                 let is_done = below.is_reached.into_inner();
                 if is_done { Err(failure) } else { self.give_back(numbers, failure) }
             }
@@ -250,5 +313,24 @@ impl Target for IsolatedModule {
     fn capabilities(&self) -> Capabilities {
         // What is below may change; what the module adds does not.
         self.capabilities
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isolated::pipe::Nothing;
+
+    #[test]
+    fn only_the_operation_itself_gives_back() {
+        let release = |handle| Numbers { operation: Operation::Release as u32, handle, ..Numbers::default() };
+        let below = Reached::new(&Nothing, release(7));
+        let reached = |numbers| {
+            below.call(Message::new(numbers)).unwrap_err();
+            below.is_reached.load(Ordering::Relaxed)
+        };
+        assert!(!reached(Numbers { operation: Operation::Statfs as u32, ..Numbers::default() }));
+        assert!(!reached(release(8)));
+        assert!(reached(release(7)));
     }
 }

@@ -1,95 +1,20 @@
 //! Operations as bytes on a socket.
 
+use super::frame::{
+    FRAME_MAX, Frame, Kind, Patience, Waiting, answer, fail, failure, fits, invalid, receive, send,
+};
 use braid_sdk::abi::{
     Answer, Answers, Attributes, Capabilities, Entries, Failure, Listed, Message, Numbers, Target,
 };
 use braid_sys::AlignedBuf;
-use bytemuck::Pod;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-/// Longest frame, in bytes. The kernel's largest write is far below.
-const FRAME_MAX: u64 = 16 << 20;
-
-/// Most parts of a frame.
-const PARTS_MAX: usize = 7;
-
-/// What a frame is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(super) enum Kind {
-    /// An operation: numbers, groups, name, new name, data, room (of the buffer, and whether
-    /// entries are wanted).
-    Call = 1,
-    /// What can it do? With what the file system below can, if it is known.
-    Capabilities,
-    /// An entry of a directory: numbers, name.
-    Entry,
-    /// Whether there was room for it.
-    Room,
-    /// It was done: what that answers.
-    Done,
-    /// It was not: error number, words.
-    Failed,
-    /// Which module is it? A library whose version is of no interest answers nothing.
-    Describe,
-    /// Are these settings right?
-    Check,
-    /// Make the module with these settings.
-    Create,
-    /// The module's state.
-    Export,
-    /// Take over a state: version, bytes.
-    Import,
-    /// The file system will not be used any more.
-    End,
-}
-
-const KINDS: [Kind; 12] = [
-    Kind::Call,
-    Kind::Capabilities,
-    Kind::Entry,
-    Kind::Room,
-    Kind::Done,
-    Kind::Failed,
-    Kind::Describe,
-    Kind::Check,
-    Kind::Create,
-    Kind::Export,
-    Kind::Import,
-    Kind::End,
-];
-
-/// What was received.
-#[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) kind: Kind,
-    pub(super) parts: Vec<Vec<u8>>,
-}
-
-impl Frame {
-    /// A part of bytes; empty if it was not sent.
-    pub(super) fn bytes(&self, at: usize) -> &[u8] {
-        self.parts.get(at).map_or(&[], Vec::as_slice)
-    }
-
-    /// A part of numbers.
-    pub(super) fn get<T: Pod>(&self, at: usize) -> io::Result<T> {
-        bytemuck::try_pod_read_unaligned(self.bytes(at)).map_err(|_| invalid())
-    }
-}
-
-fn invalid() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "not what the conversation asks for")
-}
 
 /// One end of a conversation, which one thread uses at a time.
 #[derive(Debug)]
 pub(super) struct Pipe {
     socket: UnixStream,
-    /// How long the other side may take in all for what it is asked.
-    patience: Option<Duration>,
+    patience: Option<Patience>,
 }
 
 impl Pipe {
@@ -98,20 +23,20 @@ impl Pipe {
     }
 
     /// One that waits so long at most.
-    pub(super) fn impatient(socket: UnixStream, patience: Duration) -> io::Result<Self> {
+    pub(super) fn impatient(socket: UnixStream, patience: Patience) -> io::Result<Self> {
         // So often, it looks whether the time is up.
-        socket.set_read_timeout(Some(patience / 10))?;
-        socket.set_write_timeout(Some(patience / 10))?;
+        socket.set_read_timeout(Some(patience.alone / 10))?;
+        socket.set_write_timeout(Some(patience.alone / 10))?;
         Ok(Self { socket, patience: Some(patience) })
     }
 
     fn waiting(&self) -> Waiting<'_> {
-        Waiting { socket: &self.socket, left: self.patience }
+        Waiting::new(&self.socket, self.patience)
     }
 
-    /// Sends what the other side waits for.
-    pub(super) fn send(&self, kind: Kind, parts: &[&[u8]]) -> io::Result<()> {
-        send(&mut self.waiting(), kind, parts)
+    /// Answers what is not an operation.
+    pub(super) fn answer(&self, parts: &[&[u8]]) -> io::Result<()> {
+        answer(&mut self.waiting(), parts)
     }
 
     pub(super) fn receive(&self) -> io::Result<Frame> {
@@ -125,6 +50,9 @@ impl Pipe {
         parts: &[&[u8]],
         below: &dyn Target,
     ) -> io::Result<Result<Frame, Failure>> {
+        if let Err(failure) = fits(parts) {
+            return Ok(Err(failure));
+        }
         let mut other = self.waiting();
         send(&mut other, kind, parts)?;
         converse(&mut other, below, None)
@@ -145,6 +73,9 @@ impl Pipe {
             message.data,
             bytemuck::bytes_of(&room),
         ];
+        if let Err(failure) = fits(&parts) {
+            return Ok(Err(failure));
+        }
         let mut other = self.waiting();
         send(&mut other, Kind::Call, &parts)?;
         let frame = match converse(&mut other, below, message.entries)? {
@@ -152,6 +83,10 @@ impl Pipe {
             Err(failure) => return Ok(Err(failure)),
         };
         let (answers, read) = (frame.get::<Answers>(0)?, frame.bytes(2));
+        // What is counted and was not read would be what the buffer had before.
+        if !message.buffer.is_empty() && answers.count != read.len() as u64 {
+            return Err(invalid());
+        }
         message.buffer.get_mut(..read.len()).ok_or_else(invalid)?.copy_from_slice(read);
         Ok(Ok(Answer { answers, descriptor: None, bytes: frame.bytes(1).to_owned() }))
     }
@@ -177,13 +112,24 @@ fn converse(
         match frame.kind {
             Kind::Done => return Ok(Ok(frame)),
             Kind::Failed => return Ok(Err(failure(&frame)?)),
-            Kind::Call => serve(other, &frame, below, &mut entries)?,
-            Kind::Capabilities => {
-                send(other, Kind::Done, &[bytemuck::bytes_of(&below.capabilities())])?;
-            }
-            Kind::Entry => take(other, &frame, &mut entries)?,
-            _ => return Err(invalid()),
+            _ => oblige(other, &frame, below, &mut entries)?,
         }
+    }
+}
+
+/// Does what the other side needs before it answers.
+fn oblige(
+    other: &mut Waiting<'_>,
+    frame: &Frame,
+    below: &dyn Target,
+    entries: &mut Option<&mut dyn Entries>,
+) -> io::Result<()> {
+    other.may_ask()?;
+    match frame.kind {
+        Kind::Call => serve(other, frame, below, entries),
+        Kind::Capabilities => answer(other, &[bytemuck::bytes_of(&below.capabilities())]),
+        Kind::Entry => take(other, frame, entries),
+        _ => Err(invalid()),
     }
 }
 
@@ -234,96 +180,14 @@ fn serve(
         return Err(error);
     }
     match result {
-        Ok(answer) => {
+        Ok(done) => {
             // Only a read counts what is in the buffer.
-            let count = if room == 0 { 0 } else { answer.answers.count };
+            let count = if room == 0 { 0 } else { done.answers.count };
             let read = buffer.get(..usize::try_from(count).unwrap_or(usize::MAX)).unwrap_or(buffer);
-            send(other, Kind::Done, &[bytemuck::bytes_of(&answer.answers), &answer.bytes, read])
+            answer(other, &[bytemuck::bytes_of(&done.answers), &done.bytes, read])
         }
         Err(failure) => fail(other, &failure),
     }
-}
-
-fn fail(other: &mut Waiting<'_>, failure: &Failure) -> io::Result<()> {
-    send(other, Kind::Failed, &[bytemuck::bytes_of(&failure.errno), failure.why.as_bytes()])
-}
-
-fn failure(frame: &Frame) -> io::Result<Failure> {
-    let errno = frame.get::<i32>(0)?;
-    let errno = if (1..4096).contains(&errno) { errno } else { libc::EIO };
-    Ok(Failure { errno, why: String::from_utf8_lossy(frame.bytes(1)).into_owned() })
-}
-
-/// The other side while it is asked for something.
-struct Waiting<'a> {
-    socket: &'a UnixStream,
-    /// How long it may still take; what this side does meanwhile does not count.
-    left: Option<Duration>,
-}
-
-impl Waiting<'_> {
-    /// Does this until it is done, or the time is up.
-    fn until_done<T>(&mut self, mut act: impl FnMut(&mut &UnixStream) -> io::Result<T>) -> io::Result<T> {
-        loop {
-            let begun = Instant::now();
-            let done = act(&mut { self.socket });
-            if let Some(left) = &mut self.left {
-                *left = left.checked_sub(begun.elapsed()).ok_or(io::ErrorKind::TimedOut)?;
-            }
-            match done {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return done,
-            }
-        }
-    }
-}
-
-impl Read for Waiting<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.until_done(|socket| socket.read(buffer))
-    }
-}
-
-impl Write for Waiting<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.until_done(|socket| socket.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn send(other: &mut Waiting<'_>, kind: Kind, parts: &[&[u8]]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(64 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
-    bytes.extend_from_slice(&(kind as u32).to_le_bytes());
-    bytes.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
-    for part in parts {
-        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(part);
-    }
-    other.write_all(&bytes)
-}
-
-fn receive(other: &mut Waiting<'_>) -> io::Result<Frame> {
-    let mut head = [0; 8];
-    other.read_exact(&mut head)?;
-    let [kind, count] = bytemuck::cast::<[u8; 8], [u32; 2]>(head).map(u32::from_le);
-    let kind = KINDS.into_iter().find(|known| *known as u32 == kind).ok_or_else(invalid)?;
-    if count as usize > PARTS_MAX {
-        return Err(invalid());
-    }
-    let mut room = FRAME_MAX;
-    let part = |_| {
-        let mut len = [0; 8];
-        other.read_exact(&mut len)?;
-        let len = u64::from_le_bytes(len);
-        room = room.checked_sub(len).ok_or_else(invalid)?;
-        let mut bytes = Vec::new();
-        (&mut *other).take(len).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 == len { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-    };
-    Ok(Frame { kind, parts: (0..count).map(part).collect::<io::Result<_>>()? })
 }
 
 /// Entries that go to the other side.
@@ -381,12 +245,15 @@ impl Target for Nothing {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::WORDS_MAX;
     use super::*;
     use braid_contract::{FileSystem, Served};
     use braid_sdk::Below;
     use braid_testkit::conformance::file_system::{Fresh, Part, run};
     use braid_testkit::dir_fs::{Choice, DirFs};
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     /// This side of a conversation.
     struct Near {
@@ -455,5 +322,87 @@ mod tests {
         assert_eq!(refused(&[&word(Kind::Call as u32), &word(1), &long]), io::ErrorKind::InvalidData);
         // A call without its numbers.
         assert_eq!(refused(&[&word(Kind::Call as u32), &word(0)]), io::ErrorKind::InvalidData);
+    }
+
+    /// A conversation whose other side does this.
+    fn with_other(
+        patience: Duration,
+        other: impl FnOnce(Pipe) + Send + 'static,
+        ask: impl FnOnce(&Pipe) -> io::Result<Result<Answer, Failure>>,
+    ) -> io::Result<Result<Answer, Failure>> {
+        let (near, far) = UnixStream::pair().unwrap();
+        let far = std::thread::spawn(move || other(Pipe::new(far)));
+        let near = Pipe::impatient(near, Patience { alone: Duration::from_secs(60), in_all: patience });
+        let asked = ask(&near.unwrap());
+        far.join().unwrap();
+        asked
+    }
+
+    #[test]
+    fn a_count_of_what_was_not_read_is_refused() {
+        let read = |count: u64, bytes: &'static [u8]| {
+            let answers = Answers { count, ..Answers::default() };
+            let other = move |pipe: Pipe| {
+                pipe.receive().unwrap();
+                pipe.answer(&[bytemuck::bytes_of(&answers), &[], bytes]).unwrap();
+            };
+            let mut buffer = *b"secret";
+            let asked = with_other(Duration::MAX, other, |pipe| {
+                let message = Message { buffer: &mut buffer, ..Message::new(Numbers::default()) };
+                pipe.call(message, &Nothing)
+            });
+            (asked.map(|answer| answer.unwrap().answers.count).map_err(|error| error.kind()), buffer)
+        };
+        assert_eq!(read(3, b"abc"), (Ok(3), *b"abcret"));
+        for (count, bytes) in [(6, &b""[..]), (6, b"abc"), (2, b"abc"), (7, b"abcdefg")] {
+            assert_eq!(read(count, bytes), (Err(io::ErrorKind::InvalidData), *b"secret"), "{count}");
+        }
+    }
+
+    #[test]
+    fn nobody_asks_for_ever() {
+        struct Something;
+        impl Target for Something {
+            fn call(&self, _: Message<'_>) -> Result<Answer, Failure> {
+                Ok(Answer::default())
+            }
+
+            fn capabilities(&self) -> Capabilities {
+                Capabilities::default()
+            }
+        }
+        let chats = |pipe: Pipe| {
+            pipe.receive().unwrap();
+            while pipe.call(Message::new(Numbers::default()), &Nothing).is_ok() {}
+        };
+        let asked = with_other(Duration::from_millis(50), chats, |pipe| {
+            pipe.call(Message::new(Numbers::default()), &Something)
+        });
+        let error = asked.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("asked for more"), "{error}");
+    }
+
+    #[test]
+    fn words_are_short_and_long_parts_are_refused() {
+        let long = |pipe: Pipe| {
+            pipe.receive().unwrap();
+            let why = "\x1b[2J\n".to_owned() + &"a".repeat(1 << 20);
+            pipe.fail(&Failure { errno: libc::EBUSY, why }).unwrap();
+            pipe.receive().unwrap();
+            pipe.answer(&[&vec![0; FRAME_MAX as usize + 1]]).unwrap();
+        };
+        with_other(Duration::MAX, long, |pipe| {
+            let failure = pipe.ask(Kind::Export, &[], &Nothing).unwrap().unwrap_err();
+            assert_eq!((failure.errno, failure.why.len()), (libc::EBUSY, WORDS_MAX));
+            assert!(failure.why.starts_with(" [2J aa"), "{}", &failure.why[..10]);
+            let failure = pipe.ask(Kind::Import, &[&vec![0; FRAME_MAX as usize + 1]], &Nothing);
+            assert_eq!(failure.unwrap().unwrap_err().errno, libc::E2BIG, "it was not sent");
+            let failure = pipe.ask(Kind::Export, &[], &Nothing).unwrap().unwrap_err();
+            assert!(failure.why.contains("more than 16 MiB"), "{}", failure.why);
+            Ok(Ok(Answer::default()))
+        })
+        .unwrap()
+        .unwrap();
     }
 }

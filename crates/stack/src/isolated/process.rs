@@ -1,43 +1,49 @@
 //! A process with an untrusted module, from Braid's side.
 
+use super::frame::{Frame, Kind, Patience};
 use super::host::Head;
-use super::pipe::{Frame, Kind, Nothing, Pipe};
+use super::pipe::{Nothing, Pipe};
+use super::pool::{Pool, Refusal};
 use braid_sdk::abi::{Answer, Failure, Message, Target};
 use braid_sys::pass_descriptors;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 /// Operations that it is asked at a time.
 const PIPES: usize = 8;
 
-/// How long it may take before it asks for something or answers.
-pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
+/// How long it may take for what it is asked.
+const PATIENCE: Patience = Patience { alone: Duration::from_secs(5), in_all: Duration::from_secs(30) };
 
-/// The user and the group of what belongs to root, but could be another's.
-const NOBODY: (u32, u32) = (65534, 65534);
+/// How long an operation waits for others that are under way. They may wait for a tier.
+const BUSY_WITHIN: Duration = Duration::from_secs(60);
+
+/// The user of what belongs to root, but could be another's.
+const NOBODY: u32 = 65534;
 
 /// A running process.
 #[derive(Debug)]
 pub(super) struct Process {
-    child: Mutex<Child>,
+    pidfd: OwnedFd,
     /// While it is open, the process lives.
     _life: UnixStream,
-    idle: Mutex<Vec<Pipe>>,
-    returned: Condvar,
-    is_dead: AtomicBool,
+    pool: Pool,
 }
 
 /// How an exchange with the process went.
 pub(super) enum Outcome<T> {
     /// It answered.
     Answered(Result<T, Failure>),
-    /// It is gone, and does nothing any more.
+    /// It was not asked: too much is under way in it.
+    Busy(Failure),
+    /// It is gone, and nothing that it says is heard any more.
     Gone(io::Error),
 }
 
@@ -46,40 +52,20 @@ impl Process {
     ///
     /// # Errors
     /// If it can't be started.
-    pub(super) fn start(library: &File, owner: (u32, u32)) -> io::Result<Self> {
+    pub(super) fn start(library: &File, owner: u32) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        braid_sys::pass_on_no_files();
-        let child = Command::new("/proc/self/exe")
-            .arg("module-host")
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let process = Self {
-            child: Mutex::new(child),
-            _life: ours.try_clone()?,
-            idle: Mutex::default(),
-            returned: Condvar::new(),
-            is_dead: AtomicBool::new(false),
-        };
+        let process = Self { pidfd: spawn(theirs)?, _life: ours.try_clone()?, pool: Pool::default() };
         let pairs = (0..PIPES).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
         let switches = rustix::process::geteuid().is_root();
-        let (uid, gid) = if owner.0 == 0 { NOBODY } else { owner };
-        let head: Head = [PIPES as u32, u32::from(switches), uid, gid];
+        let uid = if owner == 0 { NOBODY } else { owner };
+        let head: Head = [PIPES as u32, u32::from(switches), uid, std::process::id()];
         (&ours).write_all(bytemuck::bytes_of(&head))?;
         let theirs = pairs.iter().map(|(_, theirs)| theirs.as_fd());
         pass_descriptors(&ours, &std::iter::once(library.as_fd()).chain(theirs).collect::<Vec<_>>())?;
         for (ours, _) in pairs {
-            process.idle().push(Pipe::impatient(ours, HANGS_AFTER)?);
+            process.pool.add(Pipe::impatient(ours, PATIENCE)?);
         }
         Ok(process)
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Pipe>> {
-        // Each change is a single one.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn call(&self, message: Message<'_>, below: &dyn Target) -> Outcome<Answer> {
@@ -96,52 +82,35 @@ impl Process {
     }
 
     fn with_pipe<T>(&self, exchange: impl FnOnce(&Pipe) -> io::Result<Result<T, Failure>>) -> Outcome<T> {
-        let pipe = {
-            let mut idle = self.idle();
-            loop {
-                if self.is_dead.load(Ordering::Acquire) {
-                    return Outcome::Gone(io::ErrorKind::BrokenPipe.into());
-                }
-                match idle.pop() {
-                    Some(pipe) => break pipe,
-                    None => idle = self.returned.wait(idle).unwrap_or_else(PoisonError::into_inner),
-                }
-            }
-        };
-        match exchange(&pipe) {
-            Ok(answer) => {
-                self.idle().push(pipe);
-                self.returned.notify_one();
-                Outcome::Answered(answer)
-            }
-            Err(error) => {
+        match self.pool.with(BUSY_WITHIN, exchange) {
+            Ok(Ok(answer)) => Outcome::Answered(answer),
+            Ok(Err(error)) => {
                 self.kill();
                 Outcome::Gone(match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        io::Error::other(format!("it took more than {} seconds", HANGS_AFTER.as_secs()))
-                    }
+                    io::ErrorKind::TimedOut => error,
                     io::ErrorKind::InvalidData => io::Error::other("it said what makes no sense"),
                     _ => io::Error::other("it has ended"),
                 })
+            }
+            Err(Refusal::Closed) => Outcome::Gone(io::ErrorKind::BrokenPipe.into()),
+            Err(Refusal::Busy) => {
+                let why = format!("none of the {PIPES} operations that are under way in a module ends");
+                Outcome::Busy(Failure { errno: libc::EIO, why })
             }
         }
     }
 
     /// Whether it was ended.
     pub(super) fn is_gone(&self) -> bool {
-        self.is_dead.load(Ordering::Acquire)
+        self.pool.is_closed()
     }
 
-    /// Ends it: what others ask of it fails.
+    /// Ends it: what others ask of it fails. Nothing waits for its end here, which may have
+    /// to wait for an operation of this very volume.
     fn kill(&self) {
-        let idle = self.idle();
-        self.is_dead.store(true, Ordering::Release);
-        drop(idle);
-        self.returned.notify_all();
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pool.close();
         // It may have ended by itself.
-        let _ = child.kill();
-        let _ = child.wait();
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 }
 
@@ -149,4 +118,34 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Starts the program in a thread that lives as long as it does: the kernel would end it with
+/// the thread.
+fn spawn(stdin: UnixStream) -> io::Result<OwnedFd> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let keep = move || match start(stdin) {
+        Ok((mut child, pidfd)) => {
+            // Without a receiver, nobody wants it any more, and its socket says so.
+            let _ = tell.send(Ok(pidfd));
+            let _ = child.wait();
+        }
+        Err(error) => _ = tell.send(Err(error)),
+    };
+    thread::Builder::new().name("module-host".into()).spawn(keep)?;
+    told.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+}
+
+fn start(stdin: UnixStream) -> io::Result<(Child, OwnedFd)> {
+    braid_sys::pass_on_no_files();
+    let child = Command::new("/proc/self/exe")
+        .arg("module-host")
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(OwnedFd::from(stdin)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    Ok((child, pidfd))
 }

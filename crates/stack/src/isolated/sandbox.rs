@@ -1,22 +1,33 @@
 //! What a process with an untrusted module may do: compute, and talk by the sockets that it
-//! has. What the loader needs is taken away afterwards; but code of the library runs while it
-//! is loaded, so that what is left before is what counts: opening system libraries, and
-//! asking for attributes of files.
+//! has. What the loader needs besides is taken away afterwards: opening system libraries, and
+//! asking for attributes of files. That is for libraries that turn bad later. The code of a
+//! library runs while it is loaded, and one that was made for evil stays there.
 
 use braid_sys::become_user;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, Scope,
 };
-use rustix::process::{Resource, Rlimit, getpid, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, Signal, getpid, getppid, nice, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use std::collections::BTreeMap;
-use std::fmt;
+use std::{fmt, fs, io};
 
-/// Memory that it may have, in bytes.
-const MEMORY: u64 = 4 << 30;
+/// What it may have: memory in bytes, descriptors.
+const LIMITS: [(Resource, u64); 4] =
+    [(Resource::As, 4 << 30), (Resource::Core, 0), (Resource::Nofile, 64), (Resource::Memlock, 0)];
+
+/// The group of every such process.
+const NOGROUP: u32 = 65534;
+
+/// How much it yields to others.
+const NICE: i32 = 5;
 
 /// Where libraries are that a library may need.
 const LIBRARIES: [&str; 6] =
@@ -28,8 +39,6 @@ const COMPUTE: &[libc::c_long] = &[
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
-    // Which answers that it is not there.
-    libc::SYS_clone3,
     libc::SYS_close,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -66,25 +75,42 @@ const COMPUTE: &[libc::c_long] = &[
 ];
 
 /// What the loader does, where Landlock allows it.
-const LOAD: &[libc::c_long] = &[libc::SYS_newfstatat, libc::SYS_openat, libc::SYS_pread64];
+const LOAD: &[libc::c_long] = &[libc::SYS_newfstatat, libc::SYS_pread64];
 
-/// What else comes before.
-const CONFINE: &[libc::c_long] = &[libc::SYS_prctl, libc::SYS_seccomp];
-
-/// Has this process, of one thread, be no more than a user's with no files; it may load a
-/// library then.
+/// Has this process, of one thread, be no more than a user's with no files, which ends with
+/// the one that has started it.
 ///
 /// # Errors
 /// What the system lacks.
-pub(super) fn before_loading(owner: Option<(u32, u32)>) -> Result<(), String> {
-    if let Some((uid, gid)) = owner {
-        become_user(uid, gid).map_err(|error| format!("becoming user {uid}: {error}"))?;
+pub(super) fn confine(owner: Option<u32>, parent: u32) -> Result<(), String> {
+    for (resource, to) in LIMITS {
+        let limit = setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) });
+        limit.map_err(|error| format!("limiting it: {error}"))?;
     }
-    let limit = |resource, to| setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) });
-    limit(Resource::As, MEMORY).and_then(|()| limit(Resource::Core, 0)).map_err(|error| error.to_string())?;
-    no_files().map_err(|error| format!("confining it needs Landlock (Linux 6.12): {error}"))?;
-    without_clone3()?;
-    filter(&[COMPUTE, LOAD, CONFINE].concat())
+    // Where the system lets nobody say so, it is as good as others.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    nice(NICE).map_err(|error| error.to_string())?;
+    if let Some(uid) = owner {
+        become_user(uid, NOGROUP).map_err(|error| format!("becoming user {uid}: {error}"))?;
+    }
+    no_rights().map_err(|error| format!("giving up rights: {error}"))?;
+    ends_with(parent).map_err(|error| format!("ending with Braid: {error}"))?;
+    no_files().map_err(|error| format!("confining it needs Landlock (Linux 6.12): {error}"))
+}
+
+/// Leaves all threads what loading a library needs.
+///
+/// # Errors
+/// If the system does not.
+pub(super) fn before_loading() -> Result<(), String> {
+    let mut rules = rules(COMPUTE.iter().chain(LOAD))?;
+    // Descriptors of what can't be read are no use for loading.
+    rules.insert(libc::SYS_openat, vec![rule([masked(2, libc::O_PATH, 0)])?]);
+    // For the next filter, for all threads, and nothing that would end this one's.
+    let next = [equal(0, libc::SECCOMP_SET_MODE_FILTER), equal(1, libc::SECCOMP_FILTER_FLAG_TSYNC as u32)];
+    rules.insert(libc::SYS_seccomp, vec![rule(next)?]);
+    rules.insert(libc::SYS_prctl, vec![rule([equal(0, libc::PR_SET_NO_NEW_PRIVS as u32)])?]);
+    apply(rules)
 }
 
 /// Takes away what only loading needed.
@@ -92,7 +118,24 @@ pub(super) fn before_loading(owner: Option<(u32, u32)>) -> Result<(), String> {
 /// # Errors
 /// If the system does not.
 pub(super) fn after_loading() -> Result<(), String> {
-    filter(COMPUTE)
+    apply(rules(COMPUTE)?)
+}
+
+/// A user's process may have rights that others of hers have not. Nor can these look into it.
+fn no_rights() -> io::Result<()> {
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// The kernel ends it with the thread that has started it. A change of the user would undo
+/// that.
+fn ends_with(parent: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // That may have been too late.
+    let is_there = getppid().is_some_and(|pid| pid.as_raw_pid().cast_unsigned() == parent);
+    if is_there { Ok(()) } else { Err(io::Error::other("it has ended")) }
 }
 
 /// Only libraries can be opened, and nothing outside of this process be reached.
@@ -116,47 +159,45 @@ fn no_files() -> Result<(), landlock::RulesetError> {
     rules.restrict_self().map(|_| ())
 }
 
-/// Other system calls than these fail with `EPERM` from now on. More can be taken away later,
-/// nothing given back.
-fn filter(allowed: &[libc::c_long]) -> Result<(), String> {
-    // Threads, but no processes.
-    let thread = condition(0, SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64), libc::CLONE_THREAD as u64);
-    // Signals to itself.
-    let own = condition(0, SeccompCmpOp::Eq, getpid().as_raw_pid() as u64);
-    // What the standard library asks of each descriptor that it closes.
-    let flags = condition(1, SeccompCmpOp::Eq, libc::F_GETFD as u64);
-    let mut rules = Rules::from_iter(allowed.iter().map(|call| (*call, Vec::new())));
-    for (call, condition) in [(libc::SYS_clone, thread), (libc::SYS_tgkill, own), (libc::SYS_fcntl, flags)] {
-        let rule = condition.and_then(|condition| SeccompRule::new(vec![condition]));
-        rules.insert(call, vec![rule.map_err(failed)?]);
-    }
-    apply(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
-}
-
-/// The arguments of `clone3` are in memory, where a filter can't look: without it, `clone` is
-/// used.
-fn without_clone3() -> Result<(), String> {
-    let rules = Rules::from([(libc::SYS_clone3, Vec::new())]);
-    apply(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))
-}
-
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn apply(rules: Rules, others: SeccompAction, these: SeccompAction) -> Result<(), String> {
+/// These system calls, and what of others every process does.
+fn rules<'a>(allowed: impl IntoIterator<Item = &'a libc::c_long>) -> Result<Rules, String> {
+    let mut rules = Rules::from_iter(allowed.into_iter().map(|call| (*call, Vec::new())));
+    // Signals to itself.
+    rules.insert(libc::SYS_tgkill, vec![rule([equal(0, getpid().as_raw_pid().cast_unsigned())])?]);
+    // What the standard library asks of each descriptor that it closes.
+    rules.insert(libc::SYS_fcntl, vec![rule([equal(1, libc::F_GETFD as u32)])?]);
+    Ok(rules)
+}
+
+/// Other system calls than these fail with `EPERM` from now on, in all threads. More can be
+/// taken away later, nothing given back.
+fn apply(rules: Rules) -> Result<(), String> {
     let arch = std::env::consts::ARCH.try_into().map_err(failed)?;
-    let filter = SeccompFilter::new(rules, others, these, arch).map_err(failed)?;
+    let others = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, others, SeccompAction::Allow, arch).map_err(failed)?;
     let program: BpfProgram = filter.try_into().map_err(failed)?;
-    seccompiler::apply_filter(&program).map_err(failed)
+    seccompiler::apply_filter_all_threads(&program).map_err(failed)
 }
 
 fn failed(error: impl fmt::Display) -> String {
     format!("restricting system calls: {error}")
 }
 
-fn condition(
-    argument: u8,
-    operator: SeccompCmpOp,
-    value: u64,
-) -> Result<SeccompCondition, seccompiler::BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)
+type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+
+fn rule<const N: usize>(conditions: [Condition; N]) -> Result<SeccompRule, String> {
+    let conditions = conditions.into_iter().collect::<Result<Vec<_>, _>>();
+    conditions.and_then(SeccompRule::new).map_err(failed)
+}
+
+fn equal(argument: u8, value: u32) -> Condition {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value.into())
+}
+
+/// These bits of an argument.
+fn masked(argument: u8, bits: libc::c_int, value: u64) -> Condition {
+    let bits = SeccompCmpOp::MaskedEq(u64::from(bits.cast_unsigned()));
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, bits, value)
 }

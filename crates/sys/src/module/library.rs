@@ -7,7 +7,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::ffi::{CStr, c_char, c_void};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
@@ -191,6 +191,9 @@ impl LoadedModule {
 
 impl Target for LoadedModule {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+        // A module may count bytes that it has not read: they are not to be those of an
+        // earlier read, perhaps for another user.
+        message.buffer.fill(0);
         // SAFETY: the module is one of this library, and is in use.
         unsafe { bridge::call((self.library.module().call, self.module), message) }
     }
@@ -216,11 +219,14 @@ impl Drop for LoadedModule {
 /// other code under the same path is another library.
 ///
 /// # Errors
-/// If it can't be read, or there is no memory.
-pub fn module_image(file: &mut File) -> io::Result<File> {
+/// If it can't be read, has more than `longest` bytes, or there is no memory.
+pub fn module_image(file: &File, longest: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut memory = File::from(memfd_create(c"module", flags)?);
-    io::copy(file, &mut memory)?;
+    // It may grow meanwhile.
+    if io::copy(&mut file.take(longest.saturating_add(1)), &mut memory)? > longest {
+        return Err(io::Error::other(format!("it is longer than {longest} bytes")));
+    }
     fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     // Not by the descriptor that could have written it.
     File::open(format!("/proc/self/fd/{}", memory.as_raw_fd()))

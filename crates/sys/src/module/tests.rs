@@ -1,9 +1,12 @@
 //! The interface as C and Rust see it.
 
 use super::raw::{Answers, Attributes, Capabilities, Numbers, PASSTHROUGH, c_header, layout};
-use super::{Answer, Child, Entries, Failure, Listed, Message, ModuleLibrary, Plugin, Target, describe};
+use super::{
+    Answer, Child, Entries, Failure, Listed, Message, ModuleLibrary, Plugin, Target, describe, module_image,
+};
 use std::ffi::CStr;
 use std::fs;
+use std::io::Read;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +17,7 @@ const LIST: u32 = 1;
 const PANIC: u32 = 2;
 const PASS: u32 = 3;
 const FAIL: u32 = 4;
+const SHORT: u32 = 5;
 
 /// The file system below.
 struct Bottom;
@@ -42,6 +46,8 @@ impl Target for Bottom {
                 answer.descriptor = Some(fs::File::open("/dev/null").unwrap().into());
             }
             FAIL => return Err(Failure { errno: 28, why: "no room".into() }),
+            // Counts what it has not read.
+            SHORT => answer.answers.count = message.buffer.len() as u64,
             _ => {
                 message.buffer.fill(9);
                 answer.bytes = [message.name, message.new_name, message.data].concat();
@@ -137,6 +143,8 @@ fn operations_come_through_the_interface_and_back() {
         (b"abcd".to_vec(), 7, true)
     );
     assert_eq!(buffer, [9; 5]);
+    let answer = module.call(Message { buffer: &mut buffer[..], ..numbered(SHORT) }).unwrap();
+    assert_eq!((answer.answers.count, buffer), (5, [0; 5]), "nothing of before is read");
 
     let mut three = Three(Vec::new());
     let answer = module.call(Message { entries: Some(&mut three), ..numbered(LIST) }).unwrap();
@@ -152,9 +160,21 @@ fn operations_come_through_the_interface_and_back() {
     let (version, state) = module.export().unwrap();
     next.import(version, &state).unwrap();
     drop(module);
-    assert_eq!(next.export().unwrap(), (1, 5_u64.to_le_bytes().to_vec()));
+    assert_eq!(next.export().unwrap(), (1, 6_u64.to_le_bytes().to_vec()));
     assert!(next.import(2, &state).is_err(), "a panic is an error");
     next.end();
+}
+
+#[test]
+fn an_image_is_as_long_as_it_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("library");
+    fs::write(&path, [7; 10]).unwrap();
+    let image = |longest| module_image(&fs::File::open(&path).unwrap(), longest);
+    let mut read = Vec::new();
+    image(10).unwrap().read_to_end(&mut read).unwrap();
+    assert_eq!(read, [7; 10]);
+    assert_eq!(image(9).unwrap_err().to_string(), "it is longer than 9 bytes");
 }
 
 #[test]
