@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// How many processes in a row may end within [`SHORT_NS`] of having begun to serve.
 const SHORT_MAX: u32 = 5;
 /// After so many, requests that came again are refused: perhaps one of them ends them all.
-const REFUSE_AFTER: u32 = 2;
+const REFUSE_AFTER: u32 = 3;
 const SHORT_NS: u64 = 300_000_000;
 
 /// What the process that serves the mount has told.
