@@ -1,0 +1,147 @@
+//! Space of files: reserved, given back, and told from holes.
+
+use crate::core::{Core, Open, Write};
+use crate::device::BLOCK;
+use crate::extents::{Piece, Run};
+use crate::inode::{Content, State};
+use crate::ops::data::{Locked, SIZE_MAX, leave_inline, resize, zero_within};
+use crate::record::Change;
+use crate::room;
+use braid_contract::{Caller, Errno, FallocateMode, Result, SeekTarget};
+
+pub(crate) fn fallocate(
+    core: &Core,
+    caller: &Caller,
+    open: &Open,
+    (offset, len): (u64, u64),
+    mode: FallocateMode,
+) -> Result<()> {
+    if !open.flags.write {
+        return Err(Errno::EBADF.into());
+    }
+    if len == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+    room::tend(core)?;
+    room::retry(core, || change(core, caller, open, (offset, end), mode))
+}
+
+fn change(core: &Core, caller: &Caller, open: &Open, (from, end): (u64, u64), mode: FallocateMode) -> Result<()> {
+    let inode = &*open.inode;
+    let mut guard = inode.state.write();
+    if !guard.is_live() {
+        return Err(Errno::ESTALE.into());
+    }
+    let mut file: Locked<'_, '_> = (inode, &mut guard);
+    let keeps_size = match mode {
+        FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => keep_size,
+        FallocateMode::PunchHole => true,
+    };
+    let mut changes = Vec::new();
+    if !keeps_size && end > file.1.size {
+        changes = resize(core, caller, &mut file, end)?;
+        // Then it is not a small file any more, if it has to have blocks.
+    }
+    leave_inline(core, caller, &mut file)?;
+    let mut taken = Vec::new();
+    match mode {
+        FallocateMode::Allocate { .. } => {
+            changes.extend(reserve(core, caller, file.1, (from / BLOCK, end.div_ceil(BLOCK)), &mut taken)?);
+        }
+        FallocateMode::PunchHole => changes.extend(clear(core, caller, &mut file, (from, end))?),
+        FallocateMode::ZeroRange { .. } => {
+            changes.extend(clear(core, caller, &mut file, (from, end))?);
+            changes.extend(reserve_anew((from.div_ceil(BLOCK), end / BLOCK), core, caller, &mut taken)?);
+        }
+    }
+    let now = core.now();
+    changes.extend([Change::Modified(now), Change::Changed(now)]);
+    let writes = vec![Write { ino: inode.ino, state: file.1, changes }];
+    core.record(core.worker(caller), writes)
+        .inspect_err(|_| taken.into_iter().for_each(|run| core.journal.medium.space.free(run)))
+}
+
+/// Zeros in part of the first and of the last block, and the change by which those
+/// between are a hole.
+fn clear(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, (from, end): (u64, u64)) -> Result<Option<Change>> {
+    let (first, last) = (from.div_ceil(BLOCK), end / BLOCK);
+    if first > last {
+        zero_within(core, caller, file, from, end)?;
+        return Ok(None);
+    }
+    zero_within(core, caller, file, from, first * BLOCK)?;
+    zero_within(core, caller, file, last * BLOCK, end)?;
+    Ok((first < last).then_some(Change::Unmap(first, last)))
+}
+
+/// Reserves those of these blocks that the file does not have.
+fn reserve(
+    core: &Core,
+    caller: &Caller,
+    state: &State,
+    (from, to): (u64, u64),
+    taken: &mut Vec<Run>,
+) -> Result<Option<Change>> {
+    let (mut holes, mut at) = (Vec::new(), from);
+    for piece in state.extents().into_iter().flat_map(|extents| extents.within(from, to)) {
+        holes.push((at, piece.at));
+        at = piece.end();
+    }
+    holes.push((at, to));
+    let wanted = holes.iter().map(|(from, to)| to - from).sum();
+    if wanted == 0 {
+        return Ok(None);
+    }
+    *taken = room::allocate(core, core.worker(caller), wanted)?;
+    let (mut runs, mut left) = (taken.iter().copied(), None);
+    let mut pieces = Vec::new();
+    for (mut at, to) in holes {
+        while at < to {
+            let Some(run): Option<Run> = left.take().or_else(|| runs.next()) else { break };
+            let len = run.len.min(to - at);
+            left = (len < run.len).then(|| Run { start: run.start + len, len: run.len - len });
+            pieces.push(Piece { at, run: Run { start: run.start, len }, is_written: false });
+            at += len;
+        }
+    }
+    Ok(Some(Change::Map(pieces)))
+}
+
+/// Reserves these blocks, whatever the file has.
+fn reserve_anew(
+    (from, to): (u64, u64),
+    core: &Core,
+    caller: &Caller,
+    taken: &mut Vec<Run>,
+) -> Result<Option<Change>> {
+    if from >= to {
+        return Ok(None);
+    }
+    reserve(core, caller, &State::default(), (from, to), taken)
+}
+
+/// The next data or hole.
+pub(crate) fn seek(open: &Open, offset: u64, target: SeekTarget) -> Result<u64> {
+    let state = open.inode.state.read();
+    if offset >= state.size {
+        return Err(Errno::ENXIO.into());
+    }
+    let Content::Blocks(extents) = &state.content else {
+        return Ok(if target == SeekTarget::Data { offset } else { state.size });
+    };
+    let (mut at, end) = (offset, state.size.div_ceil(BLOCK));
+    // What is reserved reads as zeros, and is a hole like others.
+    for piece in extents.within(offset / BLOCK, end).filter(|piece| piece.is_written) {
+        let from = (piece.at * BLOCK).max(offset);
+        match target {
+            SeekTarget::Data => return Ok(from),
+            SeekTarget::Hole if from > at => return Ok(at),
+            SeekTarget::Hole => at = (piece.end() * BLOCK).min(state.size),
+        }
+    }
+    match target {
+        SeekTarget::Data => Err(Errno::ENXIO.into()),
+        SeekTarget::Hole => Ok(at.min(state.size)),
+    }
+}
