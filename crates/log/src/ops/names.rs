@@ -236,7 +236,8 @@ pub(crate) fn link(
 /// What becomes of a file that loses a name: it stays as long as it is open.
 pub(crate) fn loses_name(inode: &Inode, state: &State, now: Timestamp) -> Vec<Change> {
     match state.nlink.saturating_sub(1) {
-        0 if state.is_dir() || !inode.is_open() => vec![Change::End],
+        _ if state.is_dir() => vec![Change::End],
+        0 if !inode.is_open() => vec![Change::End],
         left => vec![Change::Links(left), Change::Changed(now)],
     }
 }
