@@ -34,7 +34,7 @@ const BYTES_PER_INODE: u64 = 512;
 #[derive(Debug)]
 pub struct LogFs {
     core: Arc<Core>,
-    background: Option<Background>,
+    background: Mutex<Option<Background>>,
 }
 
 #[derive(Debug)]
@@ -56,18 +56,20 @@ impl LogFs {
     ) -> Result<Self> {
         let core = Arc::new(open(&device, settings, Arc::clone(&environment))?);
         let background = environment.threads().then(|| Background::begin(&core)).transpose()?;
-        Ok(Self { core, background })
+        Ok(Self { core, background: Mutex::new(background) })
     }
 
-    /// Makes everything durable and a checkpoint, so that the next use begins at once. To
-    /// be called when nobody uses the file system any more; without it, as after a crash,
-    /// what was not synced may be lost.
+    /// Makes everything durable and a checkpoint, so that the next use begins at once;
+    /// nothing can be changed from then on. Without it, as after a crash, what was not
+    /// synced may be lost.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn close(mut self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         self.end_background();
-        checkpoint(&self.core, true)
+        checkpoint(&self.core, true)?;
+        self.core.journal.close();
+        Ok(())
     }
 
     /// Makes a checkpoint now.
@@ -95,8 +97,8 @@ impl LogFs {
         crate::audit::audit(&self.core)
     }
 
-    fn end_background(&mut self) {
-        let Some(Background { thread, ended }) = self.background.take() else { return };
+    fn end_background(&self) {
+        let Some(Background { thread, ended }) = self.background.lock().take() else { return };
         *ended.0.lock() = true;
         ended.1.notify_all();
         // It does not panic; if it did, there is nothing to do about it here.

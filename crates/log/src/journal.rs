@@ -111,11 +111,6 @@ impl Journal {
         self.workers.iter().map(of_worker).sum()
     }
 
-    /// Groups that logs have, those that are taken for later included.
-    pub(crate) fn groups(&self) -> u64 {
-        self.workers.iter().map(|worker| worker.chain.lock().groups()).sum()
-    }
-
     /// Refuses to go on after a failure.
     ///
     /// # Errors
@@ -123,8 +118,13 @@ impl Journal {
     pub(crate) fn check(&self) -> Result<()> {
         match self.failed.get() {
             None => Ok(()),
-            Some(error) => Err(Error::new(Errno::EIO, format!("the log failed before: {error}"))),
+            Some(error) => Err(Error::new(Errno::EIO, format!("the log takes no changes any more: {error}"))),
         }
+    }
+
+    /// Takes no more records.
+    pub(crate) fn close(&self) {
+        let _ = self.failed.set(Error::new(Errno::EIO, "it is closed"));
     }
 
     /// After an error of the device, what is on it is not known; only reading goes on.

@@ -12,15 +12,18 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod check;
 mod checkpoint;
 mod codec;
 mod core;
 mod device;
 mod directory;
+mod disk;
 mod extents;
 mod fs;
 mod inode;
 mod journal;
+mod known;
 mod layout;
 mod load;
 mod open;
@@ -35,8 +38,11 @@ mod table;
 mod who;
 mod writer;
 
+pub use check::{Checked, Figures, check, figures};
 pub use device::{BLOCK, Device};
+pub use disk::{Disk, Use, make_file};
 pub use fs::LogFs;
+pub use known::known;
 pub use layout::{SIZE_MIN, WORKERS_MAX};
 pub use open::{Owner, format};
 pub use settings::{Planted, Settings};

@@ -24,6 +24,8 @@ pub(crate) struct Loaded {
     pub(crate) image: Vec<u64>,
     /// Groups of logs, with those that are taken for later segments.
     pub(crate) logs: Vec<u64>,
+    /// How many segments each log has.
+    pub(crate) segments: Vec<usize>,
     /// Where each log would go on after its first segment.
     pub(crate) nexts: Vec<SegmentAt>,
     /// The last record that counts.
@@ -50,6 +52,7 @@ pub(crate) fn load(device: &dyn Device, planted: Option<Planted>) -> Result<Load
         table: Table::default(),
         image: Vec::new(),
         logs: Vec::new(),
+        segments: Vec::new(),
         nexts: Vec::new(),
         last_record: superblock.first_record - 1,
         lost: 0,
@@ -104,6 +107,7 @@ impl Loaded {
             let log = scan(device, &self.superblock, start, u64::MAX)?;
             self.logs.extend(log.segments.iter().chain([&log.next]).map(|segment| segment.group));
             self.next_segment = self.next_segment.max(log.next.number + 1);
+            self.segments.push(log.segments.len());
             self.nexts.push(log.next);
             durable = durable.max(log.durable);
             records.extend(log.records);

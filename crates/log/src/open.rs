@@ -191,7 +191,9 @@ fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize
     // As long as the old logs count, their data has to stay.
     let held: Vec<Run> =
         loaded.held.iter().flat_map(|run| medium.space.free_within(*run)).collect();
-    held.iter().for_each(|run| drop(medium.space.mark(*run)));
+    for run in &held {
+        medium.space.mark(*run);
+    }
     let (superblock, image, chains) = anew(before, &loaded.table, medium, workers, false)?;
     let groups = loaded.image.iter().chain(&loaded.logs).map(|left| group(*left));
     groups.chain(held).for_each(|run| medium.space.free(run));

@@ -73,11 +73,6 @@ impl Chain {
         [&self.before[..], &[self.at.group, self.next.group]].concat()
     }
 
-    /// How many these are.
-    pub(crate) fn groups(&self) -> u64 {
-        self.before.len() as u64 + 2
-    }
-
     /// The groups of earlier segments, from now on the caller's.
     pub(crate) fn take_before(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.before)
