@@ -280,15 +280,47 @@ fn clear_tail(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, unless: O
     rewrite(core, caller, file, last, &block)
 }
 
+/// Blocks that got other contents, to be recorded.
+#[derive(Default)]
+pub(crate) struct Rewritten {
+    pieces: Vec<Piece>,
+    sum: u32,
+    /// What was taken for them.
+    pub(crate) taken: Vec<Run>,
+}
+
+impl Rewritten {
+    /// Writes what a block is to be.
+    pub(crate) fn add(&mut self, core: &Core, caller: &Caller, state: &State, at: u64, block: &[u8]) -> Result<()> {
+        let (pieces, taken) = place(core, caller, state, (at, at + 1))?;
+        self.taken.extend(taken);
+        store(core, &pieces, block)?;
+        self.pieces.extend(pieces);
+        self.sum = crc32c::crc32c_append(self.sum, block);
+        Ok(())
+    }
+
+    /// The changes by which the file has them.
+    pub(crate) fn changes(&mut self) -> Vec<Change> {
+        if self.pieces.is_empty() {
+            return Vec::new();
+        }
+        vec![Change::Map(std::mem::take(&mut self.pieces)), Change::Sum(self.sum)]
+    }
+
+    pub(crate) fn give_back(self, core: &Core) {
+        give_back(core, self.taken);
+    }
+}
+
 /// Puts other bytes in the place of a block, by a record of its own.
 fn rewrite(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, at: u64, block: &[u8]) -> Result<()> {
-    let (pieces, taken) = place(core, caller, file.1, (at, at + 1))?;
-    if let Err(error) = store(core, &pieces, block) {
-        give_back(core, taken);
+    let mut rewritten = Rewritten::default();
+    if let Err(error) = rewritten.add(core, caller, file.1, at, block) {
+        rewritten.give_back(core);
         return Err(error);
     }
-    let changes = vec![Change::Map(pieces), Change::Sum(crc32c::crc32c(block))];
-    finish(core, caller, (file.0, file.1), changes, taken)
+    finish(core, caller, (file.0, file.1), rewritten.changes(), rewritten.taken)
 }
 
 /// The changes by which a file has another size. To make it shorter takes no blocks.
@@ -323,14 +355,20 @@ pub(crate) fn resize(
 }
 
 /// Writes zeros over part of a block, if the file has something there.
-pub(crate) fn zero_within(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, from: u64, to: u64) -> Result<()> {
-    let to = to.min(file.1.size);
+pub(crate) fn zero_within(
+    core: &Core,
+    caller: &Caller,
+    state: &State,
+    (from, to): (u64, u64),
+    rewritten: &mut Rewritten,
+) -> Result<()> {
+    let to = to.min(state.size);
     let at = from / BLOCK;
-    let is_written = file.1.extents().and_then(|extents| extents.find(at)).is_some_and(|piece| piece.is_written);
+    let is_written = state.extents().and_then(|extents| extents.find(at)).is_some_and(|piece| piece.is_written);
     if from >= to || !is_written {
         return Ok(());
     }
     let zeros = vec![0; (to - from) as usize];
-    let block = surrounded(core, file.1, from, &zeros)?;
-    rewrite(core, caller, file, at, &block)
+    let block = surrounded(core, state, from, &zeros)?;
+    rewritten.add(core, caller, state, at, &block)
 }

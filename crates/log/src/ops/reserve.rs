@@ -4,7 +4,7 @@ use crate::core::{Core, Open, Write};
 use crate::device::BLOCK;
 use crate::extents::{Piece, Run};
 use crate::inode::{Content, State};
-use crate::ops::data::{Locked, SIZE_MAX, leave_inline, resize, zero_within};
+use crate::ops::data::{Locked, Rewritten, SIZE_MAX, leave_inline, resize, zero_within};
 use crate::record::Change;
 use crate::room;
 use braid_contract::{Caller, Errno, FallocateMode, Result, SeekTarget};
@@ -44,35 +44,69 @@ fn change(core: &Core, caller: &Caller, open: &Open, (from, end): (u64, u64), mo
         // Then it is not a small file any more, if it has to have blocks.
     }
     leave_inline(core, caller, &mut file)?;
-    let mut taken = Vec::new();
+    let mut rewritten = Rewritten::default();
+    let made = prepare(core, caller, file.1, (from, end), mode, &mut rewritten);
+    let recorded = made.and_then(|made| {
+        let now = core.now();
+        changes.extend(made);
+        changes.extend([Change::Modified(now), Change::Changed(now)]);
+        core.record(core.worker(caller), vec![Write { ino: inode.ino, state: file.1, changes }])
+    });
+    if recorded.is_err() {
+        rewritten.give_back(core);
+    }
+    recorded
+}
+
+/// What changes in the blocks of a file that is no small one.
+fn prepare(
+    core: &Core,
+    caller: &Caller,
+    state: &State,
+    (from, end): (u64, u64),
+    mode: FallocateMode,
+    rewritten: &mut Rewritten,
+) -> Result<Vec<Change>> {
+    let mut changes = Vec::new();
     match mode {
         FallocateMode::Allocate { .. } => {
-            changes.extend(reserve(core, caller, file.1, (from / BLOCK, end.div_ceil(BLOCK)), &mut taken)?);
+            let blocks = (from / BLOCK, end.div_ceil(BLOCK));
+            changes.extend(reserve(core, caller, state, blocks, &mut rewritten.taken)?);
         }
-        FallocateMode::PunchHole => changes.extend(clear(core, caller, &mut file, (from, end))?),
+        FallocateMode::PunchHole => changes = clear(core, caller, state, (from, end), rewritten)?,
         FallocateMode::ZeroRange { .. } => {
-            changes.extend(clear(core, caller, &mut file, (from, end))?);
-            changes.extend(reserve_anew((from.div_ceil(BLOCK), end / BLOCK), core, caller, &mut taken)?);
+            changes = clear(core, caller, state, (from, end), rewritten)?;
+            let blocks = (from.div_ceil(BLOCK), end / BLOCK);
+            if blocks.0 < blocks.1 {
+                let empty = State::default();
+                changes.extend(reserve(core, caller, &empty, blocks, &mut rewritten.taken)?);
+            }
         }
     }
-    let now = core.now();
-    changes.extend([Change::Modified(now), Change::Changed(now)]);
-    let writes = vec![Write { ino: inode.ino, state: file.1, changes }];
-    core.record(core.worker(caller), writes)
-        .inspect_err(|_| taken.into_iter().for_each(|run| core.journal.medium.space.free(run)))
+    Ok(changes)
 }
 
 /// Zeros in part of the first and of the last block, and the change by which those
 /// between are a hole.
-fn clear(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, (from, end): (u64, u64)) -> Result<Option<Change>> {
+fn clear(
+    core: &Core,
+    caller: &Caller,
+    state: &State,
+    (from, end): (u64, u64),
+    rewritten: &mut Rewritten,
+) -> Result<Vec<Change>> {
     let (first, last) = (from.div_ceil(BLOCK), end / BLOCK);
     if first > last {
-        zero_within(core, caller, file, from, end)?;
-        return Ok(None);
+        zero_within(core, caller, state, (from, end), rewritten)?;
+        return Ok(rewritten.changes());
     }
-    zero_within(core, caller, file, from, first * BLOCK)?;
-    zero_within(core, caller, file, last * BLOCK, end)?;
-    Ok((first < last).then_some(Change::Unmap(first, last)))
+    zero_within(core, caller, state, (from, first * BLOCK), rewritten)?;
+    zero_within(core, caller, state, (last * BLOCK, end), rewritten)?;
+    let mut changes = rewritten.changes();
+    if first < last {
+        changes.push(Change::Unmap(first, last));
+    }
+    Ok(changes)
 }
 
 /// Reserves those of these blocks that the file does not have.
@@ -93,8 +127,9 @@ fn reserve(
     if wanted == 0 {
         return Ok(None);
     }
-    *taken = room::allocate(core, core.worker(caller), wanted)?;
-    let (mut runs, mut left) = (taken.iter().copied(), None);
+    let new = room::allocate(core, core.worker(caller), wanted)?;
+    taken.extend(&new);
+    let (mut runs, mut left) = (new.into_iter(), None);
     let mut pieces = Vec::new();
     for (mut at, to) in holes {
         while at < to {
@@ -106,19 +141,6 @@ fn reserve(
         }
     }
     Ok(Some(Change::Map(pieces)))
-}
-
-/// Reserves these blocks, whatever the file has.
-fn reserve_anew(
-    (from, to): (u64, u64),
-    core: &Core,
-    caller: &Caller,
-    taken: &mut Vec<Run>,
-) -> Result<Option<Change>> {
-    if from >= to {
-        return Ok(None);
-    }
-    reserve(core, caller, &State::default(), (from, to), taken)
 }
 
 /// The next data or hole.
