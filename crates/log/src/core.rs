@@ -20,6 +20,15 @@ const COMMAND_NS: u64 = 1_000_000_000;
 /// Commands that are remembered for a worker.
 const COMMANDS_MAX: usize = 256;
 
+/// Groups for the log of one worker, and one behind an image.
+pub(crate) const RECOVERY_GROUPS: i64 = 4;
+
+/// Groups that an image of so many bytes needs, at most: records may leave a quarter of a
+/// chunk empty.
+pub(crate) fn groups_of_image(bytes: i64) -> i64 {
+    bytes.max(0) * 4 / 3 / CHUNK_MAX as i64 + 2
+}
+
 /// A file system in use.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -113,18 +122,15 @@ impl Core {
         Timestamp::from_nanos(self.environment.wall_ns())
     }
 
-    /// Groups that an image of all inodes needs, at most: records may leave a quarter of
-    /// a chunk empty.
+    /// Groups that an image of all inodes needs, at most.
     pub(crate) fn image_groups(&self) -> i64 {
-        let bytes = self.image_bytes.load(Ordering::Relaxed).max(0);
-        bytes * 4 / 3 / CHUNK_MAX as i64 + 2
+        groups_of_image(self.image_bytes.load(Ordering::Relaxed))
     }
 
     /// Notes that an image would be so many bytes longer.
     pub(crate) fn grow(&self, bytes: i64) {
         self.image_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // For the next image, and for a segment that each worker begins before and after.
-        let reserve = self.image_groups() + 2 * self.journal.workers() as i64 + 2;
+        let reserve = least_groups(self.image_groups(), self.journal.workers()) + self.journal.workers() as i64 + 1;
         self.journal.medium.space.set_reserve(reserve);
     }
 
@@ -233,6 +239,13 @@ impl Core {
         inode.lookups.fetch_add(1, Ordering::AcqRel);
         Entry { attr: attr(inode.ino, state), generation: state.generation }
     }
+}
+
+/// Groups that have to be free when a checkpoint begins: for a segment that each worker
+/// goes on in, and for the image; or, if the power is lost after that, for the log of one
+/// worker and the image.
+pub(crate) fn least_groups(image: i64, workers: usize) -> i64 {
+    image + workers as i64 + RECOVERY_GROUPS
 }
 
 /// The attributes of an inode.

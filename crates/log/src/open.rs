@@ -1,7 +1,7 @@
 //! Making a file system on a device, and opening it.
 
 use crate::checkpoint::{Image, write_image, write_superblock};
-use crate::core::{Anchor, Core, Start};
+use crate::core::{Anchor, Core, Start, groups_of_image};
 use crate::device::{BLOCK, Device};
 use crate::extents::Run;
 use crate::inode::Inode;
@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 /// The number of the root directory.
 const ROOT: u64 = 1;
 
-/// Numbers of segments that are left out after a crash.
+/// Numbers of segments that are left out when logs begin anew, at least.
 const SEGMENTS_SKIPPED: u64 = 1 << 20;
 
 /// Who owns the root directory of a new file system.
@@ -146,8 +146,8 @@ pub(crate) fn open(
     // What a process wrote that was killed is to be durable before it counts.
     device.flush()?;
     let loaded = load(&**device, settings.planted)?;
-    // Segments that a crash cut off may have any of the next numbers.
-    let next_segment = loaded.next_segment + if loaded.superblock.is_clean { 0 } else { SEGMENTS_SKIPPED };
+    let goes_on = loaded.superblock.is_clean && loaded.superblock.logs.len() == workers;
+    let next_segment = if goes_on { loaded.next_segment } else { skip(loaded.next_segment, &*environment)? };
     let medium = medium(device, &loaded.superblock, workers, next_segment);
     let doubled = account(&loaded, &medium.space);
     if let Some((run, what)) = doubled.first() {
@@ -161,7 +161,7 @@ pub(crate) fn open(
         written_ns: environment.wall_ns(),
         ..loaded.superblock.clone()
     };
-    let (superblock, image, chains) = if loaded.superblock.is_clean && before.logs.len() == workers {
+    let (superblock, image, chains) = if goes_on {
         resume(&before, &loaded, device)?
     } else {
         recover(&before, &loaded, &medium, workers)?
@@ -171,6 +171,14 @@ pub(crate) fn open(
     let planted = settings.planted;
     let journal = Journal::new(medium, chains, first_record, planted);
     Ok(Core::new(Start { journal, table: loaded.table, settings, environment, anchor, next_ino: before.next_ino }))
+}
+
+/// A number for the next segment that none has. Segments that a crash cut off, also of
+/// an earlier attempt to recover, may have any of the next numbers, and still be there.
+fn skip(next: u64, environment: &dyn Environment) -> Result<u64> {
+    let mut random = [0; 4];
+    environment.fill_random(&mut random)?;
+    Ok(next + SEGMENTS_SKIPPED + (u64::from(u32::from_le_bytes(random)) << 4))
 }
 
 type Begun = (Superblock, Vec<u64>, Vec<Chain>);
@@ -194,6 +202,10 @@ fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize
     for run in &held {
         medium.space.mark(*run);
     }
+    // On a full device there may be room for the logs of fewer workers.
+    let image_bytes = loaded.table.iter().map(|inode| inode.state.read().weight()).sum();
+    let spare = medium.space.free_groups() - groups_of_image(image_bytes) - 1;
+    let workers = workers.min(usize::try_from(spare / 2).unwrap_or(1)).max(1);
     let (superblock, image, chains) = anew(before, &loaded.table, medium, workers, false)?;
     let groups = loaded.image.iter().chain(&loaded.logs).map(|left| group(*left));
     groups.chain(held).for_each(|run| medium.space.free(run));

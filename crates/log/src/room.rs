@@ -2,14 +2,11 @@
 //! the next image, so that what frees something can always be done.
 
 use crate::checkpoint::checkpoint;
-use crate::core::Core;
+use crate::core::{Core, least_groups};
 use crate::extents::Run;
 use crate::layout::GROUP;
 use braid_contract::{Errno, Result};
 use std::sync::atomic::Ordering;
-
-/// Groups that logs may take while a checkpoint is made.
-const SLACK: i64 = 2;
 
 /// Segments of logs that began since the last checkpoint.
 fn segments(core: &Core) -> u64 {
@@ -35,7 +32,7 @@ pub(crate) fn is_due(core: &Core) -> bool {
 /// Those of the checkpoint, but for want of room: then the change may still fit.
 pub(crate) fn tend(core: &Core) -> Result<()> {
     let space = &core.journal.medium.space;
-    let needed = core.image_groups() + core.journal.workers() as i64 + SLACK;
+    let needed = least_groups(core.image_groups(), core.journal.workers());
     let patience = if core.environment.threads() { 4 } else { 1 };
     let is_urgent = dues(core) >= patience || space.free_groups() < needed && segments(core) > 0;
     if !is_urgent {

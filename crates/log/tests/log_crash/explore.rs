@@ -147,7 +147,7 @@ fn examine(
     if again {
         device.record();
     }
-    let setup = Setup { workers: random.pick(&[setup.workers, 1, 2]), ..setup };
+    let setup = Setup { workers: random.pick(&[setup.workers, 1, 2]), chance: random.next_u64(), ..setup };
     let mut run = Run::open(setup, device, history)?;
     if again {
         let moments = run.device.moments();

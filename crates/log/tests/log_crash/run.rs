@@ -23,6 +23,8 @@ pub(crate) struct Setup {
     /// Longest write.
     pub(crate) longest: u64,
     pub(crate) planted: Option<Planted>,
+    /// What the machine's chance begins with.
+    pub(crate) chance: u64,
 }
 
 impl Setup {
@@ -32,6 +34,7 @@ impl Setup {
             workers: random.pick(&[1, 2, 3]),
             longest: random.pick(&[600, 9000, 70_000, 300_000]),
             planted,
+            chance: random.next_u64(),
         }
     }
 
@@ -152,6 +155,7 @@ impl Run {
                 self.drop_all()?;
                 // What is only in memory is lost, all that was written is there.
                 let history = self.history.clone();
+                self.setup.chance = random.next_u64();
                 self.restart_lossy(&history)?;
                 Ok(())
             }
@@ -178,6 +182,7 @@ impl Run {
 
     fn restart(&mut self, random: &mut SplitMix) -> std::result::Result<(), String> {
         self.setup.workers = 1 + random.below(3) as usize;
+        self.setup.chance = random.next_u64();
         self.fs = open(self.setup, &self.device, &self.clock)?;
         let tree = told("reading", Tree::read(&self.fs))?;
         let before = &self.history.trees[self.history.now()];
@@ -410,20 +415,24 @@ impl Run {
         self.fs.write(caller, handle, at, &data, WriteFlags { sync, ..WriteFlags::default() })
     }
 
-    /// Writes until there is no room.
-    fn fill(&self, caller: &Caller, handle: HandleId) -> Result<()> {
-        let data = vec![0x5f; 700_000];
-        let mut at = 0;
-        loop {
-            match self.fs.write(caller, handle, at, &data, WriteFlags::default()) {
-                Ok(done) => at += done as u64,
-                Err(error) if error.errno() == Errno::ENOSPC => return Ok(()),
+    /// Takes blocks until there is no room. Each step is a moment of its own.
+    fn fill(&mut self, caller: &Caller, handle: HandleId) -> Result<()> {
+        let (mut at, mut len) = (0, self.setup.size);
+        while len >= 4096 {
+            let mode = FallocateMode::Allocate { keep_size: true };
+            match self.fs.fallocate(caller, handle, at, len, mode) {
+                Ok(()) => {
+                    at += len;
+                    self.history.add(Tree::read(&self.fs)?);
+                }
+                Err(error) if error.errno() == Errno::ENOSPC => len /= 2,
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
-    fn clear(&self, caller: &Caller) -> Result<()> {
+    fn clear(&mut self, caller: &Caller) -> Result<()> {
         let tree = Tree::read(&self.fs)?;
         for path in tree.lines.keys().rev().filter(|path| !path.is_empty()) {
             let mut parent = InodeId::ROOT;
@@ -439,13 +448,14 @@ impl Run {
                 }
                 removed => removed?,
             }
+            self.history.add(Tree::read(&self.fs)?);
         }
         Ok(())
     }
 }
 
 fn open(setup: Setup, device: &Arc<SimDisk>, clock: &Arc<SimClock>) -> std::result::Result<LogFs, String> {
-    let environment = Arc::new(SimEnvironment::new(Arc::clone(clock), 1));
+    let environment = Arc::new(SimEnvironment::new(Arc::clone(clock), setup.chance));
     let device: Arc<dyn Device> = device.clone();
     told("it can't be opened", LogFs::open(device, setup.settings(), environment))
 }

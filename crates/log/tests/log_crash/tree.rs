@@ -101,11 +101,11 @@ fn line(fs: &dyn FileSystem, caller: &Caller, attr: &Attr) -> Result<String> {
         let value = fs.getxattr(caller, attr.ino, OsStr::from_bytes(name))?;
         xattrs.push(format!("{}={:016x}", String::from_utf8_lossy(name), digest(2, &value)));
     }
-    let Attr { ino, size, blocks, mtime, ctime, kind, mode, nlink, uid, gid, rdev, .. } = *attr;
+    let Attr { ino, size, mtime, ctime, kind, mode, nlink, uid, gid, rdev, .. } = *attr;
     let from = fs.getxattr(caller, ino, OsStr::new("braid.provenance"))?;
     let from = digest(3, &from);
     Ok(format!(
-        "#{} {kind:?} {mode:o} x{nlink} {uid}:{gid} {rdev} {size} in {blocks} m{}.{} c{}.{} {content} {xattrs:?} {from:x}",
+        "#{} {kind:?} {mode:o} x{nlink} {uid}:{gid} {rdev} {size} m{}.{} c{}.{} {content} {xattrs:?} {from:x}",
         ino.0, mtime.secs, mtime.nanos, ctime.secs, ctime.nanos
     ))
 }
