@@ -1,7 +1,7 @@
 //! Making a file system on a device, and opening it.
 
 use crate::checkpoint::{Image, write_image, write_superblock};
-use crate::core::{Anchor, Core, Start, groups_of_image};
+use crate::core::{Anchor, Core, RECOVERY_GROUPS, Start, groups_of_image};
 use crate::device::{BLOCK, Device};
 use crate::extents::Run;
 use crate::inode::Inode;
@@ -202,10 +202,11 @@ fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize
     for run in &held {
         medium.space.mark(*run);
     }
-    // On a full device there may be room for the logs of fewer workers.
+    // On a full device there may be room for the logs of fewer workers: two segments each
+    // now, and one at the next checkpoint, beside this image and that one's.
     let image_bytes = loaded.table.iter().map(|inode| inode.state.read().weight()).sum();
-    let spare = medium.space.free_groups() - groups_of_image(image_bytes) - 1;
-    let workers = workers.min(usize::try_from(spare / 2).unwrap_or(1)).max(1);
+    let spare = medium.space.free_groups() - 2 * groups_of_image(image_bytes) - RECOVERY_GROUPS;
+    let workers = workers.min(usize::try_from(spare / 3).unwrap_or(1)).max(1);
     let (superblock, image, chains) = anew(before, &loaded.table, medium, workers, false)?;
     let groups = loaded.image.iter().chain(&loaded.logs).map(|left| group(*left));
     groups.chain(held).for_each(|run| medium.space.free(run));
