@@ -26,8 +26,8 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
 pub(crate) use frames::{CatArgs, FramesCommand};
-pub(crate) use log::{LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
 pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
+pub(crate) use log::{LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
 use crate::failure::Failure;

@@ -20,11 +20,16 @@ const LOG_NAME_BYTES_MAX: usize = 200;
 
 /// Starts the daemon and returns when the file system at `mountpoint` can be
 /// used; `words` are the command line, of which the first `names` name the command.
-pub(crate) fn start(log_file: Option<&Path>, words: &[OsString], names: usize, mountpoint: &Path) -> Result<()> {
+pub(crate) fn start(
+    log_file: Option<&Path>,
+    words: &[OsString],
+    names: usize,
+    mountpoint: &Path,
+) -> Result<()> {
     let log = Log::open(log_file, mountpoint)?;
     braid_daemon::pass_on_no_files();
-    let mut child =
-        spawn(&log, words, names).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
+    let mut child = spawn(&log, words, names)
+        .map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         // An error is like an end: the daemon is gone without an answer.

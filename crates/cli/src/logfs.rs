@@ -15,7 +15,9 @@ use std::fmt::Write as _;
 pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
     let size = logfs::create(&args.path, args.size, args.force)?;
     let (path, size) = (args.path.shown(), show_size(size));
-    table::print(&format!("{path} is a log file system of {size}\n  next: braid log mount {path} DIRECTORY\n"))
+    table::print(&format!(
+        "{path} is a log file system of {size}\n  next: braid log mount {path} DIRECTORY\n"
+    ))
 }
 
 /// Mounts in this process or, usually, in a daemon; `words` are the command line.
@@ -90,7 +92,10 @@ pub(crate) fn show(args: &LogPathArgs) -> Result<()> {
     let figures = logfs::figures(&args.path)?;
     let time = |ns: i64| {
         let moment = Timestamp::from_nanosecond(ns.into()).ok();
-        moment.map_or_else(|| "unknown".to_owned(), |moment| moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+        moment.map_or_else(
+            || "unknown".to_owned(),
+            |moment| moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        )
     };
     let uuid: String = figures.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let state = if figures.is_clean { "closed" } else { "to be recovered at the next mount" };
@@ -102,12 +107,29 @@ pub(crate) fn show(args: &LogPathArgs) -> Result<()> {
         ("size", show_size(figures.bytes)),
         ("free", show_size(figures.free)),
         ("data", show_size(figures.data)),
-        ("inodes", format!("{} directories, {} files, {} others", figures.directories, figures.files, figures.others)),
+        (
+            "inodes",
+            format!(
+                "{} directories, {} files, {} others",
+                figures.directories, figures.files, figures.others
+            ),
+        ),
         ("unnamed", format!("{} files that were open and have no name", figures.orphans)),
         ("checkpoint", format!("number {}, {}", figures.generation, time(figures.checkpoint_ns))),
         ("image", format!("{} records in {} segments", figures.image_records, figures.image_segments)),
-        ("workers", format!("{}, with {} segments of {}", segments.len(), segments.join("+"), show_size(figures.segment_bytes))),
-        ("log", format!("{} records behind the image, {} that power loss cut off", figures.records, figures.lost)),
+        (
+            "workers",
+            format!(
+                "{}, with {} segments of {}",
+                segments.len(),
+                segments.join("+"),
+                show_size(figures.segment_bytes)
+            ),
+        ),
+        (
+            "log",
+            format!("{} records behind the image, {} that power loss cut off", figures.records, figures.lost),
+        ),
     ];
     let mut text = String::new();
     rows.iter().for_each(|(name, value)| _ = writeln!(text, "{name:<11}{value}"));

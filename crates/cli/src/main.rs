@@ -46,8 +46,8 @@ mod upgrade;
 mod zoned;
 
 use args::{
-    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, LogCommand, ModuleCommand, PlacementCommand,
-    StackCommand, TierCommand, TraceCommand, ZonedCommand,
+    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, LogCommand, ModuleCommand,
+    PlacementCommand, StackCommand, TierCommand, TraceCommand, ZonedCommand,
 };
 use clap::Parser;
 use std::process::ExitCode;

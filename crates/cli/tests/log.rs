@@ -54,7 +54,10 @@ fn make_mount_use_unmount_check() {
     // A log file system is no volume.
     for words in [&["status", "m"][..], &["tier", "list", "m"], &["reload", "m"]] {
         let said = bench.refused(words);
-        assert!(said.contains("this is a log file system") && said.contains("docs/log.md"), "{words:?}: {said}");
+        assert!(
+            said.contains("this is a log file system") && said.contains("docs/log.md"),
+            "{words:?}: {said}"
+        );
     }
     bench.ok(&["sync", "m"]);
     bench.ok(&["umount", "m"]);
@@ -63,7 +66,19 @@ fn make_mount_use_unmount_check() {
     assert!(said.starts_with("fs: sound; 5 inodes"), "{said}");
     let said = bench.ok(&["log", "show", "fs"]);
     assert!(said.contains("closed") && said.contains("2 directories, 2 files, 1 others"), "{said}");
-    bench.ok(&["log", "mount", "--workers", "3", "--no-allow-other", "--log-file", "log", "--log-level", "debug", "fs", "m"]);
+    bench.ok(&[
+        "log",
+        "mount",
+        "--workers",
+        "3",
+        "--no-allow-other",
+        "--log-file",
+        "log",
+        "--log-level",
+        "debug",
+        "fs",
+        "m",
+    ]);
     assert!(fs::read(bench.path("m/big")).unwrap() == data);
     assert_eq!(fs::read_to_string(bench.path("m/link")).unwrap(), "hi");
     let found = fs::metadata(bench.path("m/small")).unwrap();
@@ -77,8 +92,11 @@ fn make_mount_use_unmount_check() {
 fn what_was_synced_outlives_the_daemon() {
     let _turn = turn();
     let Some(bench) = bench() else { return };
-    let mut daemon = bench.start(&["log", "mount", "--foreground", "--allow-other", "--log-file", "log", "fs", "m"]);
-    common::until("it is mounted", || fs::metadata(bench.path("m")).unwrap().dev() != fs::metadata(bench.path("fs")).unwrap().dev());
+    let mut daemon =
+        bench.start(&["log", "mount", "--foreground", "--allow-other", "--log-file", "log", "fs", "m"]);
+    common::until("it is mounted", || {
+        fs::metadata(bench.path("m")).unwrap().dev() != fs::metadata(bench.path("fs")).unwrap().dev()
+    });
     let data = pattern(2, 500_000);
     let file = File::create(bench.path("m/synced")).unwrap();
     file.write_all_at(&data, 0).unwrap();

@@ -75,7 +75,9 @@ fn main() {
     let fs = LogFs::open(disk, settings, Arc::new(Machine)).unwrap();
     let name = |which: usize| format!("file-{which}");
     let dirs: Vec<InodeId> = (0..threads)
-        .map(|thread| fs.mkdir(&caller(0), InodeId::ROOT, OsStr::new(&format!("d{thread}")), 0o755, 0).unwrap())
+        .map(|thread| {
+            fs.mkdir(&caller(0), InodeId::ROOT, OsStr::new(&format!("d{thread}")), 0o755, 0).unwrap()
+        })
         .map(|entry| entry.attr.ino)
         .collect();
     let create = |thread: usize, which: usize, sync: bool| {

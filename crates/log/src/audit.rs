@@ -47,7 +47,9 @@ pub(crate) fn audit(core: &Core) -> Result<()> {
             let (is, should) = (space.free_groups(), fresh.free_groups());
             (is != should).then(|| format!("{is} groups are free, and {should} are not referred to"))
         })
-        .or_else(|| (weight != counted).then(|| format!("{counted} bytes of image are counted, not {weight}")));
+        .or_else(|| {
+            (weight != counted).then(|| format!("{counted} bytes of image are counted, not {weight}"))
+        });
     match wrong {
         Some(text) => Err(Error::new(Errno::EUCLEAN, text)),
         None => Ok(()),

@@ -4,6 +4,7 @@
 //! each inode the records behind that.
 
 use crate::core::{Anchor, Core};
+use crate::device::{BLOCK, Device};
 use crate::inode::Inode;
 use crate::journal::Cut;
 use crate::layout::{SegmentAt, Superblock};
@@ -12,7 +13,6 @@ use crate::scan::superblock_offsets;
 use crate::settings::Planted;
 use crate::table::Table;
 use crate::writer::{Chain, Medium, group};
-use crate::device::{BLOCK, Device};
 use braid_contract::Result;
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
@@ -98,7 +98,10 @@ pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
     // What the device has is not known if this failed: it is left alone.
     switched?;
     let before = std::mem::replace(&mut anchor.image, image.groups);
-    before.into_iter().chain(std::mem::take(&mut anchor.stale)).for_each(|left| medium.space.free(group(left)));
+    before
+        .into_iter()
+        .chain(std::mem::take(&mut anchor.stale))
+        .for_each(|left| medium.space.free(group(left)));
     core.journal.release(first_record - 1);
     core.anchored_segment.store(medium.next_segment.load(Ordering::Relaxed), Ordering::Relaxed);
     Ok(())

@@ -29,6 +29,9 @@ pub(crate) fn groups_of_image(bytes: i64) -> i64 {
     bytes.max(0) * 4 / 3 / CHUNK_MAX as i64 + 2
 }
 
+/// Processes by their ids, and until when they are believed.
+type Commands = HashMap<u32, (Arc<Who>, u64)>;
+
 /// A file system in use.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -49,7 +52,8 @@ pub(crate) struct Core {
     pub(crate) generation: u64,
     /// Bytes of an image of all inodes, at most.
     pub(crate) image_bytes: AtomicI64,
-    commands: Vec<Mutex<HashMap<u32, (Arc<Who>, u64)>>>,
+    /// Of each worker.
+    commands: Vec<Mutex<Commands>>,
 }
 
 /// What the last checkpoint left.
@@ -130,7 +134,8 @@ impl Core {
     /// Notes that an image would be so many bytes longer.
     pub(crate) fn grow(&self, bytes: i64) {
         self.image_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let reserve = least_groups(self.image_groups(), self.journal.workers()) + self.journal.workers() as i64 + 1;
+        let reserve =
+            least_groups(self.image_groups(), self.journal.workers()) + self.journal.workers() as i64 + 1;
         self.journal.medium.space.set_reserve(reserve);
     }
 
@@ -171,7 +176,8 @@ impl Core {
     /// # Errors
     /// `EUCLEAN` if there is none.
     pub(crate) fn named(&self, ino: u64) -> Result<Arc<Inode>> {
-        let damaged = || Error::new(Errno::EUCLEAN, format!("a name leads to inode {ino}, which is not there"));
+        let damaged =
+            || Error::new(Errno::EUCLEAN, format!("a name leads to inode {ino}, which is not there"));
         self.table.get(ino).ok_or_else(damaged)
     }
 
@@ -205,7 +211,13 @@ impl Core {
     }
 
     /// Opens an inode, whose lock the caller holds.
-    pub(crate) fn open(&self, caller: &Caller, inode: &Arc<Inode>, flags: OpenFlags, is_dir: bool) -> HandleId {
+    pub(crate) fn open(
+        &self,
+        caller: &Caller,
+        inode: &Arc<Inode>,
+        flags: OpenFlags,
+        is_dir: bool,
+    ) -> HandleId {
         inode.opens.fetch_add(1, Ordering::AcqRel);
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         let open = Open { inode: Arc::clone(inode), flags, is_dir, who: self.who(caller) };

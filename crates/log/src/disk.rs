@@ -36,16 +36,23 @@ impl Disk {
     pub fn open(path: &Path, usage: Use) -> Result<Self> {
         let shown = path.shown();
         let told = |error: rustix::io::Errno| Error::from(error).context(shown.to_string());
-        let in_use = || Error::new(Errno::EBUSY, format!("{shown}: it is in use, by a mount or another program"));
+        let in_use =
+            || Error::new(Errno::EBUSY, format!("{shown}: it is in use, by a mount or another program"));
         let access = if usage == Use::Read { OFlags::RDONLY } else { OFlags::RDWR };
         // Looked at first: opening a pipe would wait.
         let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(told)?.st_mode);
         let exclusive = match kind {
             FileType::RegularFile => OFlags::empty(),
             FileType::BlockDevice => OFlags::EXCL,
-            _ => return Err(Error::new(Errno::EINVAL, format!("{shown}: it is no block device and no regular file"))),
+            _ => {
+                return Err(Error::new(
+                    Errno::EINVAL,
+                    format!("{shown}: it is no block device and no regular file"),
+                ));
+            }
         };
-        let fd = rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+        let fd =
+            rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
         let fd = fd.map_err(|error| if error == rustix::io::Errno::BUSY { in_use() } else { told(error) })?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
@@ -99,7 +106,8 @@ impl Device for Disk {
         let mut pieces: Vec<&[u8]> = bufs.iter().map(|buf| &buf[..]).filter(|buf| !buf.is_empty()).collect();
         let mut at = offset;
         while !pieces.is_empty() {
-            let next: Vec<IoSlice<'_>> = pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+            let next: Vec<IoSlice<'_>> =
+                pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
             let mut done = match rustix::io::pwritev(&self.fd, &next, at) {
                 Ok(0) => return Err(self.told("writing", at, rustix::io::Errno::IO)),
                 Ok(done) => done,

@@ -86,7 +86,8 @@ impl Extents {
     pub(crate) fn unmap(&mut self, from: u64, to: u64, freed: &mut Vec<Run>) {
         let gone: Vec<Piece> = self.within(from, to).collect();
         for piece in gone {
-            let Some((_, whole)) = self.pieces.range(..=piece.at).next_back().map(|(at, piece)| (*at, *piece))
+            let Some((_, whole)) =
+                self.pieces.range(..=piece.at).next_back().map(|(at, piece)| (*at, *piece))
             else {
                 continue;
             };

@@ -10,8 +10,8 @@ use crate::settings::Settings;
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Environment, Errno, Error, FallocateMode, FileKind, FileSystem,
-    FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result, SeekTarget,
-    SetAttr, StatFs, WriteFlags, XattrMode,
+    FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result,
+    SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -85,6 +85,19 @@ impl LogFs {
     #[must_use]
     pub fn flushes(&self) -> u64 {
         self.core.journal.flushes()
+    }
+
+    /// Free bytes of each worker's share of the device.
+    #[must_use]
+    pub fn free_by_worker(&self) -> Vec<u64> {
+        let free = self.core.journal.medium.space.by_worker();
+        free.into_iter().map(|blocks| blocks * BLOCK).collect()
+    }
+
+    /// Bytes that workers took of others' shares since it was opened.
+    #[must_use]
+    pub fn stolen(&self) -> u64 {
+        self.core.journal.medium.space.stolen() * BLOCK
     }
 
     /// Frees what waits to be free, and compares the free blocks with those that nothing
@@ -214,7 +227,8 @@ impl FileSystem for LogFs {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
-        let kind = FileKind::from_mode(mode).filter(|kind| !matches!(kind, FileKind::Directory | FileKind::Symlink));
+        let kind =
+            FileKind::from_mode(mode).filter(|kind| !matches!(kind, FileKind::Directory | FileKind::Symlink));
         kind.ok_or(Errno::EINVAL)?;
         let making = names::Making { mode, umask, rdev, ..Default::default() };
         names::make(&self.core, caller, parent, name, &making).map(|(entry, _)| entry)

@@ -106,8 +106,7 @@ impl Journal {
 
     /// Blocks that wait to be given out again.
     pub(crate) fn pending_blocks(&self) -> u64 {
-        let of_worker =
-            |worker: &Worker| worker.pending.lock().iter().map(|(_, run)| run.len).sum::<u64>();
+        let of_worker = |worker: &Worker| worker.pending.lock().iter().map(|(_, run)| run.len).sum::<u64>();
         self.workers.iter().map(of_worker).sum()
     }
 

@@ -291,7 +291,10 @@ mod tests {
         let header = SegmentHeader { number: 9, next: SegmentAt { group: 1, number: 2 } };
         let bytes = header.encode(77);
         assert_eq!(SegmentHeader::decode(&bytes, 77, 9), Some(header));
-        assert_eq!((SegmentHeader::decode(&bytes, 78, 9), SegmentHeader::decode(&bytes, 77, 8)), (None, None));
+        assert_eq!(
+            (SegmentHeader::decode(&bytes, 78, 9), SegmentHeader::decode(&bytes, 77, 8)),
+            (None, None)
+        );
     }
 
     #[test]

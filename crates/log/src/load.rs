@@ -195,11 +195,11 @@ fn written(parts: &[Part]) -> Vec<Piece> {
 
 /// Whether the data of a record is on the device.
 fn has_data(device: &dyn Device, parts: &[Part], pieces: &[Piece]) -> Result<bool> {
-    let sums = parts.iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
+    let mut sums = parts.iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
         Change::Sum(sum) => Some(*sum),
         _ => None,
     });
-    let Some(wanted) = sums.last() else { return Ok(true) };
+    let Some(wanted) = sums.next_back() else { return Ok(true) };
     let (mut sum, mut buf) = (0, Vec::new());
     for piece in pieces {
         let (mut at, end) = (piece.run.start * BLOCK, piece.run.end() * BLOCK);

@@ -151,8 +151,12 @@ pub(crate) fn open(
     let medium = medium(device, &loaded.superblock, workers, next_segment);
     let doubled = account(&loaded, &medium.space);
     if let Some((run, what)) = doubled.first() {
-        let text = format!("{} of blocks {} to {} of {what} belong to something else, too, or do not exist",
-            doubled.len(), run.start, run.end() - 1);
+        let text = format!(
+            "{} of blocks {} to {} of {what} belong to something else, too, or do not exist",
+            doubled.len(),
+            run.start,
+            run.end() - 1
+        );
         return Err(Error::new(Errno::EUCLEAN, text));
     }
     let before = Superblock {
@@ -170,7 +174,14 @@ pub(crate) fn open(
     let anchor = Anchor { superblock, image, stale: Vec::new(), checkpoints: 0 };
     let planted = settings.planted;
     let journal = Journal::new(medium, chains, first_record, planted);
-    Ok(Core::new(Start { journal, table: loaded.table, settings, environment, anchor, next_ino: before.next_ino }))
+    Ok(Core::new(Start {
+        journal,
+        table: loaded.table,
+        settings,
+        environment,
+        anchor,
+        next_ino: before.next_ino,
+    }))
 }
 
 /// A number for the next segment that none has. Segments that a crash cut off, also of
@@ -185,8 +196,7 @@ type Begun = (Superblock, Vec<u64>, Vec<Chain>);
 
 /// Goes on where a file system was closed.
 fn resume(before: &Superblock, loaded: &Loaded, device: &Arc<dyn Device>) -> Result<Begun> {
-    let superblock =
-        Superblock { generation: before.generation + 1, is_clean: false, ..before.clone() };
+    let superblock = Superblock { generation: before.generation + 1, is_clean: false, ..before.clone() };
     write_superblock(&**device, &superblock)?;
     let logs = superblock.logs.iter().zip(&loaded.nexts).enumerate();
     let chains = logs.map(|(worker, (at, next))| Chain::resumed(worker, *at, *next)).collect();
@@ -197,8 +207,7 @@ fn resume(before: &Superblock, loaded: &Loaded, device: &Arc<dyn Device>) -> Res
 /// any more.
 fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize) -> Result<Begun> {
     // As long as the old logs count, their data has to stay.
-    let held: Vec<Run> =
-        loaded.held.iter().flat_map(|run| medium.space.free_within(*run)).collect();
+    let held: Vec<Run> = loaded.held.iter().flat_map(|run| medium.space.free_within(*run)).collect();
     for run in &held {
         medium.space.mark(*run);
     }

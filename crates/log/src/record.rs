@@ -271,7 +271,10 @@ mod tests {
             Change::Leave((*b"other").into()),
             Change::Target(b"target".to_vec()),
             Change::Inline(vec![0; 300]),
-            Change::Map(vec![Piece { at: 0, run, is_written: false }, Piece { at: 3, run, is_written: true }]),
+            Change::Map(vec![
+                Piece { at: 0, run, is_written: false },
+                Piece { at: 3, run, is_written: true },
+            ]),
             Change::Sum(0xdead_beef),
             Change::Unmap(1, 2),
             Change::Size(1 << 40),

@@ -49,13 +49,7 @@ pub(crate) fn scan(device: &dyn Device, of: &Superblock, start: SegmentAt, most:
     Ok(found)
 }
 
-fn scan_segment(
-    device: &dyn Device,
-    salt: u32,
-    at: SegmentAt,
-    most: u64,
-    found: &mut Scanned,
-) -> Result<()> {
+fn scan_segment(device: &dyn Device, salt: u32, at: SegmentAt, most: u64, found: &mut Scanned) -> Result<()> {
     let mut block = 1;
     let mut chunk = Vec::new();
     while block < GROUP_BLOCKS && (found.records.len() as u64) < most {

@@ -315,7 +315,10 @@ mod tests {
         space.set_reserve(3);
         assert!(space.allocate(0, 5 * GROUP_BLOCKS).is_some());
         assert_eq!(space.allocate(0, 1), None);
-        assert_eq!((0..4).map(|_| space.take_group(0).is_some()).collect::<Vec<_>>(), [true, true, true, false]);
+        assert_eq!(
+            (0..4).map(|_| space.take_group(0).is_some()).collect::<Vec<_>>(),
+            [true, true, true, false]
+        );
     }
 
     #[test]

@@ -73,7 +73,8 @@ fn it_agrees_with_the_model() {
 fn threads_agree_with_each_other() {
     let (left, right) = (fresh(256 << 20, 4, true), fresh(256 << 20, 1, true));
     let common = Arc::new(Common::model());
-    let sides = [&left, &right].map(|fs| DirectSide::new(Arc::clone(fs) as Arc<dyn FileSystem>, common.clone()));
+    let sides =
+        [&left, &right].map(|fs| DirectSide::new(Arc::clone(fs) as Arc<dyn FileSystem>, common.clone()));
     let runner = Runner::new(&sides[0], &sides[1], settings(3, &common));
     run_parallel(&runner, 4, 10_000).unwrap_or_else(|failure| panic!("{failure}"));
     left.audit().unwrap();

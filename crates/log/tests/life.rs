@@ -41,7 +41,12 @@ fn caller(tid: u32) -> Caller {
     Caller { tid, pid: tid, ..Caller::root() }
 }
 
-fn create(fs: &LogFs, caller: &Caller, dir: InodeId, name: &str) -> braid_contract::Result<(InodeId, HandleId)> {
+fn create(
+    fs: &LogFs,
+    caller: &Caller,
+    dir: InodeId,
+    name: &str,
+) -> braid_contract::Result<(InodeId, HandleId)> {
     let made = fs.create(caller, dir, OsStr::new(name), 0o644, 0, true, READ_WRITE.into())?;
     Ok((made.0.attr.ino, made.1.handle))
 }
@@ -53,9 +58,8 @@ fn write(fs: &LogFs, handle: HandleId, at: u64, data: &[u8]) -> braid_contract::
 /// Random operations of one thread, in directories that it shares.
 fn work(fs: &LogFs, thread: u32, rounds: u32) {
     let (caller, mut random) = (caller(thread), SplitMix::of(9, thread.into()));
-    let dirs: Vec<InodeId> = ["a", "b"]
-        .map(|name| fs.lookup(&caller, InodeId::ROOT, OsStr::new(name)).unwrap().attr.ino)
-        .to_vec();
+    let dirs: Vec<InodeId> =
+        ["a", "b"].map(|name| fs.lookup(&caller, InodeId::ROOT, OsStr::new(name)).unwrap().attr.ino).to_vec();
     for _ in 0..rounds {
         let mut place = || (random.pick(&dirs), format!("n{}", random.below(12)));
         let ((dir, name), (to, new)) = (place(), place());
@@ -63,13 +67,23 @@ fn work(fs: &LogFs, thread: u32, rounds: u32) {
         // Others are at the same names: most of what can fail does now and then.
         match random.below(6) {
             0 | 1 => {
-                let Ok((_, opened)) = fs.create(&caller, dir, name, 0o644, 0, false, READ_WRITE.into()) else { continue };
+                let Ok((_, opened)) = fs.create(&caller, dir, name, 0o644, 0, false, READ_WRITE.into())
+                else {
+                    continue;
+                };
                 let data = vec![thread as u8; 1 + random.below(20_000) as usize];
                 fs.write(&caller, opened.handle, random.below(9000), &data, WriteFlags::default()).unwrap();
                 fs.release(opened.handle).unwrap();
             }
             2 => drop(fs.unlink(&caller, dir, name)),
-            3 => drop(fs.rename(&caller, dir, name, to, new, random.pick(&[Default::default(), braid_contract::RenameMode::Exchange]))),
+            3 => drop(fs.rename(
+                &caller,
+                dir,
+                name,
+                to,
+                new,
+                random.pick(&[Default::default(), braid_contract::RenameMode::Exchange]),
+            )),
             4 => {
                 let Ok(entry) = fs.lookup(&caller, dir, name) else { continue };
                 let size = SetAttr { size: Some(random.below(30_000)), ..SetAttr::default() };
@@ -185,11 +199,26 @@ fn a_full_device_says_so_and_gives_everything_back() {
                 fs.unlink(&caller(file), InodeId::ROOT, OsStr::new(&name)).unwrap();
             }
             write(&fs, first, 0, &[1; 9000]).unwrap();
-            fs.setattr(&caller(0), InodeId(2), None, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
+            fs.setattr(&caller(0), InodeId(2), None, &SetAttr { size: Some(0), ..SetAttr::default() })
+                .unwrap();
             fs.audit().unwrap();
         }
         assert!(fs.statfs(&caller(0)).unwrap().available + (2 << 20) > free);
     }
+}
+
+#[test]
+fn a_worker_without_room_takes_that_of_others() {
+    let (_, fs) = fresh(32 << 20, 4);
+    let (_, handle) = create(&fs, &caller(2), InodeId::ROOT, "file").unwrap();
+    let put = |at: u64| fs.write(&caller(2), handle, at, &[3; 1 << 20], WriteFlags::default()).unwrap();
+    (0..6).for_each(|mib| _ = put(mib << 20));
+    assert_eq!(fs.stolen(), 0);
+    let free = fs.free_by_worker();
+    assert!(free[2] < 2 << 20 && [0, 1, 3].iter().all(|other| free[*other] > 6 << 20), "{free:?}");
+    (6..16).for_each(|mib| _ = put(mib << 20));
+    assert!(fs.stolen() > 7 << 20, "{}", fs.stolen());
+    fs.audit().unwrap();
 }
 
 #[test]
@@ -225,7 +254,14 @@ fn a_device_that_fails_ends_changes_and_not_reading() {
     device.fail_after(0);
     write(&fs, handle, 0, &[8; 10]).unwrap_err();
     let renamed = |fs: &LogFs| {
-        fs.rename(&caller(1), InodeId::ROOT, OsStr::new("file"), InodeId::ROOT, OsStr::new("new"), Default::default())
+        fs.rename(
+            &caller(1),
+            InodeId::ROOT,
+            OsStr::new("file"),
+            InodeId::ROOT,
+            OsStr::new("new"),
+            Default::default(),
+        )
     };
     // It is in memory; the sync tells.
     renamed(&fs).unwrap();
@@ -266,7 +302,10 @@ fn damage_is_found_and_never_believed() {
         let device = device.moment().after_power_loss(Left::All);
         device.damage(offset, 3);
         let problems = check(&*device).unwrap().problems;
-        assert!(problems.len() == 1 && problems[0].contains("copy of the superblock at byte"), "{problems:?}");
+        assert!(
+            problems.len() == 1 && problems[0].contains("copy of the superblock at byte"),
+            "{problems:?}"
+        );
         assert!(Tree::read(&open(device, 2).unwrap()).unwrap() == whole);
     }
     // Anywhere else: found, or of no importance.
@@ -283,7 +322,11 @@ fn damage_is_found_and_never_believed() {
                 // Data of files is not checked; nor can the last sync be told from what
                 // was not synced.
                 let same = tree.lines.keys().filter(|path| whole.lines.contains_key(*path)).count();
-                assert!(same == tree.lines.len() && same + 3 > whole.lines.len(), "{}", whole.difference(&tree));
+                assert!(
+                    same == tree.lines.len() && same + 3 > whole.lines.len(),
+                    "{}",
+                    whole.difference(&tree)
+                );
             }
             Ok(_) => found += 1,
             Err(error) => {

@@ -1,15 +1,15 @@
 //! The control socket of a mounted log file system: who it is, a sync, and its end, for
 //! which `braid umount` waits. What is about volumes is refused.
 
+use braid_contract::FileSystem;
 use braid_fuse::Unmounter;
+use braid_ipc::Handler;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, PinRequest,
     Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved,
     TierSet, TraceRequest, Upgrading,
 };
-use braid_ipc::Handler;
-use braid_contract::FileSystem;
 use braid_log::LogFs;
 use std::collections::BTreeMap;
 use std::io;
@@ -55,7 +55,9 @@ impl Handler for Control {
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
-        self.fs.sync().map_err(|error| ErrorReply { errno: Some(error.errno().0), message: error.to_string() })
+        self.fs
+            .sync()
+            .map_err(|error| ErrorReply { errno: Some(error.errno().0), message: error.to_string() })
     }
 
     fn set_options(&self, _: &[String]) -> Result<(), ErrorReply> {
@@ -138,16 +140,30 @@ impl Handler for Control {
         no_volume()
     }
 
-    fn replace_tier_by(&self, _: &str, _: &str, _: &str, _: &BTreeMap<String, String>, _: Option<u64>) -> Result<Replacing, ErrorReply> {
+    fn replace_tier_by(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &BTreeMap<String, String>,
+        _: Option<u64>,
+    ) -> Result<Replacing, ErrorReply> {
         no_volume()
     }
 
-    fn replace_home(&self, _: &str, _: Option<u64>, _: &mut dyn FnMut(Job) -> io::Result<()>,
+    fn replace_home(
+        &self,
+        _: &str,
+        _: Option<u64>,
+        _: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
         no_volume()
     }
 
-    fn record_trace(&self, _: &TraceRequest, _: &mut dyn FnMut(Reply) -> io::Result<()>,
+    fn record_trace(
+        &self,
+        _: &TraceRequest,
+        _: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), ErrorReply> {
         no_volume()
     }
@@ -156,7 +172,10 @@ impl Handler for Control {
         no_volume()
     }
 
-    fn fsck(&self, _: &FsckRequest, _: &mut dyn FnMut(Reply) -> io::Result<()>,
+    fn fsck(
+        &self,
+        _: &FsckRequest,
+        _: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<FsckSummary, ErrorReply> {
         no_volume()
     }

@@ -23,7 +23,8 @@ pub const SIZE_MIN: u64 = braid_log::SIZE_MIN;
 /// If the device holds something and `force` is not given, is in use, or is too small.
 pub fn create(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Refusal> {
     let place = Place::flag(path.to_string_lossy());
-    let is_new = matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+    let is_new =
+        matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if is_new {
         let advice = "say how large the file is to be: --size SIZE; or name a block device";
         let size = size.ok_or_else(|| place.refuse("there is no such file or device", advice))?;
@@ -50,7 +51,9 @@ fn format(path: &Path, place: &Place, size: Option<u64>, force: bool) -> Result<
     let disk = Disk::open(path, Use::Write).map_err(|error| refuse(path, &error))?;
     if size.is_some_and(|size| size != disk.size()) {
         let found = format!("it is there already, and has {} bytes", disk.size());
-        return Err(place.refuse(found, "leave --size out to use all of it, or name a file that is not there"));
+        return Err(
+            place.refuse(found, "leave --size out to use all of it, or name a file that is not there")
+        );
     }
     large_enough(place, disk.size())?;
     let holds = braid_log::known(&disk).map_err(|error| refuse(path, &error))?;
@@ -89,7 +92,9 @@ fn refuse(path: &Path, error: &Error) -> Refusal {
     let advice = match error.errno() {
         Errno::ENOENT => format!("make one first: braid log create {shown} --size SIZE"),
         Errno::EBUSY => "unmount it first: braid umount MOUNTPOINT".into(),
-        Errno::EUCLEAN => format!("see what is wrong: braid log check {shown}; its files are in your backups"),
+        Errno::EUCLEAN => {
+            format!("see what is wrong: braid log check {shown}; its files are in your backups")
+        }
         Errno::EINVAL => format!("make one first: braid log create {shown}"),
         Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
         _ => "check the device; the kernel's log may say more".into(),

@@ -108,7 +108,8 @@ fn begin(session: Session, fs: Arc<LogFs>, point: &Path) -> io::Result<Mounted> 
     let begun = || {
         let control = Arc::new(Control::new(Arc::clone(&fs), session.unmounter()));
         let server = start_control(point, control)?;
-        let signals = Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;
+        let signals =
+            Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;
         Ok((server, signals))
     };
     match begun() {

@@ -175,7 +175,7 @@ fn put(
     }
     let blocks = (offset / BLOCK, end.div_ceil(BLOCK));
     let whole;
-    let bytes = if offset % BLOCK == 0 && end % BLOCK == 0 {
+    let bytes = if offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK) {
         data
     } else {
         whole = surrounded(core, file.1, offset, data)?;
@@ -215,7 +215,12 @@ fn surrounded(core: &Core, state: &State, offset: u64, data: &[u8]) -> Result<Ve
 
 /// Where these blocks of a file will be: in those that are reserved for them, else in new
 /// ones, which are answered, too.
-fn place(core: &Core, caller: &Caller, state: &State, (from, to): (u64, u64)) -> Result<(Vec<Piece>, Vec<Run>)> {
+fn place(
+    core: &Core,
+    caller: &Caller,
+    state: &State,
+    (from, to): (u64, u64),
+) -> Result<(Vec<Piece>, Vec<Run>)> {
     let found = state.extents().into_iter().flat_map(|extents| extents.within(from, to));
     let reserved: Vec<Piece> = found.filter(|piece| !piece.is_written).collect();
     let kept: u64 = reserved.iter().map(|piece| piece.run.len).sum();
@@ -271,8 +276,9 @@ pub(crate) fn leave_inline(core: &Core, caller: &Caller, file: &mut Locked<'_, '
 /// over it; not if that block is written anyway.
 fn clear_tail(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, unless: Option<u64>) -> Result<()> {
     let (size, last) = (file.1.size, file.1.size / BLOCK);
-    let is_written = file.1.extents().and_then(|extents| extents.find(last)).is_some_and(|piece| piece.is_written);
-    if size % BLOCK == 0 || !is_written || unless == Some(last) {
+    let is_written =
+        file.1.extents().and_then(|extents| extents.find(last)).is_some_and(|piece| piece.is_written);
+    if size.is_multiple_of(BLOCK) || !is_written || unless == Some(last) {
         return Ok(());
     }
     let mut block = vec![0; BLOCK as usize];
@@ -291,7 +297,14 @@ pub(crate) struct Rewritten {
 
 impl Rewritten {
     /// Writes what a block is to be.
-    pub(crate) fn add(&mut self, core: &Core, caller: &Caller, state: &State, at: u64, block: &[u8]) -> Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        core: &Core,
+        caller: &Caller,
+        state: &State,
+        at: u64,
+        block: &[u8],
+    ) -> Result<()> {
         let (pieces, taken) = place(core, caller, state, (at, at + 1))?;
         self.taken.extend(taken);
         store(core, &pieces, block)?;
@@ -364,7 +377,8 @@ pub(crate) fn zero_within(
 ) -> Result<()> {
     let to = to.min(state.size);
     let at = from / BLOCK;
-    let is_written = state.extents().and_then(|extents| extents.find(at)).is_some_and(|piece| piece.is_written);
+    let is_written =
+        state.extents().and_then(|extents| extents.find(at)).is_some_and(|piece| piece.is_written);
     if from >= to || !is_written {
         return Ok(());
     }

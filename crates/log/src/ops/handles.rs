@@ -81,7 +81,13 @@ struct Taken {
     kind: u8,
 }
 
-pub(crate) fn read_dir(core: &Core, open: &Open, offset: i64, plus: bool, sink: &mut dyn DirSink) -> Result<()> {
+pub(crate) fn read_dir(
+    core: &Core,
+    open: &Open,
+    offset: i64,
+    plus: bool,
+    sink: &mut dyn DirSink,
+) -> Result<()> {
     let mut offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
     for (at, name) in [(1, "."), (2, "..")] {
         if offset < at {

@@ -87,7 +87,8 @@ pub(crate) fn rename(core: &Core, caller: &Caller, request: Rename<'_>) -> Resul
 /// Renames within one directory, unless directories are renamed; answers whether it did.
 fn rename_alone(core: &Core, caller: &Caller, request: &Rename<'_>, dir: &Arc<Inode>) -> Result<bool> {
     let locked = dir.state.write();
-    let found = [request.name, request.new_name].map(|name| name_of(name).and_then(|name| find(&locked, name)));
+    let found =
+        [request.name, request.new_name].map(|name| name_of(name).and_then(|name| find(&locked, name)));
     if found.iter().flatten().flatten().any(is_dir) {
         return Ok(false);
     }
@@ -128,7 +129,9 @@ fn rename_in(core: &Core, caller: &Caller, request: &Rename<'_>, dirs: Dirs<'_>)
     let victim_state = early.or_else(|| victim.as_ref().map(|victim| victim.state.write()));
     let other = victim.as_deref().zip(victim_state);
     if exchange {
-        return other.map_or(Ok(()), |other| swap(core, caller, dirs, (source, &moved, moved_state), (target, other)));
+        return other.map_or(Ok(()), |other| {
+            swap(core, caller, dirs, (source, &moved, moved_state), (target, other))
+        });
     }
     if let Some((_, state)) = &other {
         check_victim(&moved_state, state)?;
@@ -165,7 +168,9 @@ fn replace(
     let whiteout = leaves_whiteout.then(|| core.new_inode());
     let mut whiteout_state = whiteout.as_ref().map(|inode| inode.state.write());
     let mut from = vec![match &whiteout {
-        Some(inode) => Change::Enter(source.name.clone(), inode.ino, (FileKind::CharDevice.mode() >> 12) as u8),
+        Some(inode) => {
+            Change::Enter(source.name.clone(), inode.ino, (FileKind::CharDevice.mode() >> 12) as u8)
+        }
         None => Change::Leave(source.name.clone()),
     }];
     let mut to = vec![Change::Enter(new_name, moved.ino, source.kind)];
@@ -183,7 +188,9 @@ fn replace(
     }
     from.extend(links(&dirs.from.1, gains));
     from.extend(touched(now));
-    let begun = whiteout.as_ref().map(|_| vec![Change::Begin(Box::new(whiteout_begin(core, caller, dirs.from.0, now)))]);
+    let begun = whiteout
+        .as_ref()
+        .map(|_| vec![Change::Begin(Box::new(whiteout_begin(core, caller, dirs.from.0, now)))]);
     let mut writes = vec![Write { ino: dirs.from.0, state: &mut dirs.from.1, changes: from }];
     if let Some((ino, state)) = &mut dirs.to {
         writes.push(Write { ino: *ino, state, changes: to });

@@ -27,7 +27,13 @@ pub(crate) fn fallocate(
     room::retry(core, || change(core, caller, open, (offset, end), mode))
 }
 
-fn change(core: &Core, caller: &Caller, open: &Open, (from, end): (u64, u64), mode: FallocateMode) -> Result<()> {
+fn change(
+    core: &Core,
+    caller: &Caller,
+    open: &Open,
+    (from, end): (u64, u64),
+    mode: FallocateMode,
+) -> Result<()> {
     let inode = &*open.inode;
     let mut guard = inode.state.write();
     if !guard.is_live() {

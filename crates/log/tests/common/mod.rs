@@ -13,7 +13,7 @@ const GARBAGE: u8 = 0xa5;
 
 /// What is left of the blocks that were written since the last flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
+pub(crate) enum Left {
     Nothing,
     All,
     /// Of each block, one of its versions.
@@ -24,7 +24,7 @@ pub enum Left {
 
 /// Something that the device is asked to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// A write of so many blocks from this one on.
     Write(u64, u64),
     Flush,
@@ -32,8 +32,8 @@ pub enum Effect {
 
 /// The device before an effect.
 #[derive(Clone, Debug)]
-pub struct Moment {
-    pub effect: Option<Effect>,
+pub(crate) struct Moment {
+    pub(crate) effect: Option<Effect>,
     durable: Arc<Blocks>,
     volatile: Vec<(u64, Block)>,
 }
@@ -52,13 +52,13 @@ struct Disk {
 
 /// A device in memory.
 #[derive(Debug)]
-pub struct SimDisk {
+pub(crate) struct SimDisk {
     blocks: u64,
     disk: Mutex<Disk>,
 }
 
 impl SimDisk {
-    pub fn new(size: u64) -> Arc<Self> {
+    pub(crate) fn new(size: u64) -> Arc<Self> {
         let blocks: Blocks = vec![None; (size / BLOCK) as usize];
         Self::of(Arc::new(blocks))
     }
@@ -74,31 +74,32 @@ impl SimDisk {
     }
 
     /// Notes the moment before each effect from now on.
-    pub fn record(&self) {
+    pub(crate) fn record(&self) {
         self.lock().moments = Some(Vec::new());
     }
 
     /// The moments since they were last asked for.
-    pub fn moments(&self) -> Vec<Moment> {
+    pub(crate) fn moments(&self) -> Vec<Moment> {
         self.lock().moments.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// This moment.
-    pub fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> Moment {
         let disk = self.lock();
         Moment { effect: None, durable: Arc::clone(&disk.durable), volatile: disk.volatile.clone() }
     }
 
     /// Has effects fail after so many more.
-    pub fn fail_after(&self, effects: u64) {
+    pub(crate) fn fail_after(&self, effects: u64) {
         self.lock().effects_left = Some(effects);
     }
 
     /// Turns a bit of the device, as it is seen and as it is durable.
-    pub fn damage(&self, offset: u64, bit: u8) {
+    pub(crate) fn damage(&self, offset: u64, bit: u8) {
         let mut disk = self.lock();
         let (block, at) = ((offset / BLOCK) as usize, (offset % BLOCK) as usize);
-        let mut bytes = disk.now[block].as_deref().map_or_else(|| vec![GARBAGE; BLOCK as usize], <[u8]>::to_vec);
+        let mut bytes =
+            disk.now[block].as_deref().map_or_else(|| vec![GARBAGE; BLOCK as usize], <[u8]>::to_vec);
         bytes[at] ^= 1 << bit;
         let bytes: Block = bytes.into();
         disk.now[block] = Some(Arc::clone(&bytes));
@@ -108,12 +109,12 @@ impl SimDisk {
 
 impl Moment {
     /// Whether nothing can be lost.
-    pub fn is_durable(&self) -> bool {
+    pub(crate) fn is_durable(&self) -> bool {
         self.volatile.is_empty()
     }
 
     /// The device after the power was lost at this moment.
-    pub fn after_power_loss(&self, left: Left) -> Arc<SimDisk> {
+    pub(crate) fn after_power_loss(&self, left: Left) -> Arc<SimDisk> {
         let mut blocks = (*self.durable).clone();
         let mut random = SplitMix::new(match left {
             Left::Some(seed) | Left::Most(seed) => seed,
@@ -162,7 +163,10 @@ impl Device for SimDisk {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let disk = self.lock();
         if offset + buf.len() as u64 > self.size() {
-            return Err(Error::new(Errno::EIO, format!("{} bytes at {offset} are beyond the end", buf.len())));
+            return Err(Error::new(
+                Errno::EIO,
+                format!("{} bytes at {offset} are beyond the end", buf.len()),
+            ));
         }
         let mut done = 0;
         while done < buf.len() {

@@ -67,12 +67,13 @@ impl Case {
             let after = (!moments.is_empty()).then(|| run.device.moment());
             let now = std::mem::replace(&mut during.synced, synced);
             for moment in &moments {
-                lose(setup, &during, moment, (outcomes, &mut random), totals)
-                    .map_err(|why| tell(&run, &format!("power lost before the {:?}\n{why}", moment.effect)))?;
+                lose(setup, &during, moment, (outcomes, &mut random), totals).map_err(|why| {
+                    tell(&run, &format!("power lost before the {:?}\n{why}", moment.effect))
+                })?;
             }
             during.synced = now;
             let during = if killed { run.history.clone() } else { during };
-            for moment in &after {
+            if let Some(moment) = &after {
                 lose(setup, &during, moment, (outcomes, &mut random), totals)
                     .map_err(|why| tell(&run, &format!("power lost afterwards\n{why}")))?;
             }

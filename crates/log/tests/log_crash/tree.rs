@@ -60,12 +60,20 @@ impl Tree {
     /// What `other` has that this one has not, and the other way round.
     pub(crate) fn difference(&self, other: &Self) -> String {
         let mut told = String::new();
-        let paths: std::collections::BTreeSet<&String> = self.lines.keys().chain(other.lines.keys()).collect();
+        let paths: std::collections::BTreeSet<&String> =
+            self.lines.keys().chain(other.lines.keys()).collect();
         for path in paths {
             let (one, two) = (self.lines.get(path), other.lines.get(path));
             if one != two {
-                let shown = |line: Option<&(u64, String)>| line.map_or("-".to_owned(), |(_, line)| line.clone());
-                told += &format!("    {path:?}: {}\n    {:>width$}: {}\n", shown(one), "", shown(two), width = path.len() + 2);
+                let shown =
+                    |line: Option<&(u64, String)>| line.map_or("-".to_owned(), |(_, line)| line.clone());
+                told += &format!(
+                    "    {path:?}: {}\n    {:>width$}: {}\n",
+                    shown(one),
+                    "",
+                    shown(two),
+                    width = path.len() + 2
+                );
             }
         }
         told
