@@ -24,6 +24,9 @@ pub(crate) const CHUNK_MAX: usize = (GROUP - BLOCK) as usize;
 /// Most bytes of a record without its header.
 pub(crate) const RECORD_MAX: usize = CHUNK_MAX - CHUNK_HEADER - RECORD_HEADER;
 
+/// Nothing is counted so far.
+const COUNT_MAX: u64 = 1 << 62;
+
 const SUPER_MAGIC: &[u8; 8] = b"BRAIDLOG";
 const SEGMENT_MAGIC: u32 = 0x6765_7342;
 const CHUNK_MAGIC: u32 = 0x6b68_6342;
@@ -142,7 +145,9 @@ impl Superblock {
         for _ in 0..take.u32()? {
             found.logs.push(take_segment(take)?);
         }
-        (1..=WORKERS_MAX).contains(&found.logs.len()).then_some(found)
+        let is_sane = (1..=WORKERS_MAX).contains(&found.logs.len())
+            && [found.first_record, found.next_ino, found.next_segment].iter().all(|next| (1..COUNT_MAX).contains(next));
+        is_sane.then_some(found)
     }
 
     /// What ties segments to this file system.
@@ -157,7 +162,8 @@ fn put_segment(to: &mut Vec<u8>, at: SegmentAt) {
 }
 
 fn take_segment(take: &mut Take<'_>) -> Option<SegmentAt> {
-    Some(SegmentAt { group: take.u64()?, number: take.u64()? })
+    let at = SegmentAt { group: take.u64()?, number: take.u64()? };
+    (at.group < COUNT_MAX / GROUP && at.number < COUNT_MAX).then_some(at)
 }
 
 /// The first block of a segment.

@@ -7,6 +7,13 @@ use crate::who::Who;
 use braid_contract::Timestamp;
 use std::sync::Arc;
 
+/// Blocks that no file and no device has, and far from where numbers overflow.
+const BLOCKS_MAX: u64 = 1 << 50;
+/// Inode numbers are lower.
+const INO_MAX: u64 = 1 << 62;
+/// Longest name in bytes.
+const NAME_MAX: usize = 255;
+
 /// A name, which a directory and its listing share.
 pub(crate) type Name = Arc<[u8]>;
 
@@ -99,7 +106,7 @@ impl Begin {
             gid: take.small()?,
             rdev: take.small()?,
             nlink: take.small()?,
-            parent: take.number()?,
+            parent: take_ino(take)?,
             generation: take.number()?,
             time: take_time(take)?,
             who: Who::take(take)?,
@@ -123,12 +130,22 @@ fn take_pieces(take: &mut Take<'_>) -> Option<Vec<Piece>> {
         let (at, start, len) = (take.number()?, take.number()?, take.number()?);
         let run = Run { start, len: len >> 1 };
         // What lies beyond any file and any device is damage.
-        if run.len == 0 || at.max(start) > 1 << 52 || run.len > 1 << 40 {
+        if run.len == 0 || at.max(start) > BLOCKS_MAX || run.len > BLOCKS_MAX {
             return None;
         }
         pieces.push(Piece { at, run, is_written: len & 1 == 1 });
     }
     Some(pieces)
+}
+
+fn take_name(take: &mut Take<'_>) -> Option<Name> {
+    let name = take.bytes()?;
+    let is_one = (1..=NAME_MAX).contains(&name.len()) && !name.contains(&b'/') && !name.contains(&0);
+    (is_one && name != b"." && name != b"..").then(|| name.into())
+}
+
+fn take_ino(take: &mut Take<'_>) -> Option<u64> {
+    take.number().filter(|ino| (1..INO_MAX).contains(ino))
 }
 
 impl Change {
@@ -199,15 +216,15 @@ impl Change {
             5 => Self::Modified(take_time(take)?),
             6 => Self::Changed(take_time(take)?),
             7 => Self::Links(take.small()?),
-            8 => Self::Parent(take.number()?),
-            9 => Self::Enter(take.bytes()?.into(), take.number()?, take.u8()?),
-            10 => Self::Leave(take.bytes()?.into()),
+            8 => Self::Parent(take_ino(take)?),
+            9 => Self::Enter(take_name(take)?, take_ino(take)?, take.u8()?),
+            10 => Self::Leave(take_name(take)?),
             11 => Self::Target(take.bytes()?.to_vec()),
             12 => Self::Inline(take.bytes()?.to_vec()),
             13 => Self::Map(take_pieces(take)?),
             14 => Self::Sum(take.u32()?),
             15 => Self::Unmap(take.number()?, take.number()?),
-            16 => Self::Size(take.number()?),
+            16 => Self::Size(take.number().filter(|size| i64::try_from(*size).is_ok())?),
             17 => Self::SetXattr(take.bytes()?.to_vec(), take.bytes()?.to_vec()),
             18 => Self::DropXattr(take.bytes()?.to_vec()),
             19 => Self::Wrote(Who::take(take)?),
@@ -228,7 +245,7 @@ pub(crate) fn put_part(to: &mut Vec<u8>, ino: u64, changes: &[Change]) {
 pub(crate) fn take_parts(bytes: &[u8]) -> Option<Vec<Part>> {
     let (mut take, mut parts) = (Take::new(bytes), Vec::new());
     while !take.is_empty() {
-        let (ino, count) = (take.number()?, take.number()?);
+        let (ino, count) = (take_ino(&mut take)?, take.number()?);
         let mut changes = Vec::new();
         for _ in 0..count {
             changes.push(Change::take(&mut take)?);
@@ -295,5 +312,31 @@ mod tests {
             assert_eq!(take_parts(&bytes[..len]).is_some(), len == one.len(), "{len}");
         }
         assert_eq!(take_parts(&[1, 1, 99]), None);
+    }
+
+    #[test]
+    fn what_no_file_system_writes_is_refused() {
+        let piece = |at, start, len| Piece { at, run: Run { start, len }, is_written: true };
+        let name = |name: &[u8]| Change::Enter(name.into(), 5, 8);
+        let changes = [
+            Change::Map(vec![piece(1 << 51, 1, 1)]),
+            Change::Map(vec![piece(1, u64::MAX, 1)]),
+            Change::Map(vec![piece(1, 1, 0)]),
+            Change::Size(1 << 63),
+            name(b""),
+            name(b"a/b"),
+            name(b".."),
+            name(&[b'x'; 256]),
+            Change::Enter((*b"name").into(), 0, 8),
+            Change::Parent(u64::MAX),
+        ];
+        for change in changes {
+            let mut bytes = Vec::new();
+            put_part(&mut bytes, 3, std::slice::from_ref(&change));
+            assert_eq!(take_parts(&bytes), None, "{change:?}");
+        }
+        let mut bytes = Vec::new();
+        put_part(&mut bytes, u64::MAX, &[Change::End]);
+        assert_eq!(take_parts(&bytes), None);
     }
 }

@@ -143,7 +143,7 @@ pub(crate) fn make(
     let mut changes = vec![Change::Enter(Name::from(name), inode.ino, kind)];
     changes.extend(touched(now));
     if begin.nlink == 2 {
-        changes.push(Change::Links(state.nlink + 1));
+        changes.push(Change::Links(state.nlink.saturating_add(1)));
     }
     let mut begun = vec![Change::Begin(Box::new(begin))];
     if !making.target.is_empty() {
@@ -224,7 +224,7 @@ pub(crate) fn link(
     let now = core.now();
     let mut changes = vec![Change::Enter(Name::from(name), inode.ino, state.kind_bits())];
     changes.extend(touched(now));
-    let linked = vec![Change::Links(state.nlink + 1), Change::Changed(now)];
+    let linked = vec![Change::Links(state.nlink.saturating_add(1)), Change::Changed(now)];
     let writes = vec![
         Write { ino: dir.ino, state: &mut dir_state, changes },
         Write { ino: inode.ino, state: &mut state, changes: linked },

@@ -12,6 +12,9 @@ use braid_contract::{Caller, Errno, FileKind, InodeId, RenameMode, Result, Times
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+/// Directories in one another, at most, as far as renames can tell.
+const DEPTH_MAX: u32 = 1 << 20;
+
 /// A rename of one name to another.
 #[derive(Clone, Copy)]
 pub(crate) struct Rename<'a> {
@@ -50,7 +53,8 @@ impl Dirs<'_> {
 
     /// Whether `dir` is `ino` or below it.
     fn is_below(&self, core: &Core, mut dir: u64, ino: u64) -> bool {
-        loop {
+        // Where damage made a circle of directories, nothing is moved.
+        for _ in 0..DEPTH_MAX {
             if dir == ino {
                 return true;
             }
@@ -60,6 +64,7 @@ impl Dirs<'_> {
             }
             dir = above;
         }
+        true
     }
 }
 
