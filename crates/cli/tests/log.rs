@@ -42,7 +42,8 @@ fn make_mount_use_unmount_check() {
         .output();
     if let Ok(output) = provenance {
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(said.contains("created time=") && said.contains("command=make_mount_use"), "{said}");
+        let me = fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(said.starts_with("created time=") && said.contains(&format!("command={me}")), "{said}");
     }
     // What is in use is left alone.
     for words in [&["log", "check", "fs"][..], &["log", "show", "fs"], &["log", "create", "--force", "fs"]] {

@@ -146,7 +146,9 @@ impl Superblock {
             found.logs.push(take_segment(take)?);
         }
         let is_sane = (1..=WORKERS_MAX).contains(&found.logs.len())
-            && [found.first_record, found.next_ino, found.next_segment].iter().all(|next| (1..COUNT_MAX).contains(next));
+            && [found.first_record, found.next_ino, found.next_segment]
+                .iter()
+                .all(|next| (1..COUNT_MAX).contains(next));
         is_sane.then_some(found)
     }
 

@@ -3,13 +3,11 @@
 use crate::core::{Core, Open, Write, attr};
 use crate::inode::{Inode, State};
 use crate::ops::data;
+use crate::ops::set_id::without_set_id;
 use crate::record::Change;
 use crate::room;
-use braid_contract::{Attr, Caller, Errno, FileKind, HandleId, InodeId, Result, SetAttr, SetTime, Timestamp};
+use braid_contract::{Attr, Caller, Errno, HandleId, InodeId, Result, SetAttr, SetTime, Timestamp};
 use std::sync::Arc;
-
-/// The extended attribute by which a program has capabilities.
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// The inode that an operation is about.
 fn target(core: &Core, ino: InodeId, handle: Option<HandleId>) -> Result<Arc<Inode>> {
@@ -23,24 +21,6 @@ pub(crate) fn getattr(core: &Core, ino: InodeId, handle: Option<HandleId>) -> Re
     let inode = target(core, ino, handle)?;
     let state = inode.state.read();
     Ok(attr(inode.ino, &state))
-}
-
-/// The changes by which a file loses its set-id bits, and its capabilities, as by a
-/// write. Without group execution, the set-group-id bit means something else.
-pub(crate) fn without_set_id(state: &State, keeps_bits: bool) -> Vec<Change> {
-    let mut changes = Vec::new();
-    if state.kind() != FileKind::Regular {
-        return changes;
-    }
-    let group = if state.mode & 0o010 != 0 { 0o2000 } else { 0 };
-    let mode = state.mode & 0o7777 & !(0o4000 | group);
-    if !keeps_bits && mode != state.mode & 0o7777 {
-        changes.push(Change::Mode(mode));
-    }
-    if state.xattrs.contains_key(CAPABILITY) {
-        changes.push(Change::DropXattr(CAPABILITY.to_vec()));
-    }
-    changes
 }
 
 pub(crate) fn setattr(

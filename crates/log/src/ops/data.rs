@@ -6,7 +6,7 @@ use crate::core::{Core, Open, Write};
 use crate::device::BLOCK;
 use crate::extents::{Extents, Piece, Run};
 use crate::inode::{Content, Inode, State};
-use crate::ops::attributes::without_set_id;
+use crate::ops::set_id::without_set_id;
 use crate::record::Change;
 use crate::room;
 use braid_contract::{Caller, Errno, FileKind, Result, WriteFlags};

@@ -6,4 +6,5 @@ pub(crate) mod handles;
 pub(crate) mod names;
 pub(crate) mod rename;
 pub(crate) mod reserve;
+pub(crate) mod set_id;
 pub(crate) mod xattrs;
