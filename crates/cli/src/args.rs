@@ -3,6 +3,7 @@
 mod frames;
 mod hints;
 mod jobs;
+mod log;
 mod modules;
 mod stack;
 mod tiers;
@@ -26,6 +27,7 @@ pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecord
 
 pub(crate) use frames::{CatArgs, FramesCommand};
 pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
+pub(crate) use log::{LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
 use crate::failure::Failure;
@@ -100,6 +102,9 @@ pub(crate) enum Command {
     /// Try zoned devices without having one
     #[command(subcommand)]
     Zoned(ZonedCommand),
+    /// Make, mount, check and show log-structured file systems
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Read files of the modules compress, encrypt and checksum without a mount
     #[command(subcommand)]
     Frames(FramesCommand),

@@ -1,7 +1,6 @@
 //! Starting the daemon: the command starts itself again, detached, and waits
 //! for one line with the outcome of the mount.
 
-use crate::args::MountArgs;
 use crate::failure::{Failure, Result};
 use braid_contract::Shown;
 use braid_daemon::log;
@@ -22,12 +21,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 const LOG_NAME_BYTES_MAX: usize = 200;
 
 /// Starts the daemon and returns when the file system at `mountpoint` can be
-/// used; `words` are the command line of `args`.
-pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> Result<()> {
-    let log = Log::open(args.log_file.as_deref(), mountpoint)?;
+/// used; `words` are the command line, of which the first `names` name the command.
+pub(crate) fn start(
+    log_file: Option<&Path>,
+    words: &[OsString],
+    names: usize,
+    mountpoint: &Path,
+) -> Result<()> {
+    let log = Log::open(log_file, mountpoint)?;
     braid_daemon::pass_on_no_files();
-    let mut child =
-        spawn(&log, words).map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
+    let mut child = spawn(&log, words, names)
+        .map_err(|error| Failure::new(format!("the daemon can't be started: {error}")))?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         // An error is like an end: the daemon is gone without an answer.
@@ -53,12 +57,12 @@ pub(crate) fn start(args: &MountArgs, words: &[OsString], mountpoint: &Path) -> 
 }
 
 /// This command again, with the same arguments, in a session of its own.
-fn spawn(log: &Log, words: &[OsString]) -> io::Result<Child> {
-    let mut words = words.iter();
+fn spawn(log: &Log, words: &[OsString], names: usize) -> io::Result<Child> {
+    let (names, words) = words.split_at(names.min(words.len()));
     let mut command = Command::new(std::env::current_exe()?);
     // Flags go directly after the sub-command: after `--` they would be taken
     // for paths.
-    command.args(words.next()).args(["--foreground", "--ready-on-stdout"]).args(words);
+    command.args(names).args(["--foreground", "--ready-on-stdout"]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.file.try_clone()?).spawn()
 }
 

@@ -20,6 +20,7 @@ mod interrupt;
 mod job;
 mod limits;
 mod locate;
+mod logfs;
 mod manual;
 mod modules;
 mod mount;
@@ -45,8 +46,8 @@ mod upgrade;
 mod zoned;
 
 use args::{
-    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, ModuleCommand, PlacementCommand,
-    StackCommand, TierCommand, TraceCommand, ZonedCommand,
+    BenchCommand, Command, CommandLine, FramesCommand, HintsCommand, LogCommand, ModuleCommand,
+    PlacementCommand, StackCommand, TierCommand, TraceCommand, ZonedCommand,
 };
 use clap::Parser;
 use std::process::ExitCode;
@@ -100,6 +101,10 @@ fn main() -> ExitCode {
         Command::Hints(HintsCommand::Learn(args)) => hints::learn(&args),
         Command::Frames(FramesCommand::Cat(args)) => frames::cat(&args),
         Command::Zoned(ZonedCommand::Emulate(args)) => zoned::emulate(&args),
+        Command::Log(LogCommand::Create(args)) => logfs::create(&args),
+        Command::Log(LogCommand::Mount(args)) => logfs::mount(&args, &words.collect::<Vec<_>>()),
+        Command::Log(LogCommand::Check(args)) => logfs::check(&args),
+        Command::Log(LogCommand::Show(args)) => logfs::show(&args),
         Command::Drill(args) => drill::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Eject(args) => eject::run(&args),

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
         return mount_again(&elsewhere, &point.path);
     }
     limits::warn(&config)?;
-    background::start(args, words, &point.path)?;
+    background::start(args.log_file.as_deref(), words, 1, &point.path)?;
     tell_own_files(&config);
     Ok(())
 }

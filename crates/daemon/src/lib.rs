@@ -19,6 +19,7 @@ pub mod flags;
 pub mod frames;
 pub mod learn;
 pub mod log;
+pub mod logfs;
 mod memory;
 pub mod metrics;
 pub mod own_files;

@@ -431,7 +431,7 @@ fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<
 
 /// Reports the daemon's state to a service manager that waits for it, as
 /// systemd does for a unit of type `notify`.
-fn tell_manager(state: &[NotifyState<'_>]) {
+pub(crate) fn tell_manager(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "the service manager could not be told");
     }
@@ -459,7 +459,7 @@ fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics
 /// Serves the control socket of the mount at `point`. The device number comes
 /// from the mount table: a request to the file system itself would never be
 /// answered here.
-fn start_control(point: &Path, control: Arc<Control>) -> io::Result<Server> {
+pub(crate) fn start_control(point: &Path, control: Arc<dyn Handler>) -> io::Result<Server> {
     let mounts = mounts::list()?;
     let mount = mounts::at(&mounts, point)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the mount is not in the mount table"))?;
@@ -467,7 +467,7 @@ fn start_control(point: &Path, control: Arc<Control>) -> io::Result<Server> {
     Server::start(&path, rustix::process::geteuid().is_root(), control)
 }
 
-fn mount_advice(error: &io::Error) -> &'static str {
+pub(crate) fn mount_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "check that this user may use /dev/fuse, and that fusermount3 (Debian package fuse3) is installed"

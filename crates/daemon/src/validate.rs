@@ -390,7 +390,7 @@ fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
     Err(inner.tier.dir.place.refuse(found, "put the two beside each other, in directories of their own"))
 }
 
-fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
+pub(crate) fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
     let shown = given.shown();
     let place = Place::flag(format!("mount point {shown}"));
     let found = std::fs::metadata(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;

@@ -1,0 +1,111 @@
+//! The arguments of `braid log`.
+
+use braid_contract::units::parse_size;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Make a log file system on a device or in a file
+    Create(LogCreateArgs),
+    /// Mount a log file system
+    Mount(LogMountArgs),
+    /// Check a log file system that is not mounted
+    Check(LogPathArgs),
+    /// Show the figures of a log file system that is not mounted
+    Show(LogPathArgs),
+}
+
+const CREATE_HELP: &str = "\
+What is there is not overwritten unless --force says so. A file that is not there
+is made, with its space reserved where the file system can.
+
+Examples:
+  braid log create /dev/nvme1n1
+  braid log create /var/lib/files.log --size 10GiB
+
+Exit status: 0 made, 1 refused or failed, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = CREATE_HELP)]
+pub(crate) struct LogCreateArgs {
+    /// A block device or a file
+    pub(crate) path: PathBuf,
+
+    /// Size of the file, if it is not there: at least 16MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+
+    /// Overwrite what is there, whatever it is
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+const MOUNT_HELP: &str = "\
+Returns when the file system can be used; a daemon serves it until it is unmounted.
+What a crash left is recovered first.
+
+Examples:
+  braid log mount /dev/nvme1n1 /mnt/log
+  braid log mount --workers 8 files.log /mnt/log
+  braid umount /mnt/log
+
+Exit status: 0 mounted, 1 refused or failed, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = MOUNT_HELP)]
+pub(crate) struct LogMountArgs {
+    /// A block device or a file with a log file system
+    pub(crate) path: PathBuf,
+
+    /// Where to mount it
+    pub(crate) mountpoint: PathBuf,
+
+    /// Workers, each with a log and a share of the blocks [default: one for each processor, at most 8]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) workers: Option<usize>,
+
+    /// Let other users use the mount [default for root]
+    #[arg(long, overrides_with = "no_allow_other")]
+    pub(crate) allow_other: bool,
+
+    /// Keep the mount to this user [default for everybody but root]
+    #[arg(long)]
+    pub(crate) no_allow_other: bool,
+
+    /// Mount over a directory that is not empty, and hide what is in it
+    #[arg(long)]
+    pub(crate) nonempty: bool,
+
+    /// Serve in this process until unmounted
+    #[arg(long)]
+    pub(crate) foreground: bool,
+
+    /// Where the daemon logs [default: below /var/log/braid, or ~/.local/state/braid for users]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// error, warn, info, debug or trace; or a filter such as info,braid_log=debug
+    #[arg(long, value_name = "LEVEL", default_value = braid_daemon::log::LEVEL_DEFAULT)]
+    pub(crate) log_level: String,
+
+    /// Set by the command itself when it starts the daemon
+    #[arg(long, hide = true, requires = "foreground")]
+    pub(crate) ready_on_stdout: bool,
+}
+
+const PATH_HELP: &str = "\
+Nothing is written. A file system that is mounted is refused.
+
+Examples:
+  braid log check /dev/nvme1n1
+  braid log show files.log
+
+Exit status: 0 sound, 1 damaged, refused or failed, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = PATH_HELP)]
+pub(crate) struct LogPathArgs {
+    /// A block device or a file with a log file system
+    pub(crate) path: PathBuf,
+}

@@ -1,0 +1,137 @@
+//! `braid log`: log-structured file systems.
+
+use crate::args::{LogCreateArgs, LogMountArgs, LogPathArgs};
+use crate::failure::{Failure, Result};
+use crate::{background, table, umount};
+use braid_contract::units::show_size;
+use braid_contract::{Shown, counted};
+use braid_daemon::log;
+use braid_daemon::logfs::{self, LogMount};
+use braid_daemon::serve::ServeError;
+use jiff::Timestamp;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
+    let size = logfs::create(&args.path, args.size, args.force)?;
+    let (path, size) = (args.path.shown(), show_size(size));
+    table::print(&format!(
+        "{path} is a log file system of {size}\n  next: braid log mount {path} DIRECTORY\n"
+    ))
+}
+
+/// Mounts in this process or, usually, in a daemon; `words` are the command line.
+pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
+    umount::clear_dead(&args.mountpoint)?;
+    let wanted = wanted(args);
+    if args.foreground {
+        return foreground(args, &wanted);
+    }
+    // Errors are best reported before anything is started or logged.
+    let point = logfs::look(&wanted)?;
+    background::start(args.log_file.as_deref(), words, 2, &point)
+}
+
+fn wanted(args: &LogMountArgs) -> LogMount {
+    let allow_other = match (args.allow_other, args.no_allow_other) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
+    LogMount {
+        path: args.path.clone(),
+        mountpoint: args.mountpoint.clone(),
+        workers: args.workers,
+        allow_other,
+        nonempty: args.nonempty,
+    }
+}
+
+/// Mounts and serves; this is the daemon.
+fn foreground(args: &LogMountArgs, wanted: &LogMount) -> Result<()> {
+    let report = background::Report::new(args.ready_on_stdout);
+    let begun = begin_log(args).and_then(|()| Ok(logfs::mount(wanted)?));
+    let served = begun.and_then(|mounted| {
+        report.ready(&[]);
+        mounted.serve().map_err(|error| match error {
+            ServeError::Refused(refusal) => refusal.into(),
+            ServeError::Failed(what) => Failure::new(what),
+        })
+    });
+    served.map_err(|failure| if report.failed(&failure) { failure.told() } else { failure })
+}
+
+fn begin_log(args: &LogMountArgs) -> Result<()> {
+    let open = |path| log::open(path).map_err(|error| background::no_log(path, &error));
+    let file = args.log_file.as_deref().map(open).transpose()?;
+    Ok(log::start(&args.log_level, file)?)
+}
+
+pub(crate) fn check(args: &LogPathArgs) -> Result<()> {
+    let checked = logfs::check(&args.path)?;
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    checked.problems.iter().for_each(|problem| _ = writeln!(text, "{problem}"));
+    let count = checked.problems.len();
+    let path = args.path.shown();
+    if count > 0 {
+        table::print(&text)?;
+        let problems = counted(count as u64, "problem");
+        return Err(Failure::new(format!(
+            "{path}: {problems}\n  help: mount it if that works, copy what can be read, and make it anew"
+        )));
+    }
+    let sound = checked.figures.map_or_else(String::new, |figures| {
+        let files = figures.directories + figures.files + figures.others;
+        format!("{path}: sound; {}, {} free", counted(files as u64, "inode"), show_size(figures.free))
+    });
+    table::print(&format!("{sound}\n"))
+}
+
+pub(crate) fn show(args: &LogPathArgs) -> Result<()> {
+    let figures = logfs::figures(&args.path)?;
+    let time = |ns: i64| {
+        let moment = Timestamp::from_nanosecond(ns.into()).ok();
+        moment.map_or_else(
+            || "unknown".to_owned(),
+            |moment| moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        )
+    };
+    let uuid: String = figures.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let state = if figures.is_clean { "closed" } else { "to be recovered at the next mount" };
+    let segments: Vec<String> = figures.segments.iter().map(ToString::to_string).collect();
+    let rows = [
+        ("id", uuid),
+        ("made", time(figures.made_ns)),
+        ("state", state.to_owned()),
+        ("size", show_size(figures.bytes)),
+        ("free", show_size(figures.free)),
+        ("data", show_size(figures.data)),
+        (
+            "inodes",
+            format!(
+                "{} directories, {} files, {} others",
+                figures.directories, figures.files, figures.others
+            ),
+        ),
+        ("unnamed", format!("{} files that were open and have no name", figures.orphans)),
+        ("checkpoint", format!("number {}, {}", figures.generation, time(figures.checkpoint_ns))),
+        ("image", format!("{} records in {} segments", figures.image_records, figures.image_segments)),
+        (
+            "workers",
+            format!(
+                "{}, with {} segments of {}",
+                segments.len(),
+                segments.join("+"),
+                show_size(figures.segment_bytes)
+            ),
+        ),
+        (
+            "log",
+            format!("{} records behind the image, {} that power loss cut off", figures.records, figures.lost),
+        ),
+    ];
+    let mut text = String::new();
+    rows.iter().for_each(|(name, value)| _ = writeln!(text, "{name:<11}{value}"));
+    table::print(&text)
+}

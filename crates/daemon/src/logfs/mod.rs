@@ -1,0 +1,106 @@
+//! Log-structured file systems: made, mounted, checked and shown. They have no tiers and
+//! no stack: of what a volume's daemon does, this one has the mount and its end.
+
+mod control;
+mod mount;
+
+pub use mount::{LogMount, Mounted, WORKERS, look, mount};
+
+use crate::refusal::{Place, Refusal};
+use braid_contract::{Errno, Error, Shown};
+use braid_log::{Checked, Device, Disk, Figures, Owner, Use};
+use braid_stores::native::Machine;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The least size of a log file system, in bytes.
+pub const SIZE_MIN: u64 = braid_log::SIZE_MIN;
+
+/// Makes a log file system on a device, or in a file, which is made with this size if it
+/// is not there. Answers its size.
+///
+/// # Errors
+/// If the device holds something and `force` is not given, is in use, or is too small.
+pub fn create(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Refusal> {
+    let place = Place::flag(path.to_string_lossy());
+    let is_new =
+        matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+    if is_new {
+        let advice = "say how large the file is to be: --size SIZE; or name a block device";
+        let size = size.ok_or_else(|| place.refuse("there is no such file or device", advice))?;
+        large_enough(&place, size)?;
+        braid_log::make_file(path, size).map_err(|error| refuse(path, &error))?;
+    }
+    let made = format(path, &place, size.filter(|_| !is_new), force);
+    if made.is_err() && is_new {
+        // It is of no use to anybody.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+fn large_enough(place: &Place, size: u64) -> Result<(), Refusal> {
+    if size >= SIZE_MIN {
+        return Ok(());
+    }
+    let needed = braid_contract::units::show_size(SIZE_MIN);
+    Err(place.refuse(format!("{size} bytes are too few"), format!("a log file system needs {needed}")))
+}
+
+fn format(path: &Path, place: &Place, size: Option<u64>, force: bool) -> Result<u64, Refusal> {
+    let disk = Disk::open(path, Use::Write).map_err(|error| refuse(path, &error))?;
+    if size.is_some_and(|size| size != disk.size()) {
+        let found = format!("it is there already, and has {} bytes", disk.size());
+        return Err(
+            place.refuse(found, "leave --size out to use all of it, or name a file that is not there")
+        );
+    }
+    large_enough(place, disk.size())?;
+    let holds = braid_log::known(&disk).map_err(|error| refuse(path, &error))?;
+    if let Some(what) = holds.filter(|_| !force) {
+        let advice = "everything in it would be lost; pass --force if that is meant";
+        return Err(place.refuse(format!("it holds {what}"), advice));
+    }
+    let size = disk.size();
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let disk: Arc<dyn Device> = Arc::new(disk);
+    braid_log::format(&disk, Owner { uid, gid }, &Machine).map_err(|error| refuse(path, &error))?;
+    Ok(size)
+}
+
+/// Checks a log file system that is not mounted.
+///
+/// # Errors
+/// If it can't be opened, or there is none.
+pub fn check(path: &Path) -> Result<Checked, Refusal> {
+    let disk = Disk::open(path, Use::Read).map_err(|error| refuse(path, &error))?;
+    braid_log::check(&disk).map_err(|error| refuse(path, &error))
+}
+
+/// The figures of a log file system that is not mounted.
+///
+/// # Errors
+/// If it can't be opened, there is none, or it can't be used.
+pub fn figures(path: &Path) -> Result<Figures, Refusal> {
+    let disk = Disk::open(path, Use::Read).map_err(|error| refuse(path, &error))?;
+    braid_log::figures(&disk).map_err(|error| refuse(path, &error))
+}
+
+/// Refuses a device, with advice by the error.
+fn refuse(path: &Path, error: &Error) -> Refusal {
+    let shown = path.shown();
+    let advice = match error.errno() {
+        Errno::ENOENT => format!("make one first: braid log create {shown} --size SIZE"),
+        Errno::EBUSY => "unmount it first: braid umount MOUNTPOINT".into(),
+        Errno::EUCLEAN => {
+            format!("see what is wrong: braid log check {shown}; its files are in your backups")
+        }
+        Errno::EINVAL => format!("make one first: braid log create {shown}"),
+        Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
+        _ => "check the device; the kernel's log may say more".into(),
+    };
+    let text = error.to_string();
+    // The place is said once.
+    let found = text.strip_prefix(&format!("{shown}: ")).unwrap_or(&text);
+    Place::flag(path.to_string_lossy()).refuse(found, advice)
+}

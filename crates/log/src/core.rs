@@ -1,0 +1,287 @@
+//! What all operations work on: inodes, their log, and the room for both.
+
+use crate::inode::{Inode, State};
+use crate::journal::Journal;
+use crate::layout::{CHUNK_MAX, Superblock};
+use crate::record::{Change, put_part};
+use crate::settings::Settings;
+use crate::sync::Mutex;
+use crate::table::{Sharded, Table};
+use crate::who::Who;
+use braid_contract::{
+    Attr, Caller, Entry, Environment, Errno, Error, FileKind, HandleId, InodeId, OpenFlags, Result, Timestamp,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Nanoseconds for which the name of a process's command is believed.
+const COMMAND_NS: u64 = 1_000_000_000;
+/// Commands that are remembered for a worker.
+const COMMANDS_MAX: usize = 256;
+
+/// Groups for the log of one worker, and one behind an image.
+pub(crate) const RECOVERY_GROUPS: i64 = 4;
+
+/// Groups that an image of so many bytes needs, at most: records may leave a quarter of a
+/// chunk empty.
+pub(crate) fn groups_of_image(bytes: i64) -> i64 {
+    bytes.max(0) * 4 / 3 / CHUNK_MAX as i64 + 2
+}
+
+/// Processes by their ids, and until when they are believed.
+type Commands = HashMap<u32, (Arc<Who>, u64)>;
+
+/// A file system in use.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) journal: Journal,
+    pub(crate) table: Table,
+    pub(crate) handles: Sharded<Open>,
+    pub(crate) settings: Settings,
+    pub(crate) environment: Arc<dyn Environment>,
+    /// Held by a checkpoint.
+    pub(crate) anchor: Mutex<Anchor>,
+    /// The number of the next segment at the last checkpoint.
+    pub(crate) anchored_segment: AtomicU64,
+    /// Held by whoever needs more than one directory.
+    pub(crate) renames: Mutex<()>,
+    pub(crate) next_ino: AtomicU64,
+    pub(crate) next_handle: AtomicU64,
+    /// That of inodes that are made in this use.
+    pub(crate) generation: u64,
+    /// Bytes of an image of all inodes, at most.
+    pub(crate) image_bytes: AtomicI64,
+    /// Of each worker.
+    commands: Vec<Mutex<Commands>>,
+}
+
+/// What the last checkpoint left.
+#[derive(Debug)]
+pub(crate) struct Anchor {
+    pub(crate) superblock: Superblock,
+    /// Groups of its image.
+    pub(crate) image: Vec<u64>,
+    /// Groups that the next checkpoint frees.
+    pub(crate) stale: Vec<u64>,
+    pub(crate) checkpoints: u64,
+}
+
+/// An open file or directory.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) flags: OpenFlags,
+    pub(crate) is_dir: bool,
+    /// Who opened it.
+    pub(crate) who: Arc<Who>,
+}
+
+/// What a record changes of one inode, whose lock the caller holds.
+pub(crate) struct Write<'a> {
+    pub(crate) ino: u64,
+    pub(crate) state: &'a mut State,
+    pub(crate) changes: Vec<Change>,
+}
+
+/// What a core begins with.
+pub(crate) struct Start {
+    pub(crate) journal: Journal,
+    pub(crate) table: Table,
+    pub(crate) settings: Settings,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) anchor: Anchor,
+    pub(crate) next_ino: u64,
+}
+
+impl Core {
+    pub(crate) fn new(start: Start) -> Self {
+        let Start { journal, table, settings, environment, anchor, next_ino } = start;
+        let image_bytes = table.iter().map(|inode| inode.state.read().weight()).sum();
+        let core = Self {
+            commands: (0..journal.workers()).map(|_| Mutex::default()).collect(),
+            anchored_segment: AtomicU64::new(journal.medium.next_segment.load(Ordering::Relaxed)),
+            generation: anchor.superblock.generation,
+            journal,
+            table,
+            handles: Sharded::default(),
+            settings,
+            environment,
+            anchor: Mutex::new(anchor),
+            renames: Mutex::new(()),
+            next_ino: AtomicU64::new(next_ino),
+            next_handle: AtomicU64::new(1),
+            image_bytes: AtomicI64::new(image_bytes),
+        };
+        core.grow(0);
+        core
+    }
+
+    /// The worker that a caller's operations go to.
+    pub(crate) fn worker(&self, caller: &Caller) -> usize {
+        caller.tid as usize % self.journal.workers()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.environment.wall_ns())
+    }
+
+    /// Groups that an image of all inodes needs, at most.
+    pub(crate) fn image_groups(&self) -> i64 {
+        groups_of_image(self.image_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Notes that an image would be so many bytes longer.
+    pub(crate) fn grow(&self, bytes: i64) {
+        self.image_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let reserve =
+            least_groups(self.image_groups(), self.journal.workers()) + self.journal.workers() as i64 + 1;
+        self.journal.medium.space.set_reserve(reserve);
+    }
+
+    /// Writes one record of what becomes of some inodes, and then applies it to them.
+    ///
+    /// # Errors
+    /// Those of [`Journal::append`]; nothing is changed then.
+    pub(crate) fn record(&self, worker: usize, writes: Vec<Write<'_>>) -> Result<()> {
+        let mut bytes = Vec::with_capacity(256);
+        for write in writes.iter().filter(|write| !write.changes.is_empty()) {
+            put_part(&mut bytes, write.ino, &write.changes);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let record = self.journal.append(worker, &bytes)?;
+        let (mut freed, mut grown) = (Vec::new(), 0);
+        for Write { state, changes, .. } in writes {
+            let before = state.weight();
+            state.apply(record, changes, &mut freed);
+            grown += state.weight() - before;
+        }
+        self.journal.freed(worker, record, &freed);
+        self.grow(grown);
+        Ok(())
+    }
+
+    /// The inode of this number.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is none.
+    pub(crate) fn inode(&self, ino: InodeId) -> Result<Arc<Inode>> {
+        self.table.get(ino.0).ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// The inode that a name leads to.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if there is none.
+    pub(crate) fn named(&self, ino: u64) -> Result<Arc<Inode>> {
+        let damaged =
+            || Error::new(Errno::EUCLEAN, format!("a name leads to inode {ino}, which is not there"));
+        self.table.get(ino).ok_or_else(damaged)
+    }
+
+    /// A new inode, which nobody can find yet but by its number.
+    pub(crate) fn new_inode(&self) -> Arc<Inode> {
+        let ino = self.next_ino.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Inode::new(ino))
+    }
+
+    /// Drops an inode that is gone and that nobody knows any more.
+    pub(crate) fn drop_unused(&self, inode: &Inode, state: &State) {
+        if state.is_gone && inode.is_unused() {
+            self.table.remove(inode.ino);
+        }
+    }
+
+    /// The open file of a handle.
+    ///
+    /// # Errors
+    /// `EBADF` if there is none.
+    pub(crate) fn file(&self, handle: HandleId) -> Result<Arc<Open>> {
+        self.handles.get(handle.0).filter(|open| !open.is_dir).ok_or_else(|| Errno::EBADF.into())
+    }
+
+    /// The open directory of a handle.
+    ///
+    /// # Errors
+    /// `EBADF` if there is none.
+    pub(crate) fn dir(&self, handle: HandleId) -> Result<Arc<Open>> {
+        self.handles.get(handle.0).filter(|open| open.is_dir).ok_or_else(|| Errno::EBADF.into())
+    }
+
+    /// Opens an inode, whose lock the caller holds.
+    pub(crate) fn open(
+        &self,
+        caller: &Caller,
+        inode: &Arc<Inode>,
+        flags: OpenFlags,
+        is_dir: bool,
+    ) -> HandleId {
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let open = Open { inode: Arc::clone(inode), flags, is_dir, who: self.who(caller) };
+        self.handles.insert(handle, Arc::new(open));
+        HandleId(handle)
+    }
+
+    /// The process behind an operation.
+    pub(crate) fn who(&self, caller: &Caller) -> Arc<Who> {
+        let Caller { uid, gid, pid, .. } = *caller;
+        let mut known = self.commands[self.worker(caller)].lock();
+        let now = self.environment.monotonic_ns();
+        if let Some((who, until)) = known.get(&pid)
+            && *until > now
+            && (who.uid, who.gid) == (uid, gid)
+        {
+            return Arc::clone(who);
+        }
+        let command = if pid > 0 && self.settings.commands { braid_sys::task_names(pid) } else { None };
+        let command = command.map_or_else(Vec::new, |(name, _)| name.into_bytes());
+        let who = Arc::new(Who::new(uid, gid, pid, command));
+        if known.len() >= COMMANDS_MAX {
+            known.clear();
+        }
+        known.insert(pid, (Arc::clone(&who), now + COMMAND_NS));
+        who
+    }
+
+    /// Answers an inode by name: one lookup more.
+    pub(crate) fn entry(&self, inode: &Inode, state: &State) -> Entry {
+        inode.lookups.fetch_add(1, Ordering::AcqRel);
+        Entry { attr: attr(inode.ino, state), generation: state.generation }
+    }
+}
+
+/// Groups that have to be free when a checkpoint begins: for a segment that each worker
+/// goes on in, and for the image; or, if the power is lost after that, for the log of one
+/// worker and the image.
+pub(crate) fn least_groups(image: i64, workers: usize) -> i64 {
+    image + workers as i64 + RECOVERY_GROUPS
+}
+
+/// The attributes of an inode.
+pub(crate) fn attr(ino: u64, state: &State) -> Attr {
+    let units = match state.extents() {
+        Some(extents) => extents.blocks() * 8,
+        // What is in the log takes no blocks, but programs take a file without any for
+        // a hole.
+        None => u64::from(state.size > 0 && state.kind() == FileKind::Regular),
+    };
+    Attr {
+        ino: InodeId(ino),
+        size: state.size,
+        blocks: units,
+        atime: state.atime,
+        mtime: state.mtime,
+        ctime: state.ctime,
+        btime: Some(state.btime),
+        kind: state.kind(),
+        mode: (state.mode & 0o7777) as u16,
+        nlink: state.nlink,
+        uid: state.uid,
+        gid: state.gid,
+        rdev: state.rdev,
+        block_size: 4096,
+    }
+}

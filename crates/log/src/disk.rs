@@ -1,0 +1,163 @@
+//! A block device or a regular file, through the kernel's page cache.
+
+use crate::device::{BLOCK, Device};
+use braid_contract::{Errno, Error, Result, Shown};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Pieces of memory that the kernel takes at a time (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+/// What a device is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// To be looked at: nothing is written.
+    Read,
+    /// To be used.
+    Write,
+}
+
+/// A block device or a regular file. Nobody else can open it this way meanwhile.
+#[derive(Debug)]
+pub struct Disk {
+    fd: OwnedFd,
+    path: PathBuf,
+    size: u64,
+    is_file: bool,
+}
+
+impl Disk {
+    /// Opens a device or a file for this process alone.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is in use, `EINVAL` if it is something else, those of `open(2)`.
+    pub fn open(path: &Path, usage: Use) -> Result<Self> {
+        let shown = path.shown();
+        let told = |error: rustix::io::Errno| Error::from(error).context(shown.to_string());
+        let in_use =
+            || Error::new(Errno::EBUSY, format!("{shown}: it is in use, by a mount or another program"));
+        let access = if usage == Use::Read { OFlags::RDONLY } else { OFlags::RDWR };
+        // Looked at first: opening a pipe would wait.
+        let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(told)?.st_mode);
+        let exclusive = match kind {
+            FileType::RegularFile => OFlags::empty(),
+            FileType::BlockDevice => OFlags::EXCL,
+            _ => {
+                return Err(Error::new(
+                    Errno::EINVAL,
+                    format!("{shown}: it is no block device and no regular file"),
+                ));
+            }
+        };
+        let fd =
+            rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+        let fd = fd.map_err(|error| if error == rustix::io::Errno::BUSY { in_use() } else { told(error) })?;
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
+            locked => locked.map_err(told)?,
+        }
+        let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(told)?;
+        let (path, is_file) = (path.to_owned(), kind == FileType::RegularFile);
+        Ok(Self { fd, path, size: size / BLOCK * BLOCK, is_file })
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// An error at a place; one that this file system would take for a lack of its own
+    /// room is the device's.
+    fn told(&self, what: &str, offset: u64, error: rustix::io::Errno) -> Error {
+        let path = self.path.shown();
+        let text = format!("{path}: {what} at byte {offset}");
+        match error {
+            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => {
+                Error::new(Errno::EIO, format!("{text}: there is no room beneath the file"))
+            }
+            error => Error::from(error).context(text),
+        }
+    }
+}
+
+impl Device for Disk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            match rustix::io::pread(&self.fd, &mut buf[done..], at) {
+                Ok(0) => return Err(self.told("reading", at, rustix::io::Errno::IO)),
+                Ok(read) => done += read,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(self.told("reading", at, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let mut pieces: Vec<&[u8]> = bufs.iter().map(|buf| &buf[..]).filter(|buf| !buf.is_empty()).collect();
+        let mut at = offset;
+        while !pieces.is_empty() {
+            let next: Vec<IoSlice<'_>> =
+                pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+            let mut done = match rustix::io::pwritev(&self.fd, &next, at) {
+                Ok(0) => return Err(self.told("writing", at, rustix::io::Errno::IO)),
+                Ok(done) => done,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(self.told("writing", at, error)),
+            };
+            at += done as u64;
+            while let Some(first) = pieces.first_mut()
+                && done > 0
+            {
+                let some = done.min(first.len());
+                *first = &first[some..];
+                done -= some;
+                if first.is_empty() {
+                    pieces.remove(0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        rustix::fs::fdatasync(&self.fd).map_err(|error| self.told("flushing", 0, error))
+    }
+
+    fn discard(&self, offset: u64, len: u64) {
+        // It need not heed it.
+        if self.is_file {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(&self.fd, flags, offset, len);
+        } else {
+            let _ = braid_sys::discard(&self.fd, offset, len);
+        }
+    }
+}
+
+/// Makes a regular file of this size, with its space reserved where that can be.
+///
+/// # Errors
+/// `EEXIST`, `ENOSPC`, and what else the file system answers; there is no file then.
+pub fn make_file(path: &Path, size: u64) -> Result<()> {
+    let told = |error: rustix::io::Errno| Error::from(error).context(path.shown().to_string());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(told)?;
+    let made = match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
+        Err(rustix::io::Errno::OPNOTSUPP) => rustix::fs::ftruncate(&fd, size),
+        made => made,
+    };
+    made.map_err(|error| {
+        let _ = rustix::fs::unlink(path);
+        told(error)
+    })
+}

@@ -1,0 +1,166 @@
+//! Which blocks of the device a file's blocks are in.
+
+use std::collections::BTreeMap;
+
+/// Blocks of the device that follow one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The first of them.
+    pub(crate) start: u64,
+    /// How many they are.
+    pub(crate) len: u64,
+}
+
+impl Run {
+    pub(crate) fn end(self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// Blocks of a file, from block `at` on, and where they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    pub(crate) at: u64,
+    pub(crate) run: Run,
+    /// Whether they were written. If not, they are reserved and read as zeros, whatever
+    /// is on the device.
+    pub(crate) is_written: bool,
+}
+
+impl Piece {
+    pub(crate) fn end(self) -> u64 {
+        self.at + self.run.len
+    }
+
+    /// The part of it within these blocks of the file.
+    fn within(self, from: u64, to: u64) -> Self {
+        let (at, end) = (self.at.max(from), self.end().min(to));
+        let run = Run { start: self.run.start + (at - self.at), len: end - at };
+        Self { at, run, ..self }
+    }
+
+    /// Whether `next` goes on where this one ends, in the file and on the device.
+    fn joins(self, next: Self) -> bool {
+        self.end() == next.at && self.run.end() == next.run.start && self.is_written == next.is_written
+    }
+}
+
+/// The blocks of a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extents {
+    /// By the first block in the file.
+    pieces: BTreeMap<u64, Piece>,
+    blocks: u64,
+}
+
+impl Extents {
+    /// Blocks of the device that it has.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Pieces that it is made of.
+    pub(crate) fn count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// All of it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Piece> + '_ {
+        self.pieces.values().copied()
+    }
+
+    /// What there is of these blocks of the file, in order.
+    pub(crate) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = Piece> + '_ {
+        let before = self.pieces.range(..from).next_back().map(|(_, piece)| *piece);
+        let before = before.filter(|piece| piece.end() > from);
+        let others = self.pieces.range(from..to.max(from)).map(|(_, piece)| *piece);
+        before.into_iter().chain(others).map(move |piece| piece.within(from, to))
+    }
+
+    /// The piece that has this block.
+    pub(crate) fn find(&self, block: u64) -> Option<Piece> {
+        self.within(block, block + 1).next()
+    }
+
+    /// Takes blocks out; hands `freed` where they were.
+    pub(crate) fn unmap(&mut self, from: u64, to: u64, freed: &mut Vec<Run>) {
+        let gone: Vec<Piece> = self.within(from, to).collect();
+        for piece in gone {
+            let Some((_, whole)) =
+                self.pieces.range(..=piece.at).next_back().map(|(at, piece)| (*at, *piece))
+            else {
+                continue;
+            };
+            self.pieces.remove(&whole.at);
+            for left in [whole.within(whole.at, piece.at), whole.within(piece.end(), whole.end())] {
+                if left.run.len > 0 {
+                    self.pieces.insert(left.at, left);
+                }
+            }
+            self.blocks -= piece.run.len;
+            freed.push(piece.run);
+        }
+    }
+
+    /// Puts a piece in the place of what was there.
+    pub(crate) fn map(&mut self, piece: Piece, freed: &mut Vec<Run>) {
+        let begun = freed.len();
+        self.unmap(piece.at, piece.end(), freed);
+        self.blocks += piece.run.len;
+        // Blocks that were reserved and are written now stay where they are.
+        let mut kept = freed.split_off(begun);
+        kept.retain(|run| run.start >= piece.run.end() || run.end() <= piece.run.start);
+        freed.append(&mut kept);
+        let mut piece = piece;
+        if let Some((_, before)) = self.pieces.range(..piece.at).next_back()
+            && before.joins(piece)
+        {
+            let before = *before;
+            self.pieces.remove(&before.at);
+            let run = Run { start: before.run.start, len: before.run.len + piece.run.len };
+            piece = Piece { at: before.at, run, ..piece };
+        }
+        if let Some(next) = self.pieces.get(&piece.end()).copied()
+            && piece.joins(next)
+        {
+            self.pieces.remove(&next.at);
+            piece.run.len += next.run.len;
+        }
+        self.pieces.insert(piece.at, piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(at: u64, start: u64, len: u64) -> Piece {
+        Piece { at, run: Run { start, len }, is_written: true }
+    }
+
+    #[test]
+    fn pieces_join_and_split() {
+        let (mut extents, mut freed) = (Extents::default(), Vec::new());
+        extents.map(piece(0, 100, 4), &mut freed);
+        extents.map(piece(8, 108, 4), &mut freed);
+        extents.map(piece(4, 104, 4), &mut freed);
+        assert_eq!((extents.count(), extents.blocks(), freed.len()), (1, 12, 0));
+        extents.map(piece(2, 500, 3), &mut freed);
+        assert_eq!(freed, [Run { start: 102, len: 3 }]);
+        let found: Vec<Piece> = extents.within(1, 6).collect();
+        assert_eq!(found, [piece(1, 101, 1), piece(2, 500, 3), piece(5, 105, 1)]);
+        freed.clear();
+        extents.unmap(0, 3, &mut freed);
+        assert_eq!(freed, [Run { start: 100, len: 2 }, Run { start: 500, len: 1 }]);
+        assert_eq!((extents.find(2), extents.find(3)), (None, Some(piece(3, 501, 1))));
+        assert_eq!(extents.blocks(), 9);
+    }
+
+    #[test]
+    fn reserved_blocks_stay_where_they_are_written() {
+        let (mut extents, mut freed) = (Extents::default(), Vec::new());
+        extents.map(Piece { is_written: false, ..piece(0, 100, 8) }, &mut freed);
+        extents.map(piece(2, 102, 2), &mut freed);
+        assert_eq!((freed.len(), extents.count(), extents.blocks()), (0, 3, 8));
+    }
+}

@@ -1,0 +1,459 @@
+//! The file system in use.
+
+use crate::checkpoint::checkpoint;
+use crate::core::Core;
+use crate::device::{BLOCK, Device};
+use crate::open::open;
+use crate::ops::{attributes, data, handles, names, rename, reserve, xattrs};
+use crate::room;
+use crate::settings::Settings;
+use crate::sync::{Condvar, Mutex};
+use braid_contract::{
+    Attr, Caller, DirSink, Entry, Environment, Errno, Error, FallocateMode, FileKind, FileSystem,
+    FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result,
+    SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
+};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long names and attributes stay true: nobody else changes them.
+const CACHE_TTL: Duration = Duration::from_secs(1 << 30);
+/// How long a change waits to be made durable without being asked for, at most.
+const COMMIT_PAUSE: Duration = Duration::from_secs(5);
+/// How often it is looked whether a checkpoint is due.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the device for one inode more, in the figure of free inodes.
+const BYTES_PER_INODE: u64 = 512;
+
+/// A log-structured file system. What was not closed is recovered when it is opened
+/// again; [`close`](Self::close) makes that quick.
+#[derive(Debug)]
+pub struct LogFs {
+    core: Arc<Core>,
+    background: Mutex<Option<Background>>,
+}
+
+#[derive(Debug)]
+struct Background {
+    thread: JoinHandle<()>,
+    ended: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl LogFs {
+    /// Opens the file system on a device, which nobody else uses.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none, or it has another format; `EUCLEAN` if it is damaged,
+    /// with the place; those of the device.
+    pub fn open(
+        device: Arc<dyn Device>,
+        settings: Settings,
+        environment: Arc<dyn Environment>,
+    ) -> Result<Self> {
+        let core = Arc::new(open(&device, settings, Arc::clone(&environment))?);
+        let background = environment.threads().then(|| Background::begin(&core)).transpose()?;
+        Ok(Self { core, background: Mutex::new(background) })
+    }
+
+    /// Makes everything durable and a checkpoint, so that the next use begins at once;
+    /// nothing can be changed from then on. Without it, as after a crash, what was not
+    /// synced may be lost.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn close(&self) -> Result<()> {
+        self.end_background();
+        checkpoint(&self.core, true)?;
+        self.core.journal.close();
+        Ok(())
+    }
+
+    /// Makes a checkpoint now.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is no room for it, those of the device.
+    pub fn checkpoint(&self) -> Result<()> {
+        checkpoint(&self.core, false)
+    }
+
+    /// Flushes of the device since it was opened, those of checkpoints' superblocks not
+    /// included.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.core.journal.flushes()
+    }
+
+    /// Free bytes of each worker's share of the device.
+    #[must_use]
+    pub fn free_by_worker(&self) -> Vec<u64> {
+        let free = self.core.journal.medium.space.by_worker();
+        free.into_iter().map(|blocks| blocks * BLOCK).collect()
+    }
+
+    /// Bytes that workers took of others' shares since it was opened.
+    #[must_use]
+    pub fn stolen(&self) -> u64 {
+        self.core.journal.medium.space.stolen() * BLOCK
+    }
+
+    /// Frees what waits to be free, and compares the free blocks with those that nothing
+    /// refers to.
+    ///
+    /// # Errors
+    /// `EUCLEAN` with the difference, those of the device.
+    pub fn audit(&self) -> Result<()> {
+        self.core.journal.settle()?;
+        crate::audit::audit(&self.core)
+    }
+
+    fn end_background(&self) {
+        let Some(Background { thread, ended }) = self.background.lock().take() else { return };
+        *ended.0.lock() = true;
+        ended.1.notify_all();
+        // It does not panic; if it did, there is nothing to do about it here.
+        let _ = thread.join();
+    }
+
+    fn opened(&self, handle: HandleId, mode: u16) -> Opened {
+        let _ = self;
+        Opened { handle, mode: IoMode::Cached, set_id: mode & 0o6000 != 0 }
+    }
+}
+
+impl Drop for LogFs {
+    fn drop(&mut self) {
+        self.end_background();
+    }
+}
+
+impl Background {
+    /// Starts the thread that makes changes durable and checkpoints.
+    fn begin(core: &Arc<Core>) -> Result<Self> {
+        let ended: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let (core, asked) = (Arc::clone(core), Arc::clone(&ended));
+        let work = move || {
+            let mut waited = Duration::ZERO;
+            loop {
+                let mut ends = asked.0.lock();
+                if !*ends {
+                    asked.1.wait_for(&mut ends, LOOK_PAUSE);
+                }
+                if *ends {
+                    return;
+                }
+                drop(ends);
+                waited += LOOK_PAUSE;
+                look_after(&core, &mut waited);
+            }
+        };
+        let thread = std::thread::Builder::new().name("log".into()).spawn(work)?;
+        Ok(Self { thread, ended })
+    }
+}
+
+fn look_after(core: &Core, waited: &mut Duration) {
+    if core.journal.check().is_err() {
+        return;
+    }
+    let mut done = Ok(());
+    if *waited >= COMMIT_PAUSE {
+        *waited = Duration::ZERO;
+        if core.journal.undurable() > 0 {
+            done = core.journal.commit(core.journal.last_record());
+        }
+    }
+    if room::is_due(core) {
+        done = done.and(checkpoint(core, false));
+    }
+    if let Err(error) = done {
+        tracing::warn!(%error, "a checkpoint or commit failed");
+    }
+}
+
+impl FileSystem for LogFs {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        FileSystemCapabilities {
+            cache_ttl: CACHE_TTL,
+            passthrough: false,
+            rename_modes: true,
+            posix_acl: false,
+            flush_at_close: false,
+            caller_groups: false,
+            holds_up: false,
+        }
+    }
+
+    fn lookup(&self, _caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        names::lookup(&self.core, parent, name)
+    }
+
+    fn forget(&self, ino: InodeId, count: u64) {
+        handles::forget(&self.core, ino, count);
+    }
+
+    fn getattr(&self, _caller: &Caller, ino: InodeId, handle: Option<HandleId>) -> Result<Attr> {
+        attributes::getattr(&self.core, ino, handle)
+    }
+
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<Attr> {
+        attributes::setattr(&self.core, caller, ino, handle, changes)
+    }
+
+    fn readlink(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        let inode = self.core.inode(ino)?;
+        let state = inode.state.read();
+        match &state.content {
+            crate::inode::Content::Target(target) => Ok(target.clone()),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn mknod(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        let kind =
+            FileKind::from_mode(mode).filter(|kind| !matches!(kind, FileKind::Directory | FileKind::Symlink));
+        kind.ok_or(Errno::EINVAL)?;
+        let making = names::Making { mode, umask, rdev, ..Default::default() };
+        names::make(&self.core, caller, parent, name, &making).map(|(entry, _)| entry)
+    }
+
+    fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
+        let mode = FileKind::Directory.mode() | mode & 0o7777;
+        let making = names::Making { mode, umask, ..Default::default() };
+        names::make(&self.core, caller, parent, name, &making).map(|(entry, _)| entry)
+    }
+
+    fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        let mode = FileKind::Symlink.mode() | 0o777;
+        let making = names::Making { mode, target: target.as_bytes(), ..Default::default() };
+        names::make(&self.core, caller, parent, name, &making).map(|(entry, _)| entry)
+    }
+
+    fn link(&self, caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        names::link(&self.core, caller, ino, parent, name)
+    }
+
+    fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        names::unlink(&self.core, caller, parent, name)
+    }
+
+    fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        names::rmdir(&self.core, caller, parent, name)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        new_parent: InodeId,
+        new_name: &OsStr,
+        mode: RenameMode,
+    ) -> Result<()> {
+        rename::rename(&self.core, caller, rename::Rename { parent, name, new_parent, new_name, mode })
+    }
+
+    fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        let handle = handles::open(&self.core, caller, ino, request.flags)?;
+        let mode = attributes::getattr(&self.core, ino, Some(handle))?.mode;
+        Ok(self.opened(handle, mode))
+    }
+
+    fn create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        exclusive: bool,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let mode = FileKind::Regular.mode() | mode & 0o7777;
+        let making = names::Making { mode, umask, open: Some(request.flags), ..Default::default() };
+        loop {
+            match names::make(&self.core, caller, parent, name, &making) {
+                Ok((entry, Some(handle))) => return Ok((entry, self.opened(handle, entry.attr.mode))),
+                Err(error) if error.errno() == Errno::EEXIST && !exclusive => {}
+                made => return Err(made.err().unwrap_or_else(|| Errno::EIO.into())),
+            }
+            // It may be gone again by now.
+            match self.open_existing(caller, parent, name, request.flags) {
+                Err(error) if [Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    fn tmpfile(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        umask: u32,
+        request: OpenRequest,
+    ) -> Result<(Entry, Opened)> {
+        let mode = FileKind::Regular.mode() | mode & 0o7777;
+        let making = names::Making { mode, umask, open: Some(request.flags), ..Default::default() };
+        let (entry, handle) = names::make_unnamed(&self.core, caller, parent, &making)?;
+        Ok((entry, self.opened(handle.ok_or(Errno::EIO)?, entry.attr.mode)))
+    }
+
+    fn read(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        buf: &mut [u8],
+        _direct: bool,
+    ) -> Result<usize> {
+        data::read(&self.core, &*self.core.file(handle)?, offset, buf)
+    }
+
+    fn write(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
+        data::write(&self.core, caller, &*self.core.file(handle)?, offset, data, flags)
+    }
+
+    fn flush(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        self.core.file(handle).map(drop)
+    }
+
+    fn release(&self, handle: HandleId) -> Result<()> {
+        handles::release(&self.core, handle, false)
+    }
+
+    fn fsync(&self, _caller: &Caller, handle: HandleId, _data_only: bool) -> Result<()> {
+        handles::sync(&self.core, &*self.core.file(handle)?)
+    }
+
+    fn fallocate(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: u64,
+        len: u64,
+        mode: FallocateMode,
+    ) -> Result<()> {
+        reserve::fallocate(&self.core, caller, &*self.core.file(handle)?, (offset, len), mode)
+    }
+
+    fn seek(&self, _caller: &Caller, handle: HandleId, offset: u64, target: SeekTarget) -> Result<u64> {
+        reserve::seek(&*self.core.file(handle)?, offset, target)
+    }
+
+    fn copy_range(&self, _: &Caller, _: HandleId, _: u64, _: HandleId, _: u64, _: u64) -> Result<u64> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    fn open_dir(&self, caller: &Caller, ino: InodeId) -> Result<HandleId> {
+        handles::open_dir(&self.core, caller, ino)
+    }
+
+    fn read_dir(
+        &self,
+        _caller: &Caller,
+        handle: HandleId,
+        offset: i64,
+        plus: bool,
+        sink: &mut dyn DirSink,
+    ) -> Result<()> {
+        handles::read_dir(&self.core, &*self.core.dir(handle)?, offset, plus, sink)
+    }
+
+    fn release_dir(&self, handle: HandleId) -> Result<()> {
+        handles::release(&self.core, handle, true)
+    }
+
+    fn sync_dir(&self, _caller: &Caller, handle: HandleId) -> Result<()> {
+        handles::sync(&self.core, &*self.core.dir(handle)?)
+    }
+
+    fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        let space = &self.core.journal.medium.space;
+        let free = space.free_blocks() + self.core.journal.pending_blocks();
+        let kept = space.reserve().max(0).cast_unsigned() * crate::layout::GROUP_BLOCKS;
+        let (files, available) = (self.core.table.len() as u64, free.saturating_sub(kept) * BLOCK);
+        let files_free = available / BYTES_PER_INODE;
+        Ok(StatFs {
+            total: space.blocks() * BLOCK,
+            free: free * BLOCK,
+            available,
+            files: files + files_free,
+            files_free,
+            block_size: BLOCK as u32,
+            name_max: names::NAME_MAX as u32,
+        })
+    }
+
+    fn getxattr(&self, _caller: &Caller, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+        xattrs::get(&self.core, ino, name)
+    }
+
+    fn listxattr(&self, _caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
+        xattrs::list(&self.core, ino)
+    }
+
+    fn setxattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        name: &OsStr,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        xattrs::set(&self.core, caller, ino, (name, value), mode)
+    }
+
+    fn removexattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
+        xattrs::remove(&self.core, caller, ino, name)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.core.journal.commit(self.core.journal.last_record())
+    }
+
+    fn path(&self, _ino: InodeId) -> Result<PathBuf> {
+        Err(Error::from(Errno::EOPNOTSUPP))
+    }
+}
+
+impl LogFs {
+    /// Opens a file that somebody else made.
+    fn open_existing(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let entry = names::lookup(&self.core, parent, name)?;
+        let ino = entry.attr.ino;
+        let opened = handles::open(&self.core, caller, ino, flags);
+        let handle = opened.inspect_err(|_| handles::forget(&self.core, ino, 1))?;
+        Ok((entry, self.opened(handle, entry.attr.mode)))
+    }
+}

@@ -1,0 +1,49 @@
+//! The log-structured file system: `LabFS` of `LabStor`, on a device or in a file.
+//!
+//! The device has blocks of files, a log for each worker, and now and then an image of
+//! all inodes, with which the logs begin anew. Inodes and directories are in memory, made
+//! of image and logs when the file system is opened; what is in use is not written down
+//! but follows from them. docs/log-format.md has the bytes, and the order in which they
+//! get there.
+//!
+//! Reading order: `device`; `record` and `inode` (what changes, and what of); `layout`,
+//! `writer`, `journal` (how that becomes durable); `space`; `core`, `checkpoint`, `room`;
+//! `scan`, `load`, `open` (recovery); `ops` (the operations), `fs`.
+#![forbid(unsafe_code)]
+
+mod audit;
+mod check;
+mod checkpoint;
+mod codec;
+mod core;
+mod device;
+mod directory;
+mod disk;
+mod extents;
+mod fs;
+mod inode;
+mod journal;
+mod known;
+mod layout;
+mod load;
+mod open;
+mod ops;
+mod record;
+mod room;
+mod scan;
+mod settings;
+mod space;
+mod sync;
+mod table;
+mod who;
+mod writer;
+
+pub use check::{Checked, Figures, check, figures};
+pub use device::{BLOCK, Device};
+pub use disk::{Disk, Use, make_file};
+pub use fs::LogFs;
+pub use known::known;
+pub use layout::{SIZE_MIN, WORKERS_MAX};
+pub use open::{Owner, format};
+pub use settings::{Planted, Settings};
+pub use who::Who;

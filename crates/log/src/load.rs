@@ -1,0 +1,217 @@
+//! From the device to inodes in memory: the image, and the logs on top of it. Nothing is
+//! written here.
+
+use crate::device::{BLOCK, Device};
+use crate::extents::{Piece, Run};
+use crate::inode::Inode;
+use crate::layout::{SegmentAt, Superblock};
+use crate::record::{Change, Part, take_parts};
+use crate::scan::{Numbered, find_superblock, scan};
+use crate::settings::Planted;
+use crate::table::Table;
+use braid_contract::{Errno, Error, Result};
+use std::sync::Arc;
+
+/// Bytes that are read at a time to be checked.
+const AT_A_TIME: u64 = 256 << 10;
+
+/// A file system as it is on a device.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) superblock: Superblock,
+    pub(crate) table: Table,
+    /// Groups of the image.
+    pub(crate) image: Vec<u64>,
+    /// Groups of logs, with those that are taken for later segments.
+    pub(crate) logs: Vec<u64>,
+    /// How many segments each log has.
+    pub(crate) segments: Vec<usize>,
+    /// Where each log would go on after its first segment.
+    pub(crate) nexts: Vec<SegmentAt>,
+    /// The last record that counts.
+    pub(crate) last_record: u64,
+    /// Records behind it that don't: those before them did not reach the device.
+    pub(crate) lost: usize,
+    pub(crate) next_ino: u64,
+    /// A number that no segment has.
+    pub(crate) next_segment: u64,
+    /// Blocks whose data was checked, and would be again.
+    pub(crate) held: Vec<Run>,
+    /// Files without a name that were open.
+    pub(crate) orphans: usize,
+}
+
+/// Reads a file system.
+///
+/// # Errors
+/// `EINVAL` if there is none, `EUCLEAN` if it is damaged, with the place; those of the
+/// device.
+pub(crate) fn load(device: &dyn Device, planted: Option<Planted>) -> Result<Loaded> {
+    let superblock = find_superblock(device)?;
+    let mut loaded = Loaded {
+        table: Table::default(),
+        image: Vec::new(),
+        logs: Vec::new(),
+        segments: Vec::new(),
+        nexts: Vec::new(),
+        last_record: superblock.first_record - 1,
+        lost: 0,
+        next_ino: superblock.next_ino,
+        next_segment: superblock.next_segment,
+        held: Vec::new(),
+        orphans: 0,
+        superblock,
+    };
+    loaded.read_image(device)?;
+    loaded.replay(device, planted)?;
+    loaded.drop_orphans();
+    Ok(loaded)
+}
+
+impl Loaded {
+    fn read_image(&mut self, device: &dyn Device) -> Result<()> {
+        let (at, wanted) = (self.superblock.image, self.superblock.image_records);
+        let image = scan(device, &self.superblock, at, wanted)?;
+        if (image.records.len() as u64) < wanted {
+            let (read, last) = (image.records.len(), image.segments.last().copied().unwrap_or(at));
+            let text = format!(
+                "of {wanted} records of the image {read} can be read: segment {}, at byte {}, is damaged",
+                last.number,
+                last.offset()
+            );
+            return Err(Error::new(Errno::EUCLEAN, text));
+        }
+        self.image = image.segments.iter().map(|segment| segment.group).collect();
+        for (version, bytes) in image.records {
+            for (ino, changes) in parts_of(version, &bytes)? {
+                let inode = self.inode(ino);
+                inode.state.write().apply(version, changes, &mut Vec::new());
+            }
+        }
+        Ok(())
+    }
+
+    /// The inode of this number, which may be new.
+    fn inode(&mut self, ino: u64) -> Arc<Inode> {
+        self.next_ino = self.next_ino.max(ino + 1);
+        self.table.get(ino).unwrap_or_else(|| {
+            let inode = Arc::new(Inode::new(ino));
+            self.table.insert(ino, Arc::clone(&inode));
+            inode
+        })
+    }
+
+    fn replay(&mut self, device: &dyn Device, planted: Option<Planted>) -> Result<()> {
+        let (mut records, mut durable) = (Vec::new(), self.last_record);
+        for start in self.superblock.logs.clone() {
+            let log = scan(device, &self.superblock, start, u64::MAX)?;
+            self.logs.extend(log.segments.iter().chain([&log.next]).map(|segment| segment.group));
+            self.next_segment = self.next_segment.max(log.next.number + 1);
+            self.segments.push(log.segments.len());
+            self.nexts.push(log.next);
+            durable = durable.max(log.durable);
+            records.extend(log.records);
+        }
+        records.sort_by_key(|(record, _)| *record);
+        let count = records.len();
+        let played = self.play(device, records, durable, planted)?;
+        self.lost = count - played;
+        if self.last_record < durable {
+            let text = format!(
+                "record {} of the log is damaged or missing, and records up to {durable} were durable",
+                self.last_record + 1
+            );
+            return Err(Error::new(Errno::EUCLEAN, text));
+        }
+        Ok(())
+    }
+
+    /// Applies records, up to the first that is missing or lacks its data; answers how
+    /// many these are.
+    fn play(
+        &mut self,
+        device: &dyn Device,
+        records: Vec<Numbered>,
+        durable: u64,
+        planted: Option<Planted>,
+    ) -> Result<usize> {
+        let mut played = 0;
+        for (record, bytes) in records {
+            if record != self.last_record + 1 {
+                break;
+            }
+            let parts = parts_of(record, &bytes)?;
+            if record > durable {
+                let pieces = written(&parts);
+                let is_whole = planted == Some(Planted::TrustData) || has_data(device, &parts, &pieces)?;
+                if !is_whole {
+                    break;
+                }
+                self.held.extend(pieces.iter().map(|piece| piece.run));
+            }
+            parts.into_iter().for_each(|part| self.apply(record, part));
+            self.last_record = record;
+            played += 1;
+        }
+        Ok(played)
+    }
+
+    /// Applies what becomes of one inode, unless the image has it already.
+    fn apply(&mut self, record: u64, (ino, changes): Part) {
+        let begins = matches!(changes.first(), Some(Change::Begin(_)));
+        // One that is not there ended before the image was made of it.
+        let Some(inode) = self.table.get(ino).or_else(|| begins.then(|| self.inode(ino))) else { return };
+        let mut state = inode.state.write();
+        if state.version < record {
+            state.apply(record, changes, &mut Vec::new());
+        }
+        if state.is_gone {
+            self.table.remove(ino);
+        }
+        self.next_ino = self.next_ino.max(ino + 1);
+    }
+
+    fn drop_orphans(&mut self) {
+        let orphans: Vec<u64> =
+            self.table.iter().filter(|inode| inode.state.read().nlink == 0).map(|inode| inode.ino).collect();
+        self.orphans = orphans.len();
+        orphans.iter().for_each(|ino| drop(self.table.remove(*ino)));
+    }
+}
+
+fn parts_of(record: u64, bytes: &[u8]) -> Result<Vec<Part>> {
+    let damaged = || Error::new(Errno::EUCLEAN, format!("record {record} makes no sense"));
+    take_parts(bytes).ok_or_else(damaged)
+}
+
+/// The blocks that a record has as written, in its order.
+fn written(parts: &[Part]) -> Vec<Piece> {
+    let maps = parts.iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
+        Change::Map(pieces) => Some(pieces),
+        _ => None,
+    });
+    maps.flatten().filter(|piece| piece.is_written).copied().collect()
+}
+
+/// Whether the data of a record is on the device.
+fn has_data(device: &dyn Device, parts: &[Part], pieces: &[Piece]) -> Result<bool> {
+    let mut sums = parts.iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
+        Change::Sum(sum) => Some(*sum),
+        _ => None,
+    });
+    let Some(wanted) = sums.next_back() else { return Ok(true) };
+    let (mut sum, mut buf) = (0, Vec::new());
+    for piece in pieces {
+        let (mut at, end) = (piece.run.start * BLOCK, piece.run.end() * BLOCK);
+        if end > device.size() {
+            return Ok(false);
+        }
+        while at < end {
+            buf.resize(AT_A_TIME.min(end - at) as usize, 0);
+            device.read_at(at, &mut buf)?;
+            sum = crc32c::crc32c_append(sum, &buf);
+            at += buf.len() as u64;
+        }
+    }
+    Ok(sum == wanted)
+}

@@ -1,0 +1,113 @@
+//! Extended attributes, and the provenance of files, which reads like one.
+
+use crate::core::{Core, Write};
+use crate::inode::State;
+use crate::record::Change;
+use crate::room;
+use crate::who::Who;
+use braid_contract::{Caller, Errno, Error, InodeId, Result, Timestamp, XattrMode};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+
+/// The attribute that says who made a file and who wrote it last.
+const PROVENANCE: &[u8] = b"braid.provenance";
+/// Longest value in bytes, as in the kernel.
+const VALUE_MAX: usize = 65536;
+/// Longest name in bytes.
+const NAME_MAX: usize = 255;
+/// `E2BIG`, which is not in the table.
+const E2BIG: Errno = Errno(7);
+
+/// The name of an attribute that is kept as it is.
+fn name_of(name: &OsStr) -> Result<&[u8]> {
+    let name = name.as_bytes();
+    let is_known = [&b"user."[..], b"trusted.", b"security."].iter().any(|space| name.starts_with(space));
+    match name {
+        _ if name.len() > NAME_MAX => Err(Errno::ERANGE.into()),
+        _ if is_known => Ok(name),
+        // ACLs are among them: the kernel is told that there are none.
+        _ => Err(Errno::EOPNOTSUPP.into()),
+    }
+}
+
+fn live(state: &State) -> Result<()> {
+    if state.is_live() { Ok(()) } else { Err(Errno::ESTALE.into()) }
+}
+
+pub(crate) fn get(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+    let inode = core.inode(ino)?;
+    let state = inode.state.read();
+    live(&state)?;
+    if name.as_bytes() == PROVENANCE {
+        return Ok(provenance(&state).into_bytes());
+    }
+    state.xattrs.get(name_of(name)?).cloned().ok_or_else(|| Errno::ENODATA.into())
+}
+
+pub(crate) fn list(core: &Core, ino: InodeId) -> Result<Vec<u8>> {
+    let inode = core.inode(ino)?;
+    let state = inode.state.read();
+    live(&state)?;
+    Ok(state.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
+}
+
+pub(crate) fn set(
+    core: &Core,
+    caller: &Caller,
+    ino: InodeId,
+    (name, value): (&OsStr, &[u8]),
+    mode: XattrMode,
+) -> Result<()> {
+    let inode = core.inode(ino)?;
+    let name = writable(name)?;
+    if value.len() > VALUE_MAX {
+        return Err(Error::new(E2BIG, "an extended attribute is too long"));
+    }
+    room::grow(core)?;
+    let mut state = inode.state.write();
+    live(&state)?;
+    match (mode, state.xattrs.contains_key(name)) {
+        (XattrMode::Create, true) => return Err(Errno::EEXIST.into()),
+        (XattrMode::Replace, false) => return Err(Errno::ENODATA.into()),
+        _ => {}
+    }
+    let changes = vec![Change::SetXattr(name.to_vec(), value.to_vec()), Change::Changed(core.now())];
+    core.record(core.worker(caller), vec![Write { ino: inode.ino, state: &mut state, changes }])
+}
+
+fn writable(name: &OsStr) -> Result<&[u8]> {
+    if name.as_bytes() == PROVENANCE {
+        return Err(Error::new(Errno::EPERM, "the provenance of a file can't be changed"));
+    }
+    name_of(name)
+}
+
+pub(crate) fn remove(core: &Core, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
+    let inode = core.inode(ino)?;
+    let name = writable(name)?;
+    room::tend(core)?;
+    let mut state = inode.state.write();
+    live(&state)?;
+    if !state.xattrs.contains_key(name) {
+        return Err(Errno::ENODATA.into());
+    }
+    let changes = vec![Change::DropXattr(name.to_vec()), Change::Changed(core.now())];
+    core.record(core.worker(caller), vec![Write { ino: inode.ino, state: &mut state, changes }])
+}
+
+/// Who made a file, and who wrote it last, and when: a line for each.
+fn provenance(state: &State) -> String {
+    let mut text = String::new();
+    let mut tell = |what: &str, who: &Who, at: Timestamp| {
+        let command = String::from_utf8_lossy(&who.command);
+        let (Who { uid, gid, pid, .. }, Timestamp { secs, nanos }) = (who, at);
+        // Writing to a string does not fail.
+        _ = writeln!(text, "{what} time={secs}.{nanos:09} uid={uid} gid={gid} pid={pid} command={command}");
+    };
+    tell("created", &state.created_by, state.btime);
+    if let Some(who) = &state.written_by {
+        tell("written", who, state.mtime);
+    }
+    text
+}

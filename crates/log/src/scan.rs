@@ -1,0 +1,119 @@
+//! Reading chains of segments.
+
+use crate::codec::Take;
+use crate::device::{BLOCK, Device};
+use crate::layout::{
+    CHUNK_HEADER, ChunkHeader, GROUP_BLOCKS, SegmentAt, SegmentHeader, Superblock, open_record,
+};
+use braid_contract::{Errno, Error, Result};
+
+/// A record, and its number.
+pub(crate) type Numbered = (u64, Vec<u8>);
+
+/// A chain, as far as it can be read.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    /// Its segments.
+    pub(crate) segments: Vec<SegmentAt>,
+    /// Where it would go on; the group is taken.
+    pub(crate) next: SegmentAt,
+    pub(crate) records: Vec<Numbered>,
+    /// Records up to this one were durable, as chunks say.
+    pub(crate) durable: u64,
+}
+
+/// Reads a chain. It ends where no valid chunk or segment follows, or with `most` records.
+///
+/// # Errors
+/// `EUCLEAN` if its first segment is not there, those of the device.
+pub(crate) fn scan(device: &dyn Device, of: &Superblock, start: SegmentAt, most: u64) -> Result<Scanned> {
+    let (salt, mut at, mut found) = (of.salt(), start, Scanned::default());
+    let mut block = vec![0; BLOCK as usize];
+    // A segment is at one place once: a chain that came back would never end.
+    while at.group < of.blocks / GROUP_BLOCKS && found.segments.iter().all(|seen| seen.group != at.group) {
+        device.read_at(at.offset(), &mut block)?;
+        let Some(header) = SegmentHeader::decode(&block, salt, at.number) else { break };
+        found.segments.push(at);
+        scan_segment(device, salt, at, most, &mut found)?;
+        at = header.next;
+        if found.records.len() as u64 >= most {
+            break;
+        }
+    }
+    if found.segments.is_empty() {
+        let (number, offset) = (start.number, start.offset());
+        let text = format!("segment {number} is not where it should be, at byte {offset} of the device");
+        return Err(Error::new(Errno::EUCLEAN, text));
+    }
+    found.next = at;
+    Ok(found)
+}
+
+fn scan_segment(device: &dyn Device, salt: u32, at: SegmentAt, most: u64, found: &mut Scanned) -> Result<()> {
+    let mut block = 1;
+    let mut chunk = Vec::new();
+    while block < GROUP_BLOCKS && (found.records.len() as u64) < most {
+        let offset = at.offset() + block * BLOCK;
+        chunk.resize(BLOCK as usize, 0);
+        device.read_at(offset, &mut chunk)?;
+        let Some(header) = ChunkHeader::decode(&chunk, salt, at.number, block as u32) else { break };
+        found.durable = found.durable.max(header.durable);
+        let len = CHUNK_HEADER + header.len as usize;
+        let blocks = len.next_multiple_of(BLOCK as usize);
+        chunk.resize(blocks, 0);
+        if blocks > BLOCK as usize {
+            device.read_at(offset + BLOCK, &mut chunk[BLOCK as usize..])?;
+        }
+        let mut take = Take::new(&chunk[CHUNK_HEADER..len]);
+        while let Some((record, bytes)) = open_record(&mut take, salt) {
+            found.records.push((record, bytes.to_vec()));
+        }
+        if !take.is_empty() {
+            break;
+        }
+        block += blocks as u64 / BLOCK;
+    }
+    Ok(())
+}
+
+/// Where the copies of the superblock are, on a device of so many bytes.
+pub(crate) fn superblock_offsets(size: u64) -> [u64; 2] {
+    [0, (size / BLOCK).saturating_sub(1) * BLOCK]
+}
+
+/// The valid superblock.
+///
+/// # Errors
+/// What keeps the first copy from being used, if the other one can't be either.
+pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+    let mut block = vec![0; BLOCK as usize];
+    let mut copies = Vec::new();
+    for offset in superblock_offsets(device.size()) {
+        let read = device.read_at(offset, &mut block);
+        copies.push(read.and_then(|()| Superblock::decode(&block)));
+    }
+    let best = copies.iter().flatten().max_by_key(|copy| copy.generation).cloned();
+    let Some(found) = best else {
+        // One that is damaged says more than one that is not there.
+        let damaged = copies.iter().flatten_err().find(|error| error.errno() != Errno::EINVAL).cloned();
+        let first = copies.into_iter().find_map(Result::err);
+        return Err(damaged.or(first).unwrap_or_else(|| Errno::EUCLEAN.into()));
+    };
+    if found.blocks > device.size() / BLOCK {
+        let (has, needs) = (device.size() / BLOCK, found.blocks);
+        let text = format!("the device has {has} blocks, and the file system on it {needs}");
+        return Err(Error::new(Errno::EUCLEAN, text));
+    }
+    Ok(found)
+}
+
+/// The errors among results.
+trait FlattenErr<'a> {
+    fn flatten_err(self) -> impl Iterator<Item = &'a Error>;
+}
+
+impl<'a, I: Iterator<Item = &'a Result<Superblock>>> FlattenErr<'a> for I {
+    fn flatten_err(self) -> impl Iterator<Item = &'a Error> {
+        self.filter_map(|result| result.as_ref().err())
+    }
+}

@@ -1,0 +1,212 @@
+//! A simulated device, whose cache loses what was not flushed.
+
+use braid_contract::{Errno, Error, Result, SplitMix};
+use braid_log::{BLOCK, Device};
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+type Block = Arc<[u8]>;
+type Blocks = Vec<Option<Block>>;
+
+/// What blocks read as that were never written.
+const GARBAGE: u8 = 0xa5;
+
+/// What is left of the blocks that were written since the last flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    Nothing,
+    All,
+    /// Of each block, one of its versions.
+    Some(u64),
+    /// As with `Some`, but mostly the last version.
+    Most(u64),
+}
+
+/// Something that the device is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// A write of so many blocks from this one on.
+    Write(u64, u64),
+    Flush,
+}
+
+/// The device before an effect.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) effect: Option<Effect>,
+    durable: Arc<Blocks>,
+    volatile: Vec<(u64, Block)>,
+}
+
+#[derive(Debug, Default)]
+struct Disk {
+    durable: Arc<Blocks>,
+    /// Since the last flush, in order.
+    volatile: Vec<(u64, Block)>,
+    /// What reads see.
+    now: Blocks,
+    moments: Option<Vec<Moment>>,
+    /// So many effects succeed.
+    effects_left: Option<u64>,
+}
+
+/// A device in memory.
+#[derive(Debug)]
+pub(crate) struct SimDisk {
+    blocks: u64,
+    disk: Mutex<Disk>,
+}
+
+impl SimDisk {
+    pub(crate) fn new(size: u64) -> Arc<Self> {
+        let blocks: Blocks = vec![None; (size / BLOCK) as usize];
+        Self::of(Arc::new(blocks))
+    }
+
+    fn of(durable: Arc<Blocks>) -> Arc<Self> {
+        let now = (*durable).clone();
+        let disk = Disk { durable, now, ..Disk::default() };
+        Arc::new(Self { blocks: disk.now.len() as u64, disk: Mutex::new(disk) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the moment before each effect from now on.
+    pub(crate) fn record(&self) {
+        self.lock().moments = Some(Vec::new());
+    }
+
+    /// The moments since they were last asked for.
+    pub(crate) fn moments(&self) -> Vec<Moment> {
+        self.lock().moments.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// This moment.
+    pub(crate) fn moment(&self) -> Moment {
+        let disk = self.lock();
+        Moment { effect: None, durable: Arc::clone(&disk.durable), volatile: disk.volatile.clone() }
+    }
+
+    /// Has effects fail after so many more.
+    pub(crate) fn fail_after(&self, effects: u64) {
+        self.lock().effects_left = Some(effects);
+    }
+
+    /// Turns a bit of the device, as it is seen and as it is durable.
+    pub(crate) fn damage(&self, offset: u64, bit: u8) {
+        let mut disk = self.lock();
+        let (block, at) = ((offset / BLOCK) as usize, (offset % BLOCK) as usize);
+        let mut bytes =
+            disk.now[block].as_deref().map_or_else(|| vec![GARBAGE; BLOCK as usize], <[u8]>::to_vec);
+        bytes[at] ^= 1 << bit;
+        let bytes: Block = bytes.into();
+        disk.now[block] = Some(Arc::clone(&bytes));
+        Arc::make_mut(&mut disk.durable)[block] = Some(bytes);
+    }
+}
+
+impl Moment {
+    /// Whether nothing can be lost.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.volatile.is_empty()
+    }
+
+    /// The device after the power was lost at this moment.
+    pub(crate) fn after_power_loss(&self, left: Left) -> Arc<SimDisk> {
+        let mut blocks = (*self.durable).clone();
+        let mut random = SplitMix::new(match left {
+            Left::Some(seed) | Left::Most(seed) => seed,
+            _ => 0,
+        });
+        // Each block is decided about for itself: a version may be kept by which
+        // later ones are overtaken.
+        let mut skipped = vec![false; blocks.len()];
+        for (block, bytes) in &self.volatile {
+            let at = *block as usize;
+            let keeps = match left {
+                Left::Nothing => false,
+                Left::All => true,
+                Left::Some(_) => !skipped[at] && random.below(2) == 0,
+                Left::Most(_) => random.below(8) > 0,
+            };
+            if keeps {
+                blocks[at] = Some(Arc::clone(bytes));
+            } else if matches!(left, Left::Some(_)) && random.below(2) == 0 {
+                skipped[at] = true;
+            }
+        }
+        SimDisk::of(Arc::new(blocks))
+    }
+}
+
+impl Disk {
+    fn begin(&mut self, effect: Effect) -> Result<()> {
+        if let Some(left) = &mut self.effects_left {
+            *left = left.checked_sub(1).ok_or_else(|| Error::new(Errno::EIO, "the device fails"))?;
+        }
+        let (durable, volatile) = (&self.durable, &self.volatile);
+        if let Some(moments) = &mut self.moments {
+            let (durable, volatile) = (Arc::clone(durable), volatile.clone());
+            moments.push(Moment { effect: Some(effect), durable, volatile });
+        }
+        Ok(())
+    }
+}
+
+impl Device for SimDisk {
+    fn size(&self) -> u64 {
+        self.blocks * BLOCK
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let disk = self.lock();
+        if offset + buf.len() as u64 > self.size() {
+            return Err(Error::new(
+                Errno::EIO,
+                format!("{} bytes at {offset} are beyond the end", buf.len()),
+            ));
+        }
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let (block, within) = ((at / BLOCK) as usize, (at % BLOCK) as usize);
+            let len = (BLOCK as usize - within).min(buf.len() - done);
+            match &disk.now[block] {
+                Some(bytes) => buf[done..done + len].copy_from_slice(&bytes[within..within + len]),
+                None => buf[done..done + len].fill(GARBAGE),
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        assert!(offset.is_multiple_of(BLOCK) && bytes.len().is_multiple_of(BLOCK as usize), "not in blocks");
+        let (first, count) = (offset / BLOCK, bytes.len() as u64 / BLOCK);
+        assert!(first + count <= self.blocks, "beyond the end");
+        let mut disk = self.lock();
+        disk.begin(Effect::Write(first, count))?;
+        for (block, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
+            let bytes: Block = bytes.into();
+            disk.now[block as usize] = Some(Arc::clone(&bytes));
+            disk.volatile.push((block, bytes));
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut disk = self.lock();
+        disk.begin(Effect::Flush)?;
+        let volatile = std::mem::take(&mut disk.volatile);
+        let durable = Arc::make_mut(&mut disk.durable);
+        for (block, bytes) in volatile {
+            durable[block as usize] = Some(bytes);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, _offset: u64, _len: u64) {}
+}

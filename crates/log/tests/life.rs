@@ -1,0 +1,401 @@
+//! The life of a file system: checkpoints beside operations, full devices, devices that
+//! fail, damage, and files as devices.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "the simulated device has more than this needs")]
+
+mod common;
+#[path = "log_crash/tree.rs"]
+mod tree;
+
+use braid_contract::{
+    Caller, Environment, Errno, FileSystem, HandleId, InodeId, OpenFlags, SetAttr, SplitMix, WriteFlags,
+};
+use braid_log::{BLOCK, Device, Disk, LogFs, Owner, Settings, Use, check, figures, format, make_file};
+use braid_testkit::sim::{SimClock, SimEnvironment};
+use common::{Left, SimDisk};
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tree::Tree;
+
+const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
+
+fn environment() -> Arc<dyn Environment> {
+    Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 3))
+}
+
+fn open(device: Arc<dyn Device>, workers: usize) -> braid_contract::Result<LogFs> {
+    let settings = Settings { workers, log_bytes: 1 << 20, ..Settings::default() };
+    LogFs::open(device, settings, environment())
+}
+
+fn fresh(size: u64, workers: usize) -> (Arc<SimDisk>, LogFs) {
+    let device = SimDisk::new(size);
+    let disk: Arc<dyn Device> = device.clone();
+    format(&disk, Owner::default(), &*environment()).unwrap();
+    let fs = open(disk, workers).unwrap();
+    (device, fs)
+}
+
+fn caller(tid: u32) -> Caller {
+    Caller { tid, pid: tid, ..Caller::root() }
+}
+
+fn create(
+    fs: &LogFs,
+    caller: &Caller,
+    dir: InodeId,
+    name: &str,
+) -> braid_contract::Result<(InodeId, HandleId)> {
+    let made = fs.create(caller, dir, OsStr::new(name), 0o644, 0, true, READ_WRITE.into())?;
+    Ok((made.0.attr.ino, made.1.handle))
+}
+
+fn write(fs: &LogFs, handle: HandleId, at: u64, data: &[u8]) -> braid_contract::Result<usize> {
+    fs.write(&caller(1), handle, at, data, WriteFlags::default())
+}
+
+/// Random operations of one thread, in directories that it shares.
+fn work(fs: &LogFs, thread: u32, rounds: u32) {
+    let (caller, mut random) = (caller(thread), SplitMix::of(9, thread.into()));
+    let dirs: Vec<InodeId> =
+        ["a", "b"].map(|name| fs.lookup(&caller, InodeId::ROOT, OsStr::new(name)).unwrap().attr.ino).to_vec();
+    for _ in 0..rounds {
+        let mut place = || (random.pick(&dirs), format!("n{}", random.below(12)));
+        let ((dir, name), (to, new)) = (place(), place());
+        let (name, new) = (OsStr::new(&name), OsStr::new(&new));
+        // Others are at the same names: most of what can fail does now and then.
+        match random.below(6) {
+            0 | 1 => {
+                let Ok((_, opened)) = fs.create(&caller, dir, name, 0o644, 0, false, READ_WRITE.into())
+                else {
+                    continue;
+                };
+                let data = vec![thread as u8; 1 + random.below(20_000) as usize];
+                fs.write(&caller, opened.handle, random.below(9000), &data, WriteFlags::default()).unwrap();
+                fs.release(opened.handle).unwrap();
+            }
+            2 => drop(fs.unlink(&caller, dir, name)),
+            3 => drop(fs.rename(
+                &caller,
+                dir,
+                name,
+                to,
+                new,
+                random.pick(&[Default::default(), braid_contract::RenameMode::Exchange]),
+            )),
+            4 => {
+                let Ok(entry) = fs.lookup(&caller, dir, name) else { continue };
+                let size = SetAttr { size: Some(random.below(30_000)), ..SetAttr::default() };
+                drop(fs.setattr(&caller, entry.attr.ino, None, &size));
+                drop(fs.link(&caller, entry.attr.ino, to, new));
+                fs.forget(entry.attr.ino, 1);
+            }
+            _ => drop(fs.sync()),
+        }
+    }
+}
+
+#[test]
+fn checkpoints_beside_operations_keep_everything() {
+    for round in 0..6 {
+        let (device, fs) = fresh(64 << 20, 3);
+        for name in ["a", "b"] {
+            fs.mkdir(&caller(0), InodeId::ROOT, OsStr::new(name), 0o755, 0).unwrap();
+        }
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    fs.checkpoint().unwrap();
+                }
+            });
+            let threads: Vec<_> = (1..4)
+                .map(|thread| {
+                    let fs = &fs;
+                    scope.spawn(move || work(fs, thread + round * 10, 400))
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            ended.store(true, Ordering::Relaxed);
+        });
+        fs.audit().unwrap();
+        let before = Tree::read(&fs).unwrap();
+        assert!(before.lines.len() > 5);
+        for left in [Left::Nothing, Left::All] {
+            let device = device.moment().after_power_loss(left);
+            let checked = check(&*device).unwrap();
+            assert_eq!(checked.problems, [""; 0], "round {round}");
+            let fs = open(device, 2).unwrap();
+            let after = Tree::read(&fs).unwrap();
+            assert!(before == after, "round {round}:\n{}", before.difference(&after));
+            fs.audit().unwrap();
+        }
+    }
+}
+
+#[test]
+fn concurrent_syncs_share_flushes_and_keep_their_promise() {
+    let (device, fs) = fresh(64 << 20, 4);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let fs = &fs;
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let (_, handle) =
+                        create(fs, &caller(thread), InodeId::ROOT, &format!("{thread}-{round}")).unwrap();
+                    fs.fsync(&caller(thread), handle, false).unwrap();
+                    fs.release(handle).unwrap();
+                }
+            });
+        }
+    });
+    assert!(fs.flushes() <= 200, "{}", fs.flushes());
+    let fs = open(device.moment().after_power_loss(Left::Nothing), 4).unwrap();
+    assert_eq!(Tree::read(&fs).unwrap().lines.len(), 201);
+}
+
+#[test]
+fn a_full_device_says_so_and_gives_everything_back() {
+    for workers in [1, 4] {
+        let (device, fs) = fresh(24 << 20, workers);
+        let free = fs.statfs(&caller(0)).unwrap().available;
+        let (_, first) = create(&fs, &caller(1), InodeId::ROOT, "first").unwrap();
+        for round in 0..3 {
+            let (mut count, mut bytes) = (0, 0);
+            let error = loop {
+                let (_, handle) = match create(&fs, &caller(count), InodeId::ROOT, &format!("f{count}")) {
+                    Ok(made) => made,
+                    Err(error) => break error,
+                };
+                let written = write(&fs, handle, 0, &[round as u8; 900_000]);
+                fs.release(handle).unwrap();
+                count += 1;
+                match written {
+                    Ok(done) => bytes += done as u64,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.errno(), Errno::ENOSPC);
+            // What is left between other blocks.
+            let mut at = 0;
+            while let Ok(done) = write(&fs, first, at, &[2; 4096]) {
+                at += done as u64;
+            }
+            assert!(bytes + (1 << 20) > free * 9 / 10, "round {round}: {bytes} of {free}");
+            assert_eq!(write(&fs, first, 0, &[1; 9000]).unwrap_err().errno(), Errno::ENOSPC);
+            fs.audit().unwrap();
+            // The device is full, and recovers like any other.
+            let other = open(device.moment().after_power_loss(Left::All), workers).unwrap();
+            other.audit().unwrap();
+            for file in 0..count {
+                let name = format!("f{file}");
+                if file % 2 == 0 {
+                    let ino = fs.lookup(&caller(0), InodeId::ROOT, OsStr::new(&name)).unwrap().attr.ino;
+                    let size = SetAttr { size: Some(100), ..SetAttr::default() };
+                    fs.setattr(&caller(0), ino, None, &size).unwrap();
+                    fs.forget(ino, 1);
+                }
+                fs.unlink(&caller(file), InodeId::ROOT, OsStr::new(&name)).unwrap();
+            }
+            write(&fs, first, 0, &[1; 9000]).unwrap();
+            fs.setattr(&caller(0), InodeId(2), None, &SetAttr { size: Some(0), ..SetAttr::default() })
+                .unwrap();
+            fs.audit().unwrap();
+        }
+        assert!(fs.statfs(&caller(0)).unwrap().available + (2 << 20) > free);
+    }
+}
+
+#[test]
+fn a_worker_without_room_takes_that_of_others() {
+    let (_, fs) = fresh(32 << 20, 4);
+    let (_, handle) = create(&fs, &caller(2), InodeId::ROOT, "file").unwrap();
+    let put = |at: u64| fs.write(&caller(2), handle, at, &[3; 1 << 20], WriteFlags::default()).unwrap();
+    (0..6).for_each(|mib| _ = put(mib << 20));
+    assert_eq!(fs.stolen(), 0);
+    let free = fs.free_by_worker();
+    assert!(free[2] < 2 << 20 && [0, 1, 3].iter().all(|other| free[*other] > 6 << 20), "{free:?}");
+    (6..16).for_each(|mib| _ = put(mib << 20));
+    assert!(fs.stolen() > 7 << 20, "{}", fs.stolen());
+    fs.audit().unwrap();
+}
+
+#[test]
+fn names_alone_fill_a_device_too() {
+    let (device, fs) = fresh(16 << 20, 2);
+    let name = |count: u32| format!("{count:0>200}");
+    let mut count = 0;
+    let error = loop {
+        match create(&fs, &caller(count), InodeId::ROOT, &name(count)) {
+            Ok((_, handle)) => fs.release(handle).unwrap(),
+            Err(error) => break error,
+        }
+        count += 1;
+    };
+    assert_eq!(error.errno(), Errno::ENOSPC);
+    assert!(count > 10_000, "{count}");
+    fs.audit().unwrap();
+    let again = open(device.moment().after_power_loss(Left::All), 2).unwrap();
+    again.sync().unwrap();
+    for at in 0..count {
+        fs.unlink(&caller(at), InodeId::ROOT, OsStr::new(&name(at))).unwrap();
+    }
+    fs.audit().unwrap();
+    assert!(create(&fs, &caller(0), InodeId::ROOT, "again").is_ok());
+}
+
+#[test]
+fn a_device_that_fails_ends_changes_and_not_reading() {
+    let (device, fs) = fresh(16 << 20, 2);
+    let (ino, handle) = create(&fs, &caller(1), InodeId::ROOT, "file").unwrap();
+    write(&fs, handle, 0, &[7; 10_000]).unwrap();
+    fs.fsync(&caller(1), handle, false).unwrap();
+    device.fail_after(0);
+    write(&fs, handle, 0, &[8; 10]).unwrap_err();
+    let renamed = |fs: &LogFs| {
+        fs.rename(
+            &caller(1),
+            InodeId::ROOT,
+            OsStr::new("file"),
+            InodeId::ROOT,
+            OsStr::new("new"),
+            Default::default(),
+        )
+    };
+    // It is in memory; the sync tells.
+    renamed(&fs).unwrap();
+    assert_eq!(fs.sync().unwrap_err().errno(), Errno::EIO);
+    device.fail_after(u64::MAX);
+    for refused in [fs.sync(), create(&fs, &caller(1), InodeId::ROOT, "other").map(drop)] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.errno(), Errno::EIO);
+        assert!(error.to_string().contains("takes no changes any more"), "{error}");
+    }
+    let mut buf = [0; 10];
+    assert_eq!((fs.read(&caller(1), handle, 0, &mut buf, false).unwrap(), buf), (10, [7; 10]));
+    assert_eq!(fs.getattr(&caller(1), ino, None).unwrap().size, 10_000);
+    drop(fs);
+    let fs = open(device.moment().after_power_loss(Left::Nothing), 2).unwrap();
+    assert!(Tree::read(&fs).unwrap().lines.contains_key("/file"));
+}
+
+#[test]
+fn damage_is_found_and_never_believed() {
+    let (device, fs) = fresh(16 << 20, 2);
+    for file in 0..40 {
+        let (_, handle) = create(&fs, &caller(file), InodeId::ROOT, &format!("file-{file}")).unwrap();
+        write(&fs, handle, 0, &[1; 5000]).unwrap();
+        fs.release(handle).unwrap();
+    }
+    fs.checkpoint().unwrap();
+    for file in 0..40 {
+        let (_, handle) = create(&fs, &caller(file), InodeId::ROOT, &format!("more-{file}")).unwrap();
+        fs.fsync(&caller(file), handle, false).unwrap();
+        fs.release(handle).unwrap();
+    }
+    let whole = Tree::read(&fs).unwrap();
+    let sound = device.moment().after_power_loss(Left::All);
+    assert_eq!(check(&*sound).unwrap().problems, [""; 0]);
+    // One copy of the superblock may be damaged, and is told of.
+    for offset in [100, (16 << 20) - BLOCK + 100] {
+        let device = device.moment().after_power_loss(Left::All);
+        device.damage(offset, 3);
+        let problems = check(&*device).unwrap().problems;
+        assert!(
+            problems.len() == 1 && problems[0].contains("copy of the superblock at byte"),
+            "{problems:?}"
+        );
+        assert!(Tree::read(&open(device, 2).unwrap()).unwrap() == whole);
+    }
+    // Anywhere else: found, or of no importance.
+    let (mut random, mut found) = (SplitMix::new(5), 0);
+    for _ in 0..400 {
+        let device = device.moment().after_power_loss(Left::All);
+        // Where logs and images are.
+        let at = random.below(40) * 64 * BLOCK + random.below(3) * BLOCK + random.below(2500);
+        device.damage(at.min((16 << 20) - 1), random.below(8) as u8);
+        let checked = check(&*device).unwrap();
+        match open(device, 2) {
+            Ok(fs) if checked.problems.is_empty() => {
+                let tree = Tree::read(&fs).unwrap();
+                // Data of files is not checked; nor can the last sync be told from what
+                // was not synced.
+                let same = tree.lines.keys().filter(|path| whole.lines.contains_key(*path)).count();
+                assert!(
+                    same == tree.lines.len() && same + 3 > whole.lines.len(),
+                    "{}",
+                    whole.difference(&tree)
+                );
+            }
+            Ok(_) => found += 1,
+            Err(error) => {
+                assert_eq!(error.errno(), Errno::EUCLEAN, "{error}");
+                assert!(!checked.problems.is_empty(), "{error}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 10, "{found}");
+}
+
+#[test]
+fn what_is_no_log_file_system_is_refused() {
+    let device: Arc<dyn Device> = SimDisk::new(16 << 20);
+    assert_eq!(open(Arc::clone(&device), 1).unwrap_err().errno(), Errno::EINVAL);
+    let small: Arc<dyn Device> = SimDisk::new(8 << 20);
+    assert_eq!(format(&small, Owner::default(), &*environment()).unwrap_err().errno(), Errno::EINVAL);
+    format(&device, Owner::default(), &*environment()).unwrap();
+    for workers in [0, 65] {
+        assert_eq!(open(Arc::clone(&device), workers).unwrap_err().errno(), Errno::EINVAL);
+    }
+    assert!(open(device, 64).is_ok());
+}
+
+#[test]
+fn a_file_is_a_device_for_one_at_a_time() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("file");
+    make_file(&path, 20 << 20).unwrap();
+    assert_eq!(make_file(&path, 1).unwrap_err().errno(), Errno::EEXIST);
+    let disk: Arc<dyn Device> = Arc::new(Disk::open(&path, Use::Write).unwrap());
+    assert_eq!(Disk::open(&path, Use::Read).unwrap_err().errno(), Errno::EBUSY);
+    format(&disk, Owner { uid: 3, gid: 4 }, &*environment()).unwrap();
+    let fs = open(disk, 2).unwrap();
+    let (_, handle) = create(&fs, &caller(1), InodeId::ROOT, "name").unwrap();
+    write(&fs, handle, 5, &[9; 100_000]).unwrap();
+    let whole = Tree::read(&fs).unwrap();
+    fs.close().unwrap();
+    assert_eq!(write(&fs, handle, 0, b"x").unwrap_err().errno(), Errno::EIO, "it is closed");
+    drop(fs);
+    let disk = Disk::open(&path, Use::Read).unwrap();
+    let found = figures(&disk).unwrap();
+    assert_eq!((found.is_clean, found.files, found.directories, found.records), (true, 1, 1, 0));
+    drop(disk);
+    let fs = open(Arc::new(Disk::open(&path, Use::Write).unwrap()), 2).unwrap();
+    assert!(Tree::read(&fs).unwrap() == whole);
+    fs.audit().unwrap();
+    assert_eq!(fs.getattr(&caller(0), InodeId::ROOT, None).unwrap().uid, 3);
+}
+
+#[test]
+fn provenance_says_who_and_survives() {
+    let (device, fs) = fresh(16 << 20, 1);
+    let pid = std::process::id();
+    let me = Caller { uid: 5, gid: 6, pid, tid: pid, groups: None };
+    let (ino, handle) = create(&fs, &me, InodeId::ROOT, "file").unwrap();
+    fs.write(&Caller { uid: 7, ..me.clone() }, handle, 0, b"data", WriteFlags::default()).unwrap();
+    let name = OsStr::new("braid.provenance");
+    let told = fs.getxattr(&me, ino, name).unwrap();
+    let text = String::from_utf8(told.clone()).unwrap();
+    let command = braid_sys::task_names(pid).unwrap().0;
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("created time=1893") && lines[1].starts_with("written time=1893"), "{text}");
+    assert!(lines[0].ends_with(&format!("uid=5 gid=6 pid={pid} command={command}")), "{text}");
+    assert!(lines[1].contains("uid=7 "), "{text}");
+    assert_eq!(fs.listxattr(&me, ino).unwrap(), b"");
+    assert_eq!(fs.removexattr(&me, ino, name).unwrap_err().errno(), Errno::EPERM);
+    fs.sync().unwrap();
+    let fs = open(device.moment().after_power_loss(Left::Nothing), 1).unwrap();
+    assert_eq!(fs.getxattr(&me, ino, name).unwrap(), told);
+}

@@ -1,0 +1,461 @@
+//! A file system on a simulated device, and operations on it.
+
+use super::common::SimDisk;
+use super::op::{Kind, NAMES, Op, SLOTS};
+use super::tree::Tree;
+use braid_contract::{
+    Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, RenameMode, Result, SetAttr,
+    SplitMix, WriteFlags, XattrMode,
+};
+use braid_log::{Device, LogFs, Owner, Planted, Settings, format};
+use braid_testkit::sim::{SimClock, SimEnvironment};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
+
+/// How the file system is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) size: u64,
+    pub(crate) workers: usize,
+    /// Longest write.
+    pub(crate) longest: u64,
+    pub(crate) planted: Option<Planted>,
+    /// What the machine's chance begins with.
+    pub(crate) chance: u64,
+}
+
+impl Setup {
+    pub(crate) fn draw(random: &mut SplitMix, planted: Option<Planted>) -> Self {
+        Self {
+            size: random.pick(&[16 << 20, 16 << 20, (17 << 20) + 4096]),
+            workers: random.pick(&[1, 2, 3]),
+            longest: random.pick(&[600, 9000, 70_000, 300_000]),
+            planted,
+            chance: random.next_u64(),
+        }
+    }
+
+    fn settings(self) -> Settings {
+        Settings { workers: self.workers, log_bytes: 1, commands: false, planted: self.planted }
+    }
+}
+
+/// What the file system was after each operation.
+#[derive(Clone, Default)]
+pub(crate) struct History {
+    pub(crate) trees: Vec<Tree>,
+    hashes: Vec<u64>,
+    /// The moment of the last change of each inode.
+    changed: HashMap<u64, usize>,
+    /// What has to be there is at least of this moment.
+    pub(crate) synced: usize,
+}
+
+impl History {
+    pub(crate) fn begin(tree: Tree) -> Self {
+        let (hash, trees) = (tree.hash(), vec![tree]);
+        Self { trees, hashes: vec![hash], changed: HashMap::new(), synced: 0 }
+    }
+
+    fn now(&self) -> usize {
+        self.trees.len() - 1
+    }
+
+    fn add(&mut self, tree: Tree) {
+        let hash = tree.hash();
+        if self.hashes.last() == Some(&hash) {
+            return;
+        }
+        let before = &self.trees[self.now()];
+        for (path, line) in &tree.lines {
+            if before.lines.get(path) != Some(line) {
+                self.changed.insert(line.0, self.trees.len());
+            }
+        }
+        self.trees.push(tree);
+        self.hashes.push(hash);
+    }
+
+    /// The moment that a tree is of, if it may be found.
+    pub(crate) fn find(&self, tree: &Tree) -> Option<usize> {
+        let hash = tree.hash();
+        (self.synced..self.trees.len()).rev().find(|at| self.hashes[*at] == hash)
+    }
+}
+
+/// A run.
+pub(crate) struct Run {
+    pub(crate) setup: Setup,
+    pub(crate) device: Arc<SimDisk>,
+    clock: Arc<SimClock>,
+    pub(crate) fs: LogFs,
+    pub(crate) history: History,
+    held: [Option<(InodeId, HandleId)>; SLOTS as usize],
+    pub(crate) steps: Vec<String>,
+}
+
+fn told<T>(what: &str, result: Result<T>) -> std::result::Result<T, String> {
+    result.map_err(|error| format!("{what}: {error}"))
+}
+
+impl Run {
+    /// A new file system.
+    pub(crate) fn new(setup: Setup) -> std::result::Result<Self, String> {
+        let device = SimDisk::new(setup.size);
+        let clock = Arc::new(SimClock::new());
+        let environment = SimEnvironment::new(Arc::clone(&clock), 1);
+        let disk: Arc<dyn Device> = device.clone();
+        told("format", format(&disk, Owner::default(), &environment))?;
+        let fs = open(setup, &device, &clock)?;
+        let history = History::begin(told("reading", Tree::read(&fs))?);
+        Ok(Self { setup, device, clock, fs, history, held: [None; SLOTS as usize], steps: Vec::new() })
+    }
+
+    /// A file system that is there, which must be of an allowed moment.
+    pub(crate) fn open(
+        setup: Setup,
+        device: Arc<SimDisk>,
+        history: &History,
+    ) -> std::result::Result<Self, String> {
+        let clock = Arc::new(SimClock::new());
+        // Later than everything before.
+        clock.advance(3_600_000_000_000);
+        let fs = open(setup, &device, &clock)?;
+        let tree = told("reading", Tree::read(&fs))?;
+        if history.find(&tree).is_none() {
+            return Err(format!(
+                "what is found is of none of the moments {} to {}; from the first and the last it differs by\n{}\n{}",
+                history.synced,
+                history.now(),
+                history.trees[history.synced].difference(&tree),
+                history.trees[history.now()].difference(&tree),
+            ));
+        }
+        told("audit after recovery", fs.audit())?;
+        let history = History::begin(tree);
+        Ok(Self { setup, device, clock, fs, history, held: [None; SLOTS as usize], steps: Vec::new() })
+    }
+
+    /// Carries out an operation; the history has its result then.
+    pub(crate) fn step(&mut self, op: Op) -> std::result::Result<(), String> {
+        let mut random = SplitMix::new(op.chance);
+        self.steps.push(format!("{:?}", op.kind));
+        let done = match op.kind {
+            Kind::Restart => {
+                self.drop_all()?;
+                told("close", self.fs.close())?;
+                self.restart(&mut random)?;
+                self.history.synced = self.history.now();
+                Ok(())
+            }
+            Kind::Kill => {
+                self.drop_all()?;
+                // What is only in memory is lost, all that was written is there.
+                let history = self.history.clone();
+                self.setup.chance = random.next_u64();
+                self.restart_lossy(&history)?;
+                Ok(())
+            }
+            _ => self.carry_out(op.kind, &mut random),
+        };
+        let result = match &done {
+            Ok(()) => "done".to_owned(),
+            Err(error) => format!("{:?}", error.errno()),
+        };
+        self.note(&format!(": {result}"));
+        if let Err(error) = done
+            && [Errno::EIO, Errno::EUCLEAN].contains(&error.errno())
+        {
+            return Err(format!("{error}, though nothing failed"));
+        }
+        let tree = told("reading", Tree::read(&self.fs))?;
+        self.history.add(tree);
+        match op.kind {
+            Kind::Sync | Kind::Checkpoint if result == "done" => self.history.synced = self.history.now(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, random: &mut SplitMix) -> std::result::Result<(), String> {
+        self.setup.workers = 1 + random.below(3) as usize;
+        self.setup.chance = random.next_u64();
+        self.fs = open(self.setup, &self.device, &self.clock)?;
+        let tree = told("reading", Tree::read(&self.fs))?;
+        let before = &self.history.trees[self.history.now()];
+        if *before != tree {
+            return Err(format!("it is another one after it was closed:\n{}", before.difference(&tree)));
+        }
+        told("audit after a restart", self.fs.audit())
+    }
+
+    fn restart_lossy(&mut self, history: &History) -> std::result::Result<(), String> {
+        let other = Self::open(self.setup, Arc::clone(&self.device), history)?;
+        let steps = std::mem::take(&mut self.steps);
+        let clock = Arc::clone(&self.clock);
+        clock.advance(7_200_000_000_000);
+        *self = other;
+        self.steps = steps;
+        Ok(())
+    }
+
+    fn note(&mut self, what: &str) {
+        if let Some(last) = self.steps.last_mut() {
+            *last += what;
+        }
+    }
+
+    /// Closes what is kept.
+    fn drop_all(&mut self) -> std::result::Result<(), String> {
+        for (_, handle) in std::mem::take(&mut self.held).into_iter().flatten() {
+            told("closing", self.fs.release(handle))?;
+        }
+        Ok(())
+    }
+
+    /// A directory and a name in it.
+    fn place(&self, random: &mut SplitMix) -> Result<(InodeId, OsString)> {
+        let which = random.below(NAMES);
+        let (dir, name) = (which % 3, OsString::from(format!("n{}", which / 3)));
+        if dir == 0 {
+            return Ok((InodeId::ROOT, name));
+        }
+        let dir = OsString::from(format!("n{}", dir - 1));
+        let entry = self.fs.lookup(&Caller::root(), InodeId::ROOT, &dir)?;
+        self.fs.forget(entry.attr.ino, 1);
+        Ok((entry.attr.ino, name))
+    }
+
+    fn caller(random: &mut SplitMix) -> Caller {
+        let tid = random.below(4) as u32;
+        Caller { uid: tid * 5, gid: 7, pid: tid + 1, tid, groups: None }
+    }
+
+    fn carry_out(&mut self, kind: Kind, random: &mut SplitMix) -> Result<()> {
+        let caller = Self::caller(random);
+        match kind {
+            Kind::Sync => return self.fs.sync(),
+            Kind::Checkpoint => return self.fs.checkpoint(),
+            Kind::Audit => return self.fs.audit(),
+            Kind::Tmpfile | Kind::Drop | Kind::WriteHeld => return self.with_held(kind, &caller, random),
+            Kind::Clear => return self.clear(&caller),
+            _ => {}
+        }
+        let (parent, name) = self.place(random)?;
+        self.note(&format!(" {}/{}", parent.0, name.to_string_lossy()));
+        match kind {
+            Kind::Create | Kind::Mkdir | Kind::Symlink | Kind::Mknod => {
+                self.make(kind, &caller, (parent, &name), random)
+            }
+            Kind::Unlink => self.fs.unlink(&caller, parent, &name),
+            Kind::Rmdir => self.fs.rmdir(&caller, parent, &name),
+            Kind::Rename | Kind::Exchange | Kind::Whiteout => {
+                let mode = match kind {
+                    Kind::Exchange => RenameMode::Exchange,
+                    Kind::Whiteout => RenameMode::Whiteout,
+                    _ => random.pick(&[RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace]),
+                };
+                let (to, new) = self.place(random)?;
+                self.note(&format!(" {}/{} {mode:?}", to.0, new.to_string_lossy()));
+                self.fs.rename(&caller, parent, &name, to, &new, mode)
+            }
+            Kind::LinkHeld => {
+                let Some((ino, _)) = self.held[random.below(SLOTS) as usize] else { return Ok(()) };
+                let entry = self.fs.link(&caller, ino, parent, &name)?;
+                self.fs.forget(entry.attr.ino, 1);
+                Ok(())
+            }
+            _ => self.with_inode(kind, &caller, (parent, &name), random),
+        }
+    }
+
+    fn make(
+        &self,
+        kind: Kind,
+        caller: &Caller,
+        (parent, name): (InodeId, &OsStr),
+        random: &mut SplitMix,
+    ) -> Result<()> {
+        let made = match kind {
+            Kind::Mkdir => self.fs.mkdir(caller, parent, name, 0o2775, 0o022)?,
+            Kind::Symlink => {
+                let target = "t".repeat(1 + random.below(300) as usize);
+                self.fs.symlink(caller, parent, name, OsStr::new(&target))?
+            }
+            Kind::Mknod => self.fs.mknod(caller, parent, name, 0o010_644, 0, 0)?,
+            _ => {
+                let (entry, opened) =
+                    self.fs.create(caller, parent, name, 0o644, 0, false, READ_WRITE.into())?;
+                self.fs.release(opened.handle)?;
+                entry
+            }
+        };
+        self.fs.forget(made.attr.ino, 1);
+        Ok(())
+    }
+
+    fn with_held(&mut self, kind: Kind, caller: &Caller, random: &mut SplitMix) -> Result<()> {
+        let slot = random.below(SLOTS) as usize;
+        match (kind, self.held[slot]) {
+            (Kind::Tmpfile, None) => {
+                let (entry, opened) = self.fs.tmpfile(caller, InodeId::ROOT, 0o600, 0, READ_WRITE.into())?;
+                self.fs.forget(entry.attr.ino, 1);
+                self.held[slot] = Some((entry.attr.ino, opened.handle));
+                Ok(())
+            }
+            (Kind::Drop, Some((_, handle))) => {
+                self.held[slot] = None;
+                self.fs.release(handle)
+            }
+            (Kind::WriteHeld, Some((ino, handle))) => {
+                let attr = self.fs.getattr(caller, ino, Some(handle))?;
+                self.write(caller, handle, random.below(attr.size + 1), random).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is about the inode of a name.
+    fn with_inode(
+        &mut self,
+        kind: Kind,
+        caller: &Caller,
+        (parent, name): (InodeId, &OsStr),
+        random: &mut SplitMix,
+    ) -> Result<()> {
+        let entry = self.fs.lookup(caller, parent, name)?;
+        let (ino, size) = (entry.attr.ino, entry.attr.size);
+        self.fs.forget(ino, 1);
+        match kind {
+            Kind::Link => {
+                let (to, new) = self.place(random)?;
+                let linked = self.fs.link(caller, ino, to, &new)?;
+                self.fs.forget(linked.attr.ino, 1);
+                Ok(())
+            }
+            Kind::SetXattr => {
+                let value = vec![random.below(256) as u8; random.pick(&[0, 10, 300, 5000, 65_000])];
+                let name = format!("user.x{}", random.below(3));
+                self.fs.setxattr(caller, ino, OsStr::new(&name), &value, XattrMode::Set)
+            }
+            Kind::RemoveXattr => {
+                let name = format!("user.x{}", random.below(3));
+                self.fs.removexattr(caller, ino, OsStr::new(&name))
+            }
+            Kind::Chmod => {
+                let changes = SetAttr { mode: Some(random.below(0o1000) as u32), ..SetAttr::default() };
+                self.fs.setattr(caller, ino, None, &changes).map(drop)
+            }
+            Kind::Truncate => {
+                let to = random.pick(&[0, size / 2, size + 1, size + 5000, size / 4096 * 4096, 100]);
+                let changes = SetAttr { size: Some(to), ..SetAttr::default() };
+                self.fs.setattr(caller, ino, None, &changes).map(drop)
+            }
+            Kind::SyncDir => {
+                let handle = self.fs.open_dir(caller, ino)?;
+                let synced = self.fs.sync_dir(caller, handle);
+                self.fs.release_dir(handle)?;
+                synced.map(|()| self.synced(ino))
+            }
+            _ => self.with_file(kind, caller, (ino, size), random),
+        }
+    }
+
+    /// An inode is durable now.
+    fn synced(&mut self, ino: InodeId) {
+        let changed = self.history.changed.get(&ino.0).copied().unwrap_or(0);
+        self.history.synced = self.history.synced.max(changed);
+    }
+
+    fn with_file(
+        &mut self,
+        kind: Kind,
+        caller: &Caller,
+        (ino, size): (InodeId, u64),
+        random: &mut SplitMix,
+    ) -> Result<()> {
+        let handle = self.fs.open(caller, ino, READ_WRITE.into())?.handle;
+        if kind == Kind::Hold {
+            let slot = random.below(SLOTS) as usize;
+            let before = self.held[slot].replace((ino, handle));
+            return before.map_or(Ok(()), |(_, handle)| self.fs.release(handle));
+        }
+        let within = random.below(size + 1);
+        let at = random.pick(&[within, within / 4096 * 4096, 0]);
+        let most = random.pick(&[100, 5000, 40_000]);
+        let len = 1 + random.below(most);
+        let allocate = |mode| self.fs.fallocate(caller, handle, at, len, mode);
+        let keep_size = random.below(2) == 0;
+        let done = match kind {
+            Kind::Write => self.write(caller, handle, at, random).map(drop),
+            Kind::Append => self.write(caller, handle, size, random).map(drop),
+            Kind::Allocate => allocate(FallocateMode::Allocate { keep_size }),
+            Kind::Punch => allocate(FallocateMode::PunchHole),
+            Kind::Zero => allocate(FallocateMode::ZeroRange { keep_size }),
+            Kind::Fsync => self.fs.fsync(caller, handle, random.below(2) == 0),
+            Kind::Fill => self.fill(caller, handle),
+            _ => Ok(()),
+        };
+        self.fs.release(handle)?;
+        if kind == Kind::Fsync && done.is_ok() {
+            self.synced(ino);
+        }
+        done
+    }
+
+    fn write(&self, caller: &Caller, handle: HandleId, at: u64, random: &mut SplitMix) -> Result<usize> {
+        let most = random.pick(&[50, 600, self.setup.longest]);
+        let len = 1 + random.below(most);
+        let mut data = vec![0; len as usize];
+        random.fill(&mut data);
+        let sync = random.below(16) == 0;
+        self.fs.write(caller, handle, at, &data, WriteFlags { sync, ..WriteFlags::default() })
+    }
+
+    /// Takes blocks until there is no room. Each step is a moment of its own.
+    fn fill(&mut self, caller: &Caller, handle: HandleId) -> Result<()> {
+        let (mut at, mut len) = (0, self.setup.size);
+        while len >= 4096 {
+            let mode = FallocateMode::Allocate { keep_size: true };
+            match self.fs.fallocate(caller, handle, at, len, mode) {
+                Ok(()) => {
+                    at += len;
+                    self.history.add(Tree::read(&self.fs)?);
+                }
+                Err(error) if error.errno() == Errno::ENOSPC => len /= 2,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, caller: &Caller) -> Result<()> {
+        let tree = Tree::read(&self.fs)?;
+        for path in tree.lines.keys().rev().filter(|path| !path.is_empty()) {
+            let mut parent = InodeId::ROOT;
+            let names: Vec<&str> = path.split('/').skip(1).collect();
+            let Some((last, above)) = names.split_last() else { continue };
+            for name in above {
+                parent = self.fs.lookup(caller, parent, OsStr::new(name))?.attr.ino;
+                self.fs.forget(parent, 1);
+            }
+            match self.fs.unlink(caller, parent, OsStr::new(last)) {
+                Err(error) if error.errno() == Errno::EISDIR => {
+                    self.fs.rmdir(caller, parent, OsStr::new(last))?;
+                }
+                removed => removed?,
+            }
+            self.history.add(Tree::read(&self.fs)?);
+        }
+        Ok(())
+    }
+}
+
+fn open(setup: Setup, device: &Arc<SimDisk>, clock: &Arc<SimClock>) -> std::result::Result<LogFs, String> {
+    let environment = Arc::new(SimEnvironment::new(Arc::clone(clock), setup.chance));
+    let device: Arc<dyn Device> = device.clone();
+    told("it can't be opened", LogFs::open(device, setup.settings(), environment))
+}
