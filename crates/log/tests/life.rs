@@ -387,7 +387,7 @@ fn a_new_owner_gets_no_rights_of_the_old_one() {
     for (before, after) in [(0o6755, 0o755), (0o6745, 0o2745), (0o1777, 0o1777)] {
         fs.setxattr(&caller(1), ino, capability, b"all", Default::default()).unwrap();
         set(SetAttr { mode: Some(before), ..SetAttr::default() });
-        assert_eq!(set(SetAttr { gid: Some(u32::from(before)), ..SetAttr::default() }), after, "{before:o}");
+        assert_eq!(set(SetAttr { gid: Some(before), ..SetAttr::default() }), after, "{before:o}");
         assert_eq!(fs.getxattr(&caller(1), ino, capability).unwrap_err().errno(), Errno::ENODATA);
     }
     assert_eq!(set(SetAttr { mode: Some(0o4700), uid: Some(9), ..SetAttr::default() }), 0o4700);
