@@ -1,13 +1,15 @@
 //! Log file systems through the `braid` command. Needs root and /dev/fuse; skipped
 //! without them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
+use braid_testkit::{Common, ModelSide, NativeSide, Runner, Settings};
 use common::{Bench, pattern, turn};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::process::Command;
+use std::sync::Arc;
 
 /// Bytes of a group of blocks, with which segments are aligned.
 const GROUP: u64 = 256 << 10;
@@ -87,6 +89,23 @@ fn make_mount_use_unmount_check() {
     bench.ok(&["umount", "m"]);
     let said = bench.ok(&["log", "show", "fs"]);
     assert!(said.contains("3, with 1+1+1 segments of 256 KiB"), "{said}");
+}
+
+#[test]
+fn a_mount_agrees_with_the_model() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    mounted(&bench);
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    let dir = bench.path("m/dir");
+    fs::create_dir(&dir).unwrap();
+    let common = Arc::new(Common::model().with(&[&dir]).unwrap());
+    let (mount, model) = (NativeSide::new(dir, common.clone()), ModelSide(common));
+    let settings = Settings { seed: 5, case_len: 200, compare_every: 50, plain_modes: false };
+    let totals = Runner::new(&mount, &model, settings).run(15_000).unwrap_or_else(|found| panic!("{found}"));
+    assert!(totals.succeeded * 3 > totals.ops, "{totals:?}");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
 }
 
 #[test]

@@ -379,6 +379,43 @@ fn a_file_is_a_device_for_one_at_a_time() {
 }
 
 #[test]
+fn a_new_owner_gets_no_rights_of_the_old_one() {
+    let (_, fs) = fresh(16 << 20, 1);
+    let (ino, _) = create(&fs, &caller(1), InodeId::ROOT, "program").unwrap();
+    let capability = OsStr::new("security.capability");
+    let set = |changes: SetAttr| fs.setattr(&caller(1), ino, None, &changes).unwrap().mode;
+    for (before, after) in [(0o6755, 0o755), (0o6745, 0o2745), (0o1777, 0o1777)] {
+        fs.setxattr(&caller(1), ino, capability, b"all", Default::default()).unwrap();
+        set(SetAttr { mode: Some(before), ..SetAttr::default() });
+        assert_eq!(set(SetAttr { gid: Some(before), ..SetAttr::default() }), after, "{before:o}");
+        assert_eq!(fs.getxattr(&caller(1), ino, capability).unwrap_err().errno(), Errno::ENODATA);
+    }
+    assert_eq!(set(SetAttr { mode: Some(0o4700), uid: Some(9), ..SetAttr::default() }), 0o4700);
+}
+
+#[test]
+fn a_directory_that_is_gone_and_open_is_changed_in_memory_alone() {
+    let (device, fs) = fresh(16 << 20, 1);
+    let me = caller(1);
+    let dir = fs.mkdir(&me, InodeId::ROOT, OsStr::new("dir"), 0o755, 0).unwrap().attr.ino;
+    let handle = fs.open_dir(&me, dir).unwrap();
+    fs.rmdir(&me, InodeId::ROOT, OsStr::new("dir")).unwrap();
+    let attr = fs.setattr(&me, dir, None, &SetAttr { mode: Some(0o700), ..SetAttr::default() }).unwrap();
+    assert_eq!((attr.mode, attr.nlink), (0o700, 0));
+    let name = OsStr::new("user.a");
+    assert_eq!(fs.removexattr(&me, dir, name).unwrap_err().errno(), Errno::ENODATA);
+    fs.setxattr(&me, dir, name, b"1", Default::default()).unwrap();
+    assert_eq!(fs.getxattr(&me, dir, name).unwrap(), b"1");
+    fs.checkpoint().unwrap();
+    fs.audit().unwrap();
+    let again = open(device.moment().after_power_loss(Left::All), 1).unwrap();
+    assert_eq!(Tree::read(&again).unwrap().lines.len(), 1);
+    fs.release_dir(handle).unwrap();
+    fs.forget(dir, 1);
+    assert_eq!(fs.getattr(&me, dir, None).unwrap_err().errno(), Errno::ESTALE);
+}
+
+#[test]
 fn provenance_says_who_and_survives() {
     let (device, fs) = fresh(16 << 20, 1);
     let pid = std::process::id();

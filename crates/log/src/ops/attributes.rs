@@ -37,10 +37,16 @@ pub(crate) fn setattr(
 
 fn set(core: &Core, caller: &Caller, inode: &Inode, wanted: &SetAttr) -> Result<Attr> {
     let mut state = inode.state.write();
-    if !state.is_live() {
-        return Err(Errno::ESTALE.into());
-    }
     let now = core.now();
+    if !state.is_live() {
+        // One that is open is changed in memory, where alone it is.
+        if state.mode == 0 || wanted.size.is_some() {
+            return Err(Errno::ESTALE.into());
+        }
+        let (version, changes) = (state.version, others(&state, wanted, now));
+        state.apply(version, changes, &mut Vec::new());
+        return Ok(attr(inode.ino, &state));
+    }
     let mut changes = match wanted.size {
         Some(size) => data::resize(core, caller, &mut (inode, &mut state), size)?,
         None => Vec::new(),
@@ -62,6 +68,8 @@ fn others(state: &State, wanted: &SetAttr, now: Timestamp) -> Vec<Change> {
     changes.extend(wanted.mode.map(Change::Mode));
     if wanted.uid.is_some() || wanted.gid.is_some() {
         changes.push(Change::Owner(wanted.uid.unwrap_or(state.uid), wanted.gid.unwrap_or(state.gid)));
+        // Also by the superuser; a mode that comes with it is meant as it is.
+        changes.extend(without_set_id(state, wanted.mode.is_some()));
     }
     let time = |time: SetTime| match time {
         SetTime::Now => now,

@@ -1,17 +1,16 @@
-//! What a write takes from a program: the rights of its owner.
+//! What a write, and a new owner, take from a program: the rights of its owner.
 
 use crate::inode::State;
 use crate::record::Change;
-use braid_contract::FileKind;
 
 /// The extended attribute by which a program has capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// The changes by which a file loses its set-id bits, and its capabilities, as by a
-/// write. Without group execution, the set-group-id bit means something else.
+/// write or with a new owner. Without group execution, the set-group-id bit means something else.
 pub(crate) fn without_set_id(state: &State, keeps_bits: bool) -> Vec<Change> {
     let mut changes = Vec::new();
-    if state.kind() != FileKind::Regular {
+    if state.is_dir() {
         return changes;
     }
     let group = if state.mode & 0o010 != 0 { 0o2000 } else { 0 };

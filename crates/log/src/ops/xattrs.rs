@@ -31,8 +31,18 @@ fn name_of(name: &OsStr) -> Result<&[u8]> {
     }
 }
 
+/// Refuses what never was an inode. One that is gone and still open is in memory alone.
 fn live(state: &State) -> Result<()> {
-    if state.is_live() { Ok(()) } else { Err(Errno::ESTALE.into()) }
+    if state.mode != 0 { Ok(()) } else { Err(Errno::ESTALE.into()) }
+}
+
+/// Changes an inode, in memory alone if it is gone.
+fn change(core: &Core, caller: &Caller, ino: u64, state: &mut State, changes: Vec<Change>) -> Result<()> {
+    if state.is_gone {
+        state.apply(state.version, changes, &mut Vec::new());
+        return Ok(());
+    }
+    core.record(core.worker(caller), vec![Write { ino, state, changes }])
 }
 
 pub(crate) fn get(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
@@ -73,7 +83,7 @@ pub(crate) fn set(
         _ => {}
     }
     let changes = vec![Change::SetXattr(name.to_vec(), value.to_vec()), Change::Changed(core.now())];
-    core.record(core.worker(caller), vec![Write { ino: inode.ino, state: &mut state, changes }])
+    change(core, caller, inode.ino, &mut state, changes)
 }
 
 fn writable(name: &OsStr) -> Result<&[u8]> {
@@ -93,7 +103,7 @@ pub(crate) fn remove(core: &Core, caller: &Caller, ino: InodeId, name: &OsStr) -
         return Err(Errno::ENODATA.into());
     }
     let changes = vec![Change::DropXattr(name.to_vec()), Change::Changed(core.now())];
-    core.record(core.worker(caller), vec![Write { ino: inode.ino, state: &mut state, changes }])
+    change(core, caller, inode.ino, &mut state, changes)
 }
 
 /// Who made a file, and who wrote it last, and when: a line for each.
