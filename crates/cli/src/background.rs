@@ -161,7 +161,14 @@ impl Log {
     }
 }
 
-pub(crate) fn no_log(path: &Path, error: &io::Error) -> Failure {
+/// Begins to log, to this file or to standard error.
+pub(crate) fn begin_log(level: &str, file: Option<&Path>) -> Result<()> {
+    let open = |path| log::open(path).map_err(|error| no_log(path, &error));
+    let file = file.map(open).transpose()?;
+    Ok(log::start(level, file)?)
+}
+
+fn no_log(path: &Path, error: &io::Error) -> Failure {
     let path = path.shown();
     Failure::new(format!("the log {path} can't be opened: {error}\n  help: name another with --log-file"))
 }

@@ -5,7 +5,6 @@ use crate::failure::{Failure, Result};
 use crate::{background, table, umount};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
-use braid_daemon::log;
 use braid_daemon::logfs::{self, LogMount};
 use braid_daemon::serve::ServeError;
 use jiff::Timestamp;
@@ -50,7 +49,8 @@ fn wanted(args: &LogMountArgs) -> LogMount {
 /// Mounts and serves; this is the daemon.
 fn foreground(args: &LogMountArgs, wanted: &LogMount) -> Result<()> {
     let report = background::Report::new(args.ready_on_stdout);
-    let begun = begin_log(args).and_then(|()| Ok(logfs::mount(wanted)?));
+    let logs = background::begin_log(&args.log_level, args.log_file.as_deref());
+    let begun = logs.and_then(|()| Ok(logfs::mount(wanted)?));
     let served = begun.and_then(|mounted| {
         report.ready(&[]);
         mounted.serve().map_err(|error| match error {
@@ -59,12 +59,6 @@ fn foreground(args: &LogMountArgs, wanted: &LogMount) -> Result<()> {
         })
     });
     served.map_err(|failure| if report.failed(&failure) { failure.told() } else { failure })
-}
-
-fn begin_log(args: &LogMountArgs) -> Result<()> {
-    let open = |path| log::open(path).map_err(|error| background::no_log(path, &error));
-    let file = args.log_file.as_deref().map(open).transpose()?;
-    Ok(log::start(&args.log_level, file)?)
 }
 
 pub(crate) fn check(args: &LogPathArgs) -> Result<()> {

@@ -12,7 +12,7 @@ use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::serve::Start;
 use braid_daemon::upgrade::Launch;
-use braid_daemon::{log, own_files, stack_file, supervisor, validate};
+use braid_daemon::{own_files, stack_file, supervisor, validate};
 use rustix::mount::mount_bind;
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -202,10 +202,6 @@ fn foreground(args: &MountArgs, words: &[OsString]) -> Result<()> {
 }
 
 fn prepare(args: &MountArgs) -> Result<Config> {
-    let file = match &args.log_file {
-        Some(path) => Some(log::open(path).map_err(|error| background::no_log(path, &error))?),
-        None => None,
-    };
-    log::start(&args.log_level, file)?;
+    background::begin_log(&args.log_level, args.log_file.as_deref())?;
     config(args)
 }

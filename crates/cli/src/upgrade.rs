@@ -2,10 +2,9 @@
 
 use crate::args::{Command, CommandLine, MountArgs, UpgradeArgs};
 use crate::failure::{Failure, Result};
-use crate::{locate, mount, serving, table};
+use crate::{background, locate, mount, serving, table};
 use braid_contract::Shown;
 use braid_daemon::config::Config;
-use braid_daemon::log;
 use braid_daemon::serve::Start;
 use braid_daemon::upgrade::{Heir, Launch};
 use braid_ipc::mounts::Mount;
@@ -109,11 +108,7 @@ pub(crate) fn take_over() -> Result<()> {
 /// Looks at what there is to mount.
 fn prepare(launch: &Launch) -> Result<Config> {
     let args = args_of(launch)?;
-    let file = match &launch.log_file {
-        Some(path) => Some(log::open(path).map_err(|error| crate::background::no_log(path, &error))?),
-        None => None,
-    };
-    log::start(&args.log_level, file)?;
+    background::begin_log(&args.log_level, launch.log_file.as_deref())?;
     mount::config_of(&args, launch.stack()?)
 }
 

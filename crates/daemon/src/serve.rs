@@ -189,7 +189,7 @@ impl Serving<'_> {
             self.config.mount.restart.as_ref().map_or_else(|| self.place(), |restart| restart.place.clone());
         place.refuse(
             format!("no process could go on after a crash: {why}"),
-            "leave it out, or see docs/upgrade.md",
+            "leave it out, or see docs/restart.md",
         )
     }
 

@@ -1,6 +1,6 @@
 //! The guard of a mount: the process that starts the one that serves it, keeps what that
 //! tells it ([`guard`](crate::guard)), and starts the program again if the process crashes
-//! (LabStor §3.3, crash recovery). `docs/upgrade.md` describes it from outside.
+//! (LabStor §3.3, crash recovery). `docs/restart.md` describes it from outside.
 //!
 //! It has nothing to do with the volume itself, and as little as possible at all: what it
 //! keeps open is what the mount needs to stay.
@@ -8,16 +8,11 @@
 use crate::clock::now_ns;
 use crate::guard::Told;
 use crate::peer::Peer;
-use crate::upgrade::{Giver, Handover, Launch, Remains, Text};
+use crate::upgrade::{Giver, Handover, Launch, Remains, Text, adopt};
 use braid_contract::Shown;
 use braid_ipc::protocol::Restarts;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open, set_child_subreaper, wait,
-    waitpid,
-};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open, wait, waitpid};
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -25,8 +20,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// How many processes in a row may end within [`SHORT_NS`] of having begun to serve.
 const SHORT_MAX: u32 = 5;
@@ -65,10 +58,7 @@ struct Serving {
 pub fn run(words: &[OsString]) -> io::Result<i32> {
     braid_sys::raise_open_files();
     braid_sys::pass_on_no_files();
-    // Processes that a daemon started become children of this one when it ends.
-    set_child_subreaper(Pid::from_raw(std::process::id().cast_signed()))?;
-    let served_by = Arc::new(AtomicI32::new(0));
-    pass_signals_on(&served_by)?;
+    adopt()?;
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(std::env::current_exe()?)
         .args(words)
@@ -76,24 +66,7 @@ pub fn run(words: &[OsString]) -> io::Result<i32> {
         .env_remove("NOTIFY_SOCKET")
         .spawn()?;
     leave_stdout();
-    served_by.store(child.id().cast_signed(), Ordering::Relaxed);
-    Supervisor { kept: Kept::default(), served_by, crashes: 0, short: 0 }.attend(ours, child.id())
-}
-
-/// Passes signals on to the process that serves the mount.
-fn pass_signals_on(served_by: &Arc<AtomicI32>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let served_by = Arc::clone(served_by);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for signal in signals.forever() {
-            let process = Pid::from_raw(served_by.load(Ordering::Relaxed));
-            if let Some((process, signal)) = process.zip(Signal::from_named_raw(signal)) {
-                // It may have ended.
-                let _ = kill_process(process, signal);
-            }
-        }
-    })?;
-    Ok(())
+    Supervisor { kept: Kept::default(), crashes: 0, short: 0 }.attend(ours, child.id())
 }
 
 /// The command that waits for the daemon's answer must see its end.
@@ -105,8 +78,6 @@ fn leave_stdout() {
 
 struct Supervisor {
     kept: Kept,
-    /// The process that serves the mount.
-    served_by: Arc<AtomicI32>,
     crashes: u64,
     /// Processes in a row that ended soon.
     short: u32,
@@ -156,7 +127,6 @@ impl Supervisor {
             Told::Serving { pid, program, text, descriptors } => {
                 let descriptors = peer.receive(descriptors)?;
                 let text = serde_json::from_value(*text)?;
-                self.served_by.store(pid.cast_signed(), Ordering::Relaxed);
                 if kept.serving.is_none() {
                     notify(&[NotifyState::Ready]);
                 }
@@ -233,7 +203,6 @@ impl Supervisor {
         let (child, heirs_end) = giver.hand_over(&handover)?;
         drop((handover, heirs_end));
         tracing::info!(pid = child.id(), program = %serving.program.shown(), "another process serves the mount");
-        self.served_by.store(child.id().cast_signed(), Ordering::Relaxed);
         Ok(Peer(ours))
     }
 }

@@ -14,14 +14,7 @@ use std::process::Child;
 /// # Errors
 /// If it can't be waited for.
 pub fn attend(child: &Child) -> io::Result<i32> {
-    // Processes that it starts become children of this one when it ends.
-    set_child_subreaper(Pid::from_raw(std::process::id().cast_signed()))?;
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for signal in signals.forever() {
-            pass_on(signal);
-        }
-    })?;
+    adopt()?;
     tracing::info!(pid = child.id(), "waiting for the process that serves the mount now");
     let mut status = 0;
     loop {
@@ -32,6 +25,22 @@ pub fn attend(child: &Child) -> io::Result<i32> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Passes signals on to the children of this process from now on, and has those that their
+/// own start become children of this one when they end.
+///
+/// # Errors
+/// Those of the system calls.
+pub(crate) fn adopt() -> io::Result<()> {
+    set_child_subreaper(Pid::from_raw(std::process::id().cast_signed()))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            pass_on(signal);
+        }
+    })?;
+    Ok(())
 }
 
 fn pass_on(signal: i32) {

@@ -16,6 +16,7 @@ mod settle;
 mod state;
 mod wire;
 
+pub(crate) use attend::adopt;
 pub use attend::attend;
 pub use heir::{Estate, Heir};
 pub use launch::Launch;

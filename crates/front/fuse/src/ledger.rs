@@ -182,7 +182,7 @@ impl Ledger {
     #[must_use]
     pub fn all(&self) -> Vec<OpenRecord> {
         let records = self.read().into_iter();
-        records.filter(|words| words[0] != INTENT).map(|words| OpenRecord::of(&words)).collect()
+        records.filter(|(_, words)| words[0] != INTENT).map(|(_, words)| OpenRecord::of(&words)).collect()
     }
 
     /// What a request opened.
@@ -197,10 +197,11 @@ impl Ledger {
         self.write(&[INTENT, before.0, 0, 0, 0, request, 0, 0])
     }
 
-    /// What was noted of a request that an earlier process may have carried out.
-    pub(crate) fn intended(&self, request: u64) -> Option<InodeId> {
-        let is_it = |words: &[u64; RECORD]| words[0] == INTENT && words[5] == request;
-        self.read().into_iter().find(is_it).map(|words| InodeId(words[1]))
+    /// What was noted of a request that an earlier process may have carried out, as by
+    /// [`intend`](Self::intend).
+    pub(crate) fn intended(&self, request: u64) -> Option<(usize, InodeId)> {
+        let is_it = |(_, words): &(usize, [u64; RECORD])| words[0] == INTENT && words[5] == request;
+        self.read().into_iter().find(is_it).map(|(at, words)| (at, InodeId(words[1])))
     }
 
     /// The request is answered.
@@ -251,11 +252,13 @@ impl Ledger {
         work(&chunks[at / CHUNK].words()[first..first + RECORD])
     }
 
-    /// All records in use.
-    fn read(&self) -> Vec<[u64; RECORD]> {
+    /// All records in use, and where they are.
+    fn read(&self) -> Vec<(usize, [u64; RECORD])> {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
-        let used = records(&chunks).filter(|words| words[0].load(Ordering::Acquire) != 0);
-        used.map(|words| std::array::from_fn(|at| words[at].load(Ordering::Relaxed))).collect()
+        let used = records(&chunks).enumerate();
+        let used = used.filter(|(_, words)| words[0].load(Ordering::Acquire) != 0);
+        let copy = |words: &[AtomicU64]| std::array::from_fn(|at| words[at].load(Ordering::Relaxed));
+        used.map(|(at, words)| (at, copy(words))).collect()
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {
@@ -316,7 +319,10 @@ mod tests {
         let expected: Vec<OpenRecord> = all.into_iter().filter(|record| record.handle.0 % 5 != 0).collect();
         assert_eq!(found, expected);
         assert_eq!(next.opened_by(8).map(|record| record.handle), Some(HandleId(4)));
-        assert_eq!((next.opened_by(10), next.intended(5), next.intended(7)), (None, None, Some(InodeId(8))));
+        assert_eq!((next.opened_by(10), next.intended(5)), (None, None));
+        let (at, before) = next.intended(7).unwrap();
+        next.settled(at);
+        assert_eq!((before, next.intended(7)), (InodeId(8), None));
         assert!(next.has(HandleId(4)) && !next.has(HandleId(5)));
         // Places are used again: no further memory is needed for as many as were closed.
         let pieces = next.memory().unwrap().len();

@@ -309,7 +309,7 @@ impl Filesystem for Front {
             let mode = mode.ok_or(Errno::EINVAL)?;
             let rename =
                 || self.fs.rename(&self.acting(req), inode(parent), name, inode(newparent), newname, mode);
-            self.rename_once(req, mode, (from, to), rename)
+            self.rename_once(req, intent.as_ref(), (from, to), rename)
         };
         reply_empty(self.call(op(Operation::Rename, parent), work), reply);
         self.settle(intent);

@@ -20,6 +20,14 @@ use std::ffi::OsStr;
 /// A name, in a directory.
 pub(crate) type Name<'a> = (INodeNo, &'a OsStr);
 
+/// A rename that was noted before it was carried out.
+pub(crate) struct Intent {
+    /// Where its record is.
+    at: usize,
+    /// What its first name led to.
+    before: InodeId,
+}
+
 impl Front {
     /// Carries out `work`. If that fails with `sign` for a request that was sent before, it
     /// was carried out then; `done` answers what it did.
@@ -43,44 +51,43 @@ impl Front {
         Ok(ino)
     }
 
-    /// Renames by `work`, once.
+    /// Renames by `work`, once. What was intended tells, for modes that need it.
     pub(crate) fn rename_once(
         &self,
         req: &Request,
-        mode: RenameMode,
+        intent: Option<&Intent>,
         (from, to): (Name<'_>, Name<'_>),
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        match mode {
-            RenameMode::Replace | RenameMode::NoReplace => {
-                self.once(req, Errno::ENOENT, work, || self.named(req, to).map(drop))
-            }
-            RenameMode::Exchange | RenameMode::Whiteout => {
-                let intended = self.ledger.as_ref().filter(|_| req.is_sent_again());
-                let before = intended.and_then(|ledger| ledger.intended(req.identifier()));
-                match before {
-                    Some(before) if self.named(req, from).ok() != Some(before) => Ok(()),
-                    _ => work(),
-                }
-            }
+        match intent.filter(|_| req.is_sent_again()) {
+            Some(intent) if self.named(req, from).ok() != Some(intent.before) => Ok(()),
+            Some(_) => work(),
+            None => self.once(req, Errno::ENOENT, work, || self.named(req, to).map(drop)),
         }
     }
 
     /// Notes what tells later whether a rename of this mode was carried out. The answer is
     /// for [`settle`](Self::settle).
-    pub(crate) fn intend(&self, req: &Request, mode: Option<RenameMode>, from: Name<'_>) -> Option<usize> {
+    pub(crate) fn intend(&self, req: &Request, mode: Option<RenameMode>, from: Name<'_>) -> Option<Intent> {
         let ledger = self.ledger.as_ref()?;
-        let needed = matches!(mode, Some(RenameMode::Exchange | RenameMode::Whiteout));
-        if !needed || req.is_sent_again() && ledger.intended(req.identifier()).is_some() {
+        if !matches!(mode, Some(RenameMode::Exchange | RenameMode::Whiteout)) {
             return None;
         }
-        ledger.intend(req.identifier(), self.named(req, from).ok()?)
+        let earlier = if req.is_sent_again() { ledger.intended(req.identifier()) } else { None };
+        let (at, before) = match earlier {
+            Some(earlier) => earlier,
+            None => {
+                let before = self.named(req, from).ok()?;
+                (ledger.intend(req.identifier(), before)?, before)
+            }
+        };
+        Some(Intent { at, before })
     }
 
     /// A request that was [intended](Self::intend) is answered.
-    pub(crate) fn settle(&self, intent: Option<usize>) {
+    pub(crate) fn settle(&self, intent: Option<Intent>) {
         if let Some((ledger, intent)) = self.ledger.as_ref().zip(intent) {
-            ledger.settled(intent);
+            ledger.settled(intent.at);
         }
     }
 
