@@ -36,6 +36,31 @@ pub fn futex_wait(word: &AtomicU64, expected: u64, timeout: Option<Duration>, sc
     waited == Err(Errno::TIMEDOUT)
 }
 
+/// Most words for [`futex_wait_any`].
+pub const FUTEX_WORDS_MAX: usize = 128;
+
+/// Sleeps until one of the words is woken, or if the lower half of one differs from that of
+/// the expected value: of at most [`FUTEX_WORDS_MAX`] words, each with that value and its
+/// scope. Returns at once if there are more, or the kernel can't (Linux before 5.16); it may
+/// wake spuriously too, so callers check again.
+pub fn futex_wait_any(words: &[(&AtomicU64, u64, FutexScope)]) {
+    let waiters: Vec<futex::Wait> = words
+        .iter()
+        .map(|(word, expected, scope)| {
+            let mut wait = futex::Wait::new();
+            wait.val = u64::from(*expected as u32);
+            wait.uaddr = futex::WaitPtr::new(std::ptr::from_ref(lower_half(word)).cast_mut().cast());
+            wait.flags = match scope {
+                FutexScope::Process => futex::WaitFlags::SIZE_U32 | futex::WaitFlags::PRIVATE,
+                FutexScope::Shared => futex::WaitFlags::SIZE_U32,
+            };
+            wait
+        })
+        .collect();
+    // A word that differs is `EAGAIN`, and a signal `EINTR`: there is something to look at.
+    let _ = futex::waitv(&waiters, futex::WaitvFlags::empty(), None, futex::ClockId::Monotonic);
+}
+
 /// Wakes up to `count` threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU64, count: u32, scope: FutexScope) {
     // It fails for addresses that are not mapped or not aligned; these always
@@ -74,6 +99,31 @@ mod tests {
                 futex_wake(&word, u32::MAX, scope);
                 waiter.join().unwrap();
             });
+        }
+    }
+
+    #[test]
+    fn a_wait_for_several_ends_by_any_of_them() {
+        let words = [const { AtomicU64::new(0) }; 2];
+        let sleep = || {
+            futex_wait_any(&[
+                (&words[0], 0, FutexScope::Process),
+                (&words[1], 0, FutexScope::Shared),
+            ]);
+        };
+        for (at, scope) in [(0, FutexScope::Process), (1, FutexScope::Shared)] {
+            std::thread::scope(|threads| {
+                let waiter = threads.spawn(|| {
+                    while words[at].load(Ordering::Acquire) == 0 {
+                        sleep();
+                    }
+                });
+                words[at].store(1, Ordering::Release);
+                futex_wake(&words[at], u32::MAX, scope);
+                waiter.join().unwrap();
+            });
+            sleep();
+            words[at].store(0, Ordering::Release);
         }
     }
 }

@@ -12,6 +12,7 @@ use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
 use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd};
 
 thread_local! {
     /// Whether this thread has a umask of its own.
@@ -31,6 +32,41 @@ pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok()).collect()
+}
+
+/// Supplementary groups that a process may have, by the kernel's limit.
+const GROUPS_MAX: usize = 65_536;
+
+/// The supplementary groups that the process at the other end of a UNIX socket had when it
+/// connected.
+///
+/// # Errors
+/// Those of `getsockopt(2)`.
+pub fn groups_of_peer(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; 64];
+    loop {
+        let mut len = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: `len` is the length of `groups` in bytes, of which the kernel fills at most
+        // so many; both live during the call. Any bytes are groups.
+        let got = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        if got == 0 {
+            groups.truncate(len as usize / size_of::<u32>());
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) || groups.len() >= GROUPS_MAX {
+            return Err(error);
+        }
+        groups.resize(GROUPS_MAX, 0);
+    }
 }
 
 /// The time in which a thread acts for another user; ends when dropped.
@@ -100,6 +136,16 @@ fn set_file_system_ids(uid: u32, gid: u32) {
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn the_groups_of_a_peer_are_those_of_its_process() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut groups = groups_of_peer(&one).unwrap();
+        let mut own = groups_of(std::process::id()).unwrap();
+        groups.sort_unstable();
+        own.sort_unstable();
+        assert_eq!(groups, own);
+    }
 
     #[test]
     fn groups_are_those_of_the_kernel() {

@@ -10,6 +10,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("modules", &["contract", "hint", "placement"]),
     ("sdk", &["contract", "sys"]),
     ("stack", &["contract", "modules", "sdk", "sys"]),
+    ("runtime", &["contract", "sdk", "sys"]),
     ("testkit", &["contract"]),
     ("coord", &["contract", "sys"]),
     ("stores", &["contract", "sys", "format"]),
@@ -41,7 +42,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("fuse", &["contract", "sys"]),
     ("kv", &["contract"]),
     ("preload", &["contract", "ipc"]),
-    ("cli", &["contract", "ipc", "daemon"]),
+    ("cli", &["contract", "ipc", "runtime", "daemon"]),
     (
         "daemon",
         &[
@@ -57,6 +58,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
             "log",
             "pool",
             "stack",
+            "runtime",
             "ipc",
             "fuse",
             "kv",

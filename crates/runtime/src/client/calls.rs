@@ -1,0 +1,71 @@
+//! Requests of a session: one each, or several where the data does not fit one slot.
+
+use super::Session;
+use crate::layout::NAME_MAX;
+use braid_contract::{Errno, Operation};
+use braid_sdk::abi::{self, Answer, Capabilities, Failure, Message, Target};
+
+impl Target for Session {
+    fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+        if message.name.len() > NAME_MAX || message.new_name.len() > NAME_MAX {
+            return Err(Failure { errno: Errno::ENAMETOOLONG.0, why: String::new() });
+        }
+        let (most, operation) = (self.geometry.data, message.numbers.operation);
+        if message.buffer.len() > most && operation == Operation::Read as u32 {
+            return self.read_in_pieces(message);
+        }
+        if message.data.len() > most && operation == Operation::Write as u32 {
+            return self.write_in_pieces(message);
+        }
+        if message.data.len() > most || message.buffer.len() > most {
+            let why = format!("more than the {most} bytes of a slot of the session");
+            return Err(Failure { errno: Errno::EOVERFLOW.0, why });
+        }
+        self.queue().call(self, message)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { flags: abi::CAN_RENAME_OTHERWISE | abi::WANTS_FLUSH, ..Capabilities::default() }
+    }
+}
+
+impl Session {
+    fn read_in_pieces(&self, message: Message<'_>) -> Result<Answer, Failure> {
+        let mut answer = Answer::default();
+        for piece in message.buffer.chunks_mut(self.geometry.data) {
+            let mut numbers = message.numbers;
+            numbers.offset += answer.answers.count;
+            let wanted = piece.len() as u64;
+            let read = self.queue().call(self, Message { buffer: piece, ..Message::new(numbers) });
+            match read {
+                Ok(read) => answer.answers.count += read.answers.count.min(wanted),
+                // It is met again by who reads on.
+                Err(_) if answer.answers.count > 0 => break,
+                Err(failure) => return Err(failure),
+            }
+            if !answer.answers.count.is_multiple_of(self.geometry.data as u64) {
+                break;
+            }
+        }
+        Ok(answer)
+    }
+
+    fn write_in_pieces(&self, message: Message<'_>) -> Result<Answer, Failure> {
+        let mut answer = Answer::default();
+        for piece in message.data.chunks(self.geometry.data) {
+            let mut numbers = message.numbers;
+            numbers.offset += answer.answers.count;
+            match self.queue().call(self, Message { data: piece, ..Message::new(numbers) }) {
+                Ok(written) => {
+                    answer.answers.count += written.answers.count;
+                    if written.answers.count < piece.len() as u64 {
+                        break;
+                    }
+                }
+                Err(_) if answer.answers.count > 0 => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(answer)
+    }
+}

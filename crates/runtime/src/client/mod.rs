@@ -1,0 +1,121 @@
+//! The side of an application: a session, as a file system.
+
+mod calls;
+mod queue;
+
+use crate::hello::{Answer, Ask, VERSION, receive, send};
+use crate::layout::{BELL, Geometry};
+use crate::load::Class;
+use braid_contract::{Errno, Error, FileSystem, InodeId, Result, Served};
+use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
+use queue::Queue;
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What a session is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Its queues and their sizes.
+    pub geometry: Geometry,
+    /// What its requests want.
+    pub class: Class,
+    /// The requests of each queue are carried out one after another, in their order.
+    pub ordered: bool,
+    /// How long a thread polls for an answer before it sleeps.
+    pub poll: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (geometry, class) = (Geometry::default(), Class::default());
+        Self { geometry, class, ordered: false, poll: Duration::from_micros(50) }
+    }
+}
+
+/// A session with a runtime. Each thread uses a queue of its own, as far as there are enough.
+///
+/// Requests act in the name of the process that began the session, with the groups that it
+/// had then.
+pub struct Session {
+    memory: SharedWords,
+    geometry: Geometry,
+    queues: Vec<Queue>,
+    poll: Duration,
+    socket: UnixStream,
+}
+
+impl Session {
+    /// Begins a session with the runtime at `socket`, which sees what is below the directory
+    /// `dir` of its mount; answers the inode of that too.
+    ///
+    /// # Errors
+    /// If the directory can't be opened, no runtime listens, or it refuses.
+    pub fn begin(socket: &Path, dir: &Path, options: Options) -> Result<(Self, InodeId)> {
+        let about = |what: &str, error: std::io::Error| {
+            Error::new(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)), format!("{what}: {error}"))
+        };
+        let directory = open_directory(dir).map_err(|error| about(&dir.display().to_string(), error))?;
+        let stream = UnixStream::connect(socket).map_err(|error| about("no runtime answers", error))?;
+        let begun = || -> std::io::Result<std::result::Result<_, Error>> {
+            let Options { geometry, class, ordered, .. } = options;
+            send(&stream, &Ask::Begin { version: VERSION, geometry, class, ordered })?;
+            send(&stream, &Ask::Show {})?;
+            pass_descriptors(&stream, &[directory.as_fd()])?;
+            match receive(&stream)? {
+                Some(Answer::Begun { .. }) => {}
+                Some(Answer::Refused { errno, why }) => return Ok(Err(Answer::error(errno, why))),
+                _ => return Err(std::io::ErrorKind::InvalidData.into()),
+            }
+            let memory = receive_descriptors(&stream, 1)?.pop();
+            let memory = SharedWords::open(memory.ok_or(std::io::ErrorKind::InvalidData)?)?;
+            match receive(&stream)? {
+                Some(Answer::Shown { ino }) => Ok(Ok((memory, InodeId(ino)))),
+                _ => Err(std::io::ErrorKind::InvalidData.into()),
+            }
+        };
+        let (memory, ino) = begun().map_err(|error| about("the runtime does not answer", error))??;
+        let geometry = options.geometry;
+        if memory.words().len() < geometry.words() {
+            return Err(Error::new(Errno::EIO, "the runtime gives too little memory"));
+        }
+        let queues = (0..geometry.queues).map(|index| Queue::new(index, geometry)).collect();
+        Ok((Self { memory, geometry, queues, poll: options.poll, socket: stream }, ino))
+    }
+
+    /// The session as a file system.
+    #[must_use]
+    pub fn file_system(self) -> Arc<dyn FileSystem> {
+        Arc::new(Served(braid_sdk::Served(self)))
+    }
+
+    /// The word by which workers that sleep are woken.
+    fn bell(&self) -> &AtomicU64 {
+        &self.memory.words()[BELL]
+    }
+
+    /// The queue of this thread.
+    fn queue(&self) -> &Queue {
+        thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        &self.queues[NUMBER.with(|number| *number) % self.queues.len()]
+    }
+
+    /// Whether the runtime has gone.
+    fn is_over(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut waited = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// A directory, of which the process needs no right but to get there.
+fn open_directory(dir: &Path) -> std::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?)
+}

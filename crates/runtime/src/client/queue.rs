@@ -1,0 +1,171 @@
+//! A queue of a session, from the side of the application.
+
+use super::Session;
+use crate::layout::{ENTRIES, Geometry, NAME_MAX, Slot, state};
+use crate::{entries, words};
+use braid_contract::Errno;
+use braid_sdk::abi::{Answer, Failure, Message};
+use braid_sys::{FutexScope, futex_wait, futex_wake};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// So often a thread that sleeps looks whether there is still a runtime.
+const LOOK: Duration = Duration::from_millis(100);
+/// For so long a thread polls without giving the processor away.
+const SPIN_MAX: Duration = Duration::from_micros(20);
+/// So many looks at the answer for one at the clock.
+const LOOKS: u32 = 64;
+
+/// A queue of a session.
+pub(super) struct Queue {
+    index: usize,
+    geometry: Geometry,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+struct State {
+    /// Slots without a request.
+    free: Vec<usize>,
+    /// Requests so far.
+    tail: u64,
+}
+
+impl Queue {
+    pub(super) fn new(index: usize, geometry: Geometry) -> Self {
+        let free = (0..geometry.depth).rev().collect();
+        Self { index, geometry, state: Mutex::new(State { free, tail: 0 }), freed: Condvar::new() }
+    }
+
+    /// Has a request carried out, and waits for its answer. Data and names have to fit.
+    pub(super) fn call(&self, session: &Session, mut message: Message<'_>) -> Result<Answer, Failure> {
+        let number = self.take_slot(session)?;
+        let slot = self.geometry.slot(self.index, number);
+        self.put(session, slot, &message);
+        self.submit(session, number);
+        self.wait(session, slot)?;
+        let answer = self.get(session, slot, &mut message);
+        self.state.lock().free.push(number);
+        self.freed.notify_one();
+        answer
+    }
+
+    fn take_slot(&self, session: &Session) -> Result<usize, Failure> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(slot) = state.free.pop() {
+                return Ok(slot);
+            }
+            if self.freed.wait_for(&mut state, LOOK).timed_out() && session.is_over() {
+                return Err(over());
+            }
+        }
+    }
+
+    fn put(&self, session: &Session, slot: Slot, message: &Message<'_>) {
+        let shared = session.memory.words();
+        words::store_value(&shared[slot.numbers()], &message.numbers);
+        words::store(&shared[slot.name()], message.name);
+        words::store(&shared[slot.new_name()], message.new_name);
+        words::store(&shared[slot.data()], message.data);
+        let (name, new_name, data) =
+            (message.name.len() as u64, message.new_name.len() as u64, message.data.len() as u64);
+        shared[slot.lengths()].store(name | new_name << 16 | data << 32, Ordering::Relaxed);
+        let room = match message.entries {
+            Some(_) => self.geometry.data as u64 | ENTRIES,
+            None => message.buffer.len() as u64,
+        };
+        shared[slot.room()].store(room, Ordering::Relaxed);
+        shared[slot.state()].store(state::ASKED, Ordering::Relaxed);
+    }
+
+    fn submit(&self, session: &Session, slot: usize) {
+        let shared = session.memory.words();
+        {
+            let mut state = self.state.lock();
+            shared[self.geometry.entry(self.index, state.tail)].store(slot as u64, Ordering::Relaxed);
+            state.tail = state.tail.wrapping_add(1);
+            shared[self.geometry.tail(self.index)].store(state.tail, Ordering::Release);
+        }
+        // Either this sees that the workers sleep, or they see the request.
+        fence(Ordering::SeqCst);
+        if shared[self.geometry.asleep(self.index)].load(Ordering::Relaxed) != 0 {
+            session.bell().fetch_add(1, Ordering::AcqRel);
+            futex_wake(session.bell(), u32::MAX, FutexScope::Shared);
+        }
+    }
+
+    fn wait(&self, session: &Session, slot: Slot) -> Result<(), Failure> {
+        let word = &session.memory.words()[slot.state()];
+        let is_answered = || word.load(Ordering::Acquire) == state::ANSWERED;
+        let looked = |_| {
+            std::hint::spin_loop();
+            is_answered()
+        };
+        let begun = Instant::now();
+        loop {
+            if (0..LOOKS).any(looked) {
+                return Ok(());
+            }
+            let waited = begun.elapsed();
+            if waited >= session.poll {
+                break;
+            }
+            if waited >= SPIN_MAX {
+                std::thread::yield_now();
+            }
+        }
+        let awaited = || {
+            let asked = word.compare_exchange(state::ASKED, state::AWAITED, Ordering::AcqRel, Ordering::Acquire);
+            asked.unwrap_or_else(|state| state) != state::ANSWERED
+        };
+        while awaited() {
+            let expired = futex_wait(word, state::AWAITED, Some(LOOK), FutexScope::Shared);
+            if expired && !is_answered() && session.is_over() {
+                return Err(over());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the answer. The runtime is trusted, but what does not fit is refused.
+    fn get(&self, session: &Session, slot: Slot, message: &mut Message<'_>) -> Result<Answer, Failure> {
+        let shared = session.memory.words();
+        let answered = shared[slot.answered()].load(Ordering::Relaxed);
+        let (len, why_len) = ((answered & 0xffff_ffff) as usize, (answered >> 32) as usize);
+        let errno = shared[slot.room()].load(Ordering::Relaxed) as i32;
+        if errno != 0 {
+            let mut why = vec![0; why_len.min(NAME_MAX)];
+            words::load(&shared[slot.name()], &mut why);
+            return Err(Failure { errno, why: String::from_utf8_lossy(&why).into_owned() });
+        }
+        let answers = words::load_value(&shared[slot.answers()]);
+        let data = &shared[slot.data()];
+        let mut answer = Answer { answers, ..Answer::default() };
+        if !message.buffer.is_empty() {
+            let read = message.buffer.get_mut(..len).ok_or_else(breach)?;
+            words::load(data, read);
+            return Ok(answer);
+        }
+        if len > data.len() * 8 {
+            return Err(breach());
+        }
+        let mut bytes = vec![0; len];
+        words::load(data, &mut bytes);
+        match &mut message.entries {
+            Some(sink) => entries::hand_on(&bytes, &mut **sink).ok_or_else(breach)?,
+            None => answer.bytes = bytes,
+        }
+        Ok(answer)
+    }
+}
+
+/// The runtime has gone. Whether the request was carried out is not known.
+fn over() -> Failure {
+    Failure { errno: Errno::ENOTCONN.0, why: "the runtime has ended; it may have done this before".into() }
+}
+
+fn breach() -> Failure {
+    Failure { errno: Errno::EIO.0, why: "the runtime answers what can't be".into() }
+}

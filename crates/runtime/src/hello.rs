@@ -1,0 +1,79 @@
+//! What is said on the socket of a session: a line of JSON each way, and descriptors. The
+//! session lasts as long as the connection.
+
+use crate::layout::Geometry;
+use crate::load::Class;
+use braid_contract::{Errno, Error};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// Both sides have to know the same queues.
+pub(crate) const VERSION: u32 = 1;
+
+/// Longest line, in bytes.
+const LINE_MAX: usize = 4096;
+
+/// What the application asks for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Ask {
+    /// A session.
+    Begin {
+        version: u32,
+        geometry: Geometry,
+        class: Class,
+        /// The requests of each queue are carried out one after another.
+        ordered: bool,
+    },
+    /// A directory, whose descriptor follows, is to be seen.
+    Show {},
+}
+
+/// What the runtime answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    /// A session of this number; the descriptor of its memory follows.
+    Begun { session: u64 },
+    /// The inode of the directory.
+    Shown { ino: u64 },
+    /// It is not done.
+    Refused { errno: i32, why: String },
+}
+
+impl Answer {
+    pub(crate) fn refused(error: &Error) -> Self {
+        Self::Refused { errno: error.errno().0, why: error.to_string() }
+    }
+
+    pub(crate) fn error(errno: i32, why: String) -> Error {
+        Error::new(Errno(errno), why)
+    }
+}
+
+pub(crate) fn send(mut socket: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    socket.write_all(&line)
+}
+
+/// The next line; `None` at the end. What follows it is left, since a descriptor may be
+/// among that.
+pub(crate) fn receive<T: DeserializeOwned>(mut socket: &UnixStream) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        match socket.read(&mut byte) {
+            Ok(0) if line.is_empty() => return Ok(None),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) if byte[0] == b'\n' => break,
+            Ok(_) if line.len() < LINE_MAX => line.push(byte[0]),
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "too long a line")),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}

@@ -1,0 +1,222 @@
+//! Where things are in the memory of a session: the one place that knows, for both sides.
+//!
+//! All of it is 8-byte words. A head, then the queues one after another: for each the two
+//! ends and the numbers of slots in the order of their requests, then the slots. A slot holds one
+//! request and then its answer, with room for data of either.
+
+use braid_sdk::abi::{Answers, Numbers};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Words between what one side stores and what the other does: two cache lines, since
+/// processors fetch them in pairs.
+const APART: usize = 16;
+
+/// Words of the head of a session.
+const HEAD: usize = 512;
+
+/// Words of a slot before its data.
+const SLOT_HEAD: usize = 128;
+
+/// Longest name, in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+
+const NAME_WORDS: usize = 32;
+const NUMBERS_WORDS: usize = size_of::<Numbers>() / 8;
+const ANSWERS_WORDS: usize = size_of::<Answers>() / 8;
+
+/// Queues of a session, at most.
+pub const QUEUES_MAX: usize = 16;
+/// Slots of a queue, at most: so many requests are under way in it.
+pub const DEPTH_MAX: usize = 64;
+/// Bytes of data of a slot, at least and at most. Longer reads and writes are several requests.
+pub const DATA_MIN: usize = 4 << 10;
+/// See [`DATA_MIN`].
+pub const DATA_MAX: usize = 1 << 20;
+/// Bytes of the memory of a session, at most.
+pub(crate) const SESSION_BYTES_MAX: usize = 64 << 20;
+
+/// How the memory of a session is divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Queues, each with its own order of requests.
+    pub queues: usize,
+    /// Slots of each queue.
+    pub depth: usize,
+    /// Bytes of data of a slot; a multiple of 4096.
+    pub data: usize,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Self { queues: 4, depth: 8, data: 128 << 10 }
+    }
+}
+
+impl Geometry {
+    /// Whether there may be such a session.
+    pub(crate) fn is_allowed(self) -> bool {
+        (1..=QUEUES_MAX).contains(&self.queues)
+            && (1..=DEPTH_MAX).contains(&self.depth)
+            && (DATA_MIN..=DATA_MAX).contains(&self.data)
+            && self.data.is_multiple_of(4096)
+            && self.words() * 8 <= SESSION_BYTES_MAX
+    }
+
+    /// Words of the memory.
+    pub(crate) fn words(self) -> usize {
+        HEAD + self.queues * self.queue_words()
+    }
+
+    fn queue_words(self) -> usize {
+        3 * APART + self.depth.next_multiple_of(APART) + self.depth * self.slot_words()
+    }
+
+    fn slot_words(self) -> usize {
+        SLOT_HEAD + self.data / 8
+    }
+
+    fn queue(self, queue: usize) -> usize {
+        HEAD + queue * self.queue_words()
+    }
+
+    /// How many requests the application has put into the queue.
+    pub(crate) fn tail(self, queue: usize) -> usize {
+        self.queue(queue)
+    }
+
+    /// Whether the queue's workers sleep.
+    pub(crate) fn asleep(self, queue: usize) -> usize {
+        self.queue(queue) + APART
+    }
+
+    /// The slot of the request of this number.
+    pub(crate) fn entry(self, queue: usize, number: u64) -> usize {
+        self.queue(queue) + 3 * APART + (number % self.depth as u64) as usize
+    }
+
+    /// A slot.
+    pub(crate) fn slot(self, queue: usize, slot: usize) -> Slot {
+        let slots = self.queue(queue) + 3 * APART + self.depth.next_multiple_of(APART);
+        Slot { at: slots + slot * self.slot_words(), data: self.data / 8 }
+    }
+}
+
+/// Rung by the application to wake workers that sleep.
+pub(crate) const BELL: usize = APART;
+
+/// Where a slot lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    at: usize,
+    data: usize,
+}
+
+impl Slot {
+    /// [`State`] of the slot.
+    pub(crate) fn state(self) -> usize {
+        self.at
+    }
+
+    /// Lengths in bytes: of the name (16 bits), the new name (16), and the data (32).
+    pub(crate) fn lengths(self) -> usize {
+        self.at + 1
+    }
+
+    /// Of the request, the room for what is read, with [`ENTRIES`]; of the answer, the error
+    /// number, or 0.
+    pub(crate) fn room(self) -> usize {
+        self.at + 2
+    }
+
+    /// Of the answer: the bytes of data (32 bits), and of words about an error (32), which
+    /// are where the name was.
+    pub(crate) fn answered(self) -> usize {
+        self.at + 3
+    }
+
+    pub(crate) fn numbers(self) -> Range<usize> {
+        self.at + 4..self.at + 4 + NUMBERS_WORDS
+    }
+
+    pub(crate) fn answers(self) -> Range<usize> {
+        let at = self.numbers().end;
+        at..at + ANSWERS_WORDS
+    }
+
+    pub(crate) fn name(self) -> Range<usize> {
+        let at = self.answers().end;
+        at..at + NAME_WORDS
+    }
+
+    pub(crate) fn new_name(self) -> Range<usize> {
+        let at = self.name().end;
+        at..at + NAME_WORDS
+    }
+
+    pub(crate) fn data(self) -> Range<usize> {
+        self.at + SLOT_HEAD..self.at + SLOT_HEAD + self.data
+    }
+}
+
+const _: () = assert!(4 + NUMBERS_WORDS + ANSWERS_WORDS + 2 * NAME_WORDS <= SLOT_HEAD, "a slot's head is too small");
+const _: () = assert!(NAME_MAX < NAME_WORDS * 8, "a name does not fit");
+
+/// The room is for entries of a directory.
+pub(crate) const ENTRIES: u64 = 1 << 63;
+
+/// What a slot is; the lower half of its first word, on which the application sleeps.
+pub(crate) mod state {
+    /// It holds a request.
+    pub(crate) const ASKED: u64 = 1;
+    /// It holds a request, and the application sleeps until it is answered.
+    pub(crate) const AWAITED: u64 = 2;
+    /// It holds an answer.
+    pub(crate) const ANSWERED: u64 = 3;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn nothing_overlaps() {
+        let geometry = Geometry { queues: 3, depth: 5, data: 4096 };
+        let mut used = HashSet::from([BELL]);
+        let mut take = |words: Range<usize>| words.for_each(|word| assert!(used.insert(word), "word {word}"));
+        for queue in 0..geometry.queues {
+            take(geometry.tail(queue)..geometry.tail(queue) + 1);
+            take(geometry.asleep(queue)..geometry.asleep(queue) + 1);
+            for slot in 0..geometry.depth {
+                let entry = geometry.entry(queue, slot as u64);
+                take(entry..entry + 1);
+                let slot = geometry.slot(queue, slot);
+                take(slot.state()..slot.answered() + 1);
+                [slot.numbers(), slot.answers(), slot.name(), slot.new_name(), slot.data()]
+                    .into_iter()
+                    .for_each(&mut take);
+            }
+        }
+        assert!(used.iter().all(|word| *word < geometry.words()));
+    }
+
+    #[test]
+    fn sizes_have_bounds() {
+        let fine = Geometry::default();
+        assert!(fine.is_allowed());
+        for bad in [
+            Geometry { queues: 0, ..fine },
+            Geometry { queues: QUEUES_MAX + 1, ..fine },
+            Geometry { depth: 0, ..fine },
+            Geometry { depth: DEPTH_MAX + 1, ..fine },
+            Geometry { data: 0, ..fine },
+            Geometry { data: 5000, ..fine },
+            Geometry { data: usize::MAX & !4095, ..fine },
+            Geometry { queues: QUEUES_MAX, depth: DEPTH_MAX, data: DATA_MAX },
+        ] {
+            assert!(!bad.is_allowed(), "{bad:?}");
+        }
+    }
+}

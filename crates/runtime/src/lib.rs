@@ -1,0 +1,33 @@
+//! The runtime (LabStor §III-C): applications put requests into queues in shared memory, and
+//! workers carry them out on the stack, without a call of the kernel on the way.
+//!
+//! `layout` says where things are in the memory, for both sides. On the side of the daemon,
+//! [`Runtime`] lets sessions begin (`server`), each of which sees the file system through a
+//! `view` that checks what the kernel would have checked (`access`); `queue` takes requests
+//! out of the memory, `worker` is a thread that serves queues, and `pool` gives each its
+//! queues, as `policy` plans. On the side of an application, [`Session`] is the file system.
+#![forbid(unsafe_code)]
+
+mod access;
+mod client;
+mod entries;
+mod hello;
+mod layout;
+mod load;
+mod open;
+mod policy;
+mod pool;
+mod queue;
+mod report;
+mod server;
+mod view;
+mod words;
+mod worker;
+
+pub use client::{Options, Session};
+pub use layout::{DATA_MAX, DATA_MIN, DEPTH_MAX, Geometry, QUEUES_MAX};
+pub use load::Class;
+pub use pool::{PolicyKind, Settings, WORKERS_MAX};
+pub use report::{QueueReport, Report, SessionReport, WorkerReport};
+pub use server::{Mounted, Runtime};
+pub use worker::Scheduler;

@@ -1,0 +1,116 @@
+//! As few workers as the load allows (LabStor §III-C.4): queues of short requests and queues
+//! of long ones have workers of their own, and those of each kind are to weigh the same.
+//!
+//! LabStor asks modules how long a request will take. Here it is measured by queue, which
+//! counts the device, the cache and all modules at once.
+
+use super::{Demand, Plan, Policy, busiest, of_class, sacks};
+use crate::load::Class;
+
+/// As few workers as the load allows.
+#[derive(Debug)]
+pub(crate) struct Dynamic {
+    /// Up to this weight, a worker is not too busy.
+    pub(crate) busy_max: f64,
+    /// Where all are too busy: how much busier than with all workers the busiest may be.
+    pub(crate) loss_max: f64,
+}
+
+/// From this weight on, a queue is in use.
+const IN_USE: f64 = 0.01;
+
+impl Policy for Dynamic {
+    fn plan(&self, demands: &[Demand], workers: usize) -> Plan {
+        if demands.is_empty() || workers == 0 {
+            return Plan::new();
+        }
+        let uses = |class| demands.iter().any(|demand| demand.class == class && demand.weight >= IN_USE);
+        // One worker for both would have short requests wait for long ones.
+        let apart = workers > 1 && uses(Class::Latency) && uses(Class::Throughput);
+        let plans: Vec<Plan> = if apart {
+            (2..=workers).map(|count| lightest_split(demands, count)).collect()
+        } else {
+            let all: Vec<usize> = (0..demands.len()).collect();
+            let latency = uses(Class::Latency);
+            (1..=workers).map(|count| sacks::fill(demands, &all, count, latency)).collect()
+        };
+        let weights: Vec<f64> = plans.iter().map(|plan| busiest(plan, demands)).collect();
+        let best = weights.iter().copied().fold(f64::INFINITY, f64::min);
+        let enough = self.busy_max.max(best * (1.0 + self.loss_max));
+        let few = plans.into_iter().zip(weights).find(|(_, weight)| *weight <= enough);
+        few.map(|(plan, _)| plan).unwrap_or_default()
+    }
+}
+
+/// The division of so many workers among the two kinds whose busiest worker is the lightest.
+fn lightest_split(demands: &[Demand], workers: usize) -> Plan {
+    let (soon, many) = (of_class(demands, Class::Latency), of_class(demands, Class::Throughput));
+    let split = |few: usize| {
+        [sacks::fill(demands, &soon, few, true), sacks::fill(demands, &many, workers - few, false)].concat()
+    };
+    let lighter = |one: &Plan, other: &Plan| busiest(one, demands).total_cmp(&busiest(other, demands));
+    (1..workers).map(split).min_by(lighter).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, demands};
+    use super::*;
+    use proptest::prelude::*;
+
+    const POLICY: Dynamic = Dynamic { busy_max: 0.85, loss_max: 0.05 };
+
+    fn of(class: Class, weights: &[f64]) -> Vec<Demand> {
+        weights.iter().map(|weight| Demand { class, weight: *weight, free: false }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_queue_has_a_worker(demands in demands(), workers in 1usize..10) {
+            check(&POLICY.plan(&demands, workers), &demands, workers);
+        }
+
+        #[test]
+        fn fewer_workers_would_lose_more(demands in demands(), workers in 1usize..8) {
+            let plan = POLICY.plan(&demands, workers);
+            let all = busiest(&POLICY.plan(&demands, workers), &demands);
+            let weight = busiest(&plan, &demands);
+            prop_assert!(weight <= POLICY.busy_max.max(all * 1.05) + 1e-9);
+        }
+    }
+
+    #[test]
+    fn workers_come_with_the_load() {
+        for (weights, workers) in [
+            (vec![0.1, 0.1, 0.1], 1),
+            (vec![0.4, 0.4, 0.4], 2),
+            (vec![0.9, 0.9, 0.9, 0.9], 4),
+            // More than there are: all of them.
+            (vec![1.0; 16], 8),
+        ] {
+            let plan = POLICY.plan(&of(Class::Throughput, &weights), 8);
+            assert_eq!(plan.len(), workers, "{weights:?}: {plan:?}");
+        }
+    }
+
+    #[test]
+    fn short_requests_have_workers_of_their_own_while_there_are_long_ones() {
+        let both = [of(Class::Latency, &[0.1, 0.1]), of(Class::Throughput, &[0.9, 0.9])].concat();
+        let plan = POLICY.plan(&both, 4);
+        assert_eq!(plan.len(), 3, "{plan:?}");
+        assert!(plan[0].latency && plan[0].queues.len() == 2, "{plan:?}");
+        assert!(plan[1..].iter().all(|share| !share.latency));
+        // With one worker there is no choice.
+        assert_eq!(POLICY.plan(&both, 1).len(), 1);
+        let idle = [of(Class::Latency, &[0.1, 0.1]), of(Class::Throughput, &[0.0])].concat();
+        assert_eq!(POLICY.plan(&idle, 4).len(), 1);
+    }
+
+    #[test]
+    fn a_heavy_queue_that_keeps_no_order_has_several_workers() {
+        let heavy = [Demand { class: Class::Throughput, weight: 3.0, free: true }];
+        assert_eq!(POLICY.plan(&heavy, 8).len(), 4);
+        let ordered = [Demand { free: false, ..heavy[0] }];
+        assert_eq!(POLICY.plan(&ordered, 8).len(), 1);
+    }
+}

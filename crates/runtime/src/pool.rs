@@ -1,0 +1,332 @@
+//! The workers and their queues: asks the policy for a plan when a session comes or goes and
+//! from time to time (LabStor §III-C.4), and gives each worker its share.
+
+use crate::load::{Class, Counts};
+use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, busiest};
+use crate::queue::Queue;
+use crate::report::{QueueReport, Report, WorkerReport};
+use crate::worker::{Duty, Manner, Scheduler, Worker};
+use parking_lot::{Condvar, Mutex};
+use rustix::thread::{CpuSet, sched_getaffinity};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Workers, at most.
+pub const WORKERS_MAX: usize = 64;
+
+/// How workers are found for queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyKind {
+    /// All workers, and queues dealt to them in turn.
+    RoundRobin,
+    /// As few workers as the load allows.
+    #[default]
+    Dynamic,
+}
+
+/// How the runtime works.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// Workers, at most (dynamic) or always (round-robin): 1 to [`WORKERS_MAX`].
+    pub workers: usize,
+    /// How workers are found for queues.
+    pub policy: PolicyKind,
+    /// In which order a worker serves its queues.
+    pub scheduler: Scheduler,
+    /// How long a worker without work polls before it sleeps.
+    pub poll: Duration,
+    /// Time between two looks at the load.
+    pub rebalance: Duration,
+    /// How much busier than with all workers the busiest may be, as a part of 1.
+    pub loss: f64,
+    /// Requests that take no longer want to be answered soon, where their application does
+    /// not say what they want.
+    pub latency_below: Duration,
+    /// Workers for these requests have processors for themselves.
+    pub dedicated: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            workers: processors.min(8),
+            policy: PolicyKind::default(),
+            scheduler: Scheduler::default(),
+            poll: Duration::from_micros(100),
+            rebalance: Duration::from_millis(50),
+            loss: 0.05,
+            latency_below: Duration::from_micros(200),
+            dedicated: processors >= 4,
+        }
+    }
+}
+
+/// Up to this weight, a worker is not too busy.
+const BUSY_MAX: f64 = 0.85;
+
+/// A plan that is so much lighter is worth that caches have to be filled anew.
+const WORTH: f64 = 1.25;
+
+/// Workers and the queues that they serve.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    settings: Settings,
+    policy: Box<dyn Policy + Sync>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queues: Vec<Known>,
+    workers: Vec<Worker>,
+    /// Those that are about to end.
+    retired: Vec<Worker>,
+    plan: Plan,
+    measured_at: Option<Instant>,
+    ended: bool,
+}
+
+/// A queue, and what is known of its load.
+struct Known {
+    queue: Arc<Queue>,
+    before: Counts,
+    /// Mean time of its requests, in nanoseconds; none was carried out yet if it is 0.
+    mean_ns: f64,
+    weight: f64,
+}
+
+impl Pool {
+    /// Starts without workers: they come with the sessions.
+    ///
+    /// # Errors
+    /// If there is no thread.
+    pub(crate) fn start(settings: Settings) -> io::Result<Self> {
+        let apart = settings.scheduler == Scheduler::BlkSwitch;
+        let policy: Box<dyn Policy + Sync> = match settings.policy {
+            PolicyKind::RoundRobin => Box::new(RoundRobin { apart }),
+            PolicyKind::Dynamic => Box::new(Dynamic { busy_max: BUSY_MAX, loss_max: settings.loss }),
+        };
+        let shared =
+            Arc::new(Shared { settings, policy, state: Mutex::default(), changed: Condvar::new() });
+        let its = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("orchestrator".into()).spawn(move || its.follow())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Serves these queues from now on.
+    ///
+    /// # Errors
+    /// If there is no thread for a worker; nothing has changed then.
+    pub(crate) fn add(&self, queues: &[Arc<Queue>]) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let before = state.queues.len();
+        state.queues.extend(queues.iter().map(|queue| Known {
+            queue: Arc::clone(queue),
+            before: Counts::default(),
+            mean_ns: 0.0,
+            weight: 0.0,
+        }));
+        if let Err(error) = self.shared.rebalance(&mut state, true) {
+            state.queues.truncate(before);
+            // There were workers for these.
+            let _ = self.shared.rebalance(&mut state, true);
+            return Err(error);
+        }
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Does not serve the queues of a session any more. One of its requests may still be
+    /// under way.
+    pub(crate) fn remove(&self, session: u64) {
+        let mut state = self.shared.state.lock();
+        state.queues.retain(|known| known.queue.load.of.0 != session);
+        if let Err(error) = self.shared.rebalance(&mut state, true) {
+            tracing::warn!(%error, "the workers could not be given other queues");
+        }
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let state = self.shared.state.lock();
+        let workers = state.workers.iter().map(|worker| {
+            let (done, duty) = (worker.post.done(), worker.post.duty());
+            WorkerReport {
+                queues: duty.queues(),
+                latency: duty.latency,
+                requests: done.requests,
+                busy_ns: done.busy_ns,
+                slept: done.slept,
+                asleep: done.asleep,
+            }
+        });
+        let queues = state.queues.iter().map(|known| {
+            let counts = known.queue.load.counts();
+            QueueReport {
+                session: known.queue.load.of.0,
+                queue: known.queue.load.of.1,
+                class: self.shared.class(known),
+                requests: counts.requests,
+                busy_ns: counts.busy_ns,
+                waiting: known.queue.backlog(),
+            }
+        });
+        Report { workers: workers.collect(), queues: queues.collect(), sessions: Vec::new() }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.state.lock().ended = true;
+        self.shared.changed.notify_all();
+        self.thread.take().map(JoinHandle::join);
+        // Their threads end with them.
+        let mut state = self.shared.state.lock();
+        state.workers.clear();
+        state.retired.clear();
+    }
+}
+
+impl Shared {
+    /// The body of the thread.
+    fn follow(&self) {
+        let mut state = self.state.lock();
+        while !state.ended {
+            if state.queues.is_empty() {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            self.changed.wait_for(&mut state, self.settings.rebalance);
+            if let Err(error) = self.rebalance(&mut state, false) {
+                tracing::debug!(%error, "no thread for another worker");
+            }
+        }
+    }
+
+    /// What the requests of a queue want.
+    fn class(&self, known: &Known) -> Class {
+        match known.queue.load.class {
+            Class::Auto if known.mean_ns > self.settings.latency_below.as_nanos() as f64 => Class::Throughput,
+            Class::Auto => Class::Latency,
+            said => said,
+        }
+    }
+
+    /// Measures the queues, and gives workers other ones if that is worth it.
+    fn rebalance(&self, state: &mut State, is_due: bool) -> io::Result<()> {
+        let now = Instant::now();
+        let period = state.measured_at.map(|before| now.duration_since(before));
+        // Too short a time says nothing.
+        if period.is_none_or(|period| period * 2 >= self.settings.rebalance) {
+            state.measured_at = Some(now);
+            let period = period.unwrap_or(self.settings.rebalance);
+            state.queues.iter_mut().for_each(|known| known.measure(period));
+        }
+        let demands: Vec<Demand> = state.queues.iter().map(|known| self.demand(known)).collect();
+        let plan = self.policy.plan(&demands, self.settings.workers);
+        let same = plan.len() == state.plan.len()
+            && plan.iter().zip(&state.plan).all(|(one, other)| one.latency == other.latency);
+        let enough = BUSY_MAX.max(busiest(&plan, &demands) * WORTH);
+        if !is_due && (plan == state.plan || same && busiest(&state.plan, &demands) <= enough) {
+            return Ok(());
+        }
+        self.apply(state, plan)
+    }
+
+    fn demand(&self, known: &Known) -> Demand {
+        Demand { class: self.class(known), weight: known.weight, free: known.queue.is_free() }
+    }
+
+    /// Gives each worker its share; others end.
+    fn apply(&self, state: &mut State, plan: Plan) -> io::Result<()> {
+        while state.workers.len() < plan.len() {
+            let manner = Manner { poll: self.settings.poll };
+            state.workers.push(Worker::start(state.workers.len(), manner)?);
+        }
+        let processors = self.processors(&plan);
+        for (at, share) in plan.iter().enumerate() {
+            let duty = self.duty(state, &plan, share, processors[at]);
+            state.workers[at].assign(duty);
+        }
+        state.plan = plan;
+        // Those that are left have nothing to do.
+        let left = state.workers.split_off(state.plan.len());
+        left.iter().for_each(Worker::retire);
+        state.retired.extend(left);
+        state.retired.retain(|worker| !worker.has_ended());
+        Ok(())
+    }
+
+    fn duty(&self, state: &State, plan: &Plan, share: &Share, processors: Option<CpuSet>) -> Duty {
+        let blk_switch = self.settings.scheduler == Scheduler::BlkSwitch;
+        let known = |at: &usize| state.queues.get(*at);
+        let wants_soon = |at: &&usize| {
+            blk_switch && known(at).is_some_and(|known| self.class(known) == Class::Latency)
+        };
+        let queue = |at: &usize| known(at).map(|known| Arc::clone(&known.queue));
+        let (soon, others): (Vec<&usize>, Vec<&usize>) = share.queues.iter().partition(|at| wants_soon(at));
+        let help: Vec<&usize> = plan
+            .iter()
+            .filter(|other| blk_switch && !share.latency && !other.latency)
+            .flat_map(|other| &other.queues)
+            .filter(|at| !share.queues.contains(at))
+            .collect();
+        Duty {
+            soon: soon.into_iter().filter_map(queue).collect(),
+            others: others.into_iter().filter_map(queue).collect(),
+            help: help.into_iter().filter_map(queue).collect(),
+            processors,
+            latency: share.latency,
+        }
+    }
+
+    /// The processors of each worker: one for each that serves what wants to be answered
+    /// soon, if one is left for the others.
+    fn processors(&self, plan: &Plan) -> Vec<Option<CpuSet>> {
+        let all = sched_getaffinity(None).ok();
+        let numbers: Vec<usize> =
+            all.iter().flat_map(|all| (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number))).collect();
+        let latency = plan.iter().filter(|share| share.latency).count();
+        if !self.settings.dedicated || latency == 0 || latency >= numbers.len() {
+            return vec![all; plan.len()];
+        }
+        let set_of = |numbers: &[usize]| {
+            let mut set = CpuSet::new();
+            numbers.iter().for_each(|number| set.set(*number));
+            Some(set)
+        };
+        let (own, rest) = numbers.split_at(latency);
+        let (mut own, rest) = (own.iter(), set_of(rest));
+        let of_share = |share: &Share| {
+            let mine = share.latency.then(|| own.next()).flatten();
+            mine.map_or(rest, |number| set_of(&[*number]))
+        };
+        plan.iter().map(of_share).collect()
+    }
+}
+
+impl Known {
+    /// Looks at what was done in this time.
+    fn measure(&mut self, period: Duration) {
+        let now = self.queue.load.counts();
+        let done = now.since(self.before);
+        self.before = now;
+        if done.requests > 0 {
+            let mean = done.busy_ns as f64 / done.requests as f64;
+            self.mean_ns = if self.mean_ns == 0.0 { mean } else { (self.mean_ns + mean) / 2.0 };
+        }
+        let waiting = self.queue.backlog() as f64 * self.mean_ns;
+        let weight = (done.busy_ns as f64 + waiting) / period.as_nanos().max(1) as f64;
+        // More is believed at once, less after a while.
+        self.weight = weight.max((self.weight + weight) / 2.0);
+    }
+}

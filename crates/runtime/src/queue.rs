@@ -1,0 +1,259 @@
+//! A queue of a session, from the side of the workers: takes requests out of the shared
+//! memory, has them carried out, and puts the answers back. Nothing that the application
+//! stores is believed, and all of it is copied before it is looked at.
+
+use crate::entries::Gathered;
+use crate::layout::{BELL, ENTRIES, Geometry, NAME_MAX, Slot, state};
+use crate::load::Load;
+use crate::words;
+use braid_contract::{Caller, Errno};
+use braid_sdk::abi::{self, Answer, Entries, Failure, Message, Numbers, Target};
+use braid_sys::{AlignedBuf, FutexScope, SharedWords, futex_wake};
+use parking_lot::{Mutex, MutexGuard};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::time::Instant;
+
+/// Bytes of words about an error, at most: so many as a name has.
+const WHY_MAX: usize = NAME_MAX;
+
+/// What the queues of a session have in common.
+pub(crate) struct Shared {
+    pub(crate) memory: SharedWords,
+    pub(crate) geometry: Geometry,
+    /// The session's application, whatever its requests say.
+    caller: Caller,
+    /// Carries requests out in the name of the session's application.
+    pub(crate) target: Box<dyn Target>,
+    /// The application broke the rules: nothing of the session is served any more.
+    broken: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(memory: SharedWords, geometry: Geometry, caller: Caller, target: Box<dyn Target>) -> Self {
+        Self { memory, geometry, caller, target, broken: AtomicBool::new(false) }
+    }
+
+    /// The word by which the application wakes workers that sleep.
+    pub(crate) fn bell(&self) -> &AtomicU64 {
+        &self.memory.words()[BELL]
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the requests of a queue are carried out one after another, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// One at a time.
+    Kept,
+    /// Several workers may have some at the same time.
+    Free,
+}
+
+/// A queue of a session.
+pub(crate) struct Queue {
+    pub(crate) shared: Arc<Shared>,
+    index: usize,
+    order: Order,
+    /// How many requests were taken.
+    head: Mutex<u64>,
+    pub(crate) load: Load,
+}
+
+/// Memory that a worker keeps for the data of requests.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    written: Vec<u8>,
+    read: AlignedBuf,
+}
+
+impl Queue {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize, order: Order, load: Load) -> Self {
+        Self { shared, index, order, head: Mutex::new(0), load }
+    }
+
+    /// Whether several workers may serve it at the same time.
+    pub(crate) fn is_free(&self) -> bool {
+        self.order == Order::Free
+    }
+
+    /// Requests that wait to be taken.
+    pub(crate) fn backlog(&self) -> u64 {
+        let head = self.head.try_lock().map_or(0, |head| *head);
+        self.tail().wrapping_sub(head).min(self.shared.geometry.depth as u64)
+    }
+
+    /// Whether a request waits, as far as can be seen without a lock.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.shared.is_broken() && self.head.try_lock().is_some_and(|head| self.tail() != *head)
+    }
+
+    /// Has the application wake its workers from now on, or not any more.
+    pub(crate) fn set_asleep(&self, asleep: bool) {
+        let word = &self.shared.memory.words()[self.shared.geometry.asleep(self.index)];
+        word.store(u64::from(asleep), Ordering::Relaxed);
+        if asleep {
+            // Before the workers look for requests for the last time; the application
+            // has one like it between its request and its look at this word.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn tail(&self) -> u64 {
+        self.shared.memory.words()[self.shared.geometry.tail(self.index)].load(Ordering::Acquire)
+    }
+
+    /// Carries one request out, if there is one that this worker may take.
+    pub(crate) fn serve_one(&self, buffers: &mut Buffers) -> bool {
+        if self.shared.is_broken() {
+            return false;
+        }
+        let Some(mut head) = self.head.try_lock() else { return false };
+        let Some(slot) = self.take(&mut head) else { return false };
+        // Another worker takes the next one only after this one's answer.
+        let _order: Option<MutexGuard<'_, u64>> = (self.order == Order::Kept).then_some(head);
+        let begun = Instant::now();
+        self.serve(slot, buffers);
+        self.load.served(begun.elapsed());
+        true
+    }
+
+    /// Takes the next request; answers its slot.
+    fn take(&self, head: &mut u64) -> Option<Slot> {
+        let geometry = self.shared.geometry;
+        let waiting = self.tail().wrapping_sub(*head);
+        if waiting == 0 {
+            return None;
+        }
+        let number = self.shared.memory.words()[geometry.entry(self.index, *head)].load(Ordering::Relaxed);
+        let slot = usize::try_from(number).ok().filter(|slot| *slot < geometry.depth);
+        let Some(slot) = slot.filter(|_| waiting <= geometry.depth as u64) else {
+            self.shared.broken.store(true, Ordering::Relaxed);
+            return None;
+        };
+        *head = head.wrapping_add(1);
+        Some(geometry.slot(self.index, slot))
+    }
+
+    fn serve(&self, slot: Slot, buffers: &mut Buffers) {
+        let asked = Asked::of(&self.shared, slot);
+        let told = match &asked {
+            Ok(asked) => self.carry_out(asked, slot, buffers),
+            Err(failure) => Err(failure.clone()),
+        };
+        self.answer(slot, told, buffers);
+        let words = self.shared.memory.words();
+        let word = &words[slot.state()];
+        if word.swap(state::ANSWERED, Ordering::AcqRel) == state::AWAITED {
+            futex_wake(word, 1, FutexScope::Shared);
+        }
+    }
+
+    fn carry_out(&self, asked: &Asked, slot: Slot, buffers: &mut Buffers) -> Result<Told, Failure> {
+        let words = &self.shared.memory.words()[slot.data()];
+        if asked.data > 0 {
+            buffers.written.resize(asked.data, 0);
+            words::load(words, &mut buffers.written);
+        }
+        let mut entries = asked.entries.then(|| Gathered::new(asked.room));
+        let Caller { uid, gid, groups, pid, tid } = &self.shared.caller;
+        let (uid, gid, pid, tid) = (*uid, *gid, *pid, *tid);
+        let numbers = Numbers { uid, gid, pid, tid, flags: asked.numbers.flags | abi::KNOWS_GROUPS, ..asked.numbers };
+        let message = Message {
+            groups: groups.as_deref().unwrap_or_default(),
+            name: &asked.name.0[..asked.name.1],
+            new_name: &asked.new_name.0[..asked.new_name.1],
+            data: &buffers.written[..asked.data],
+            buffer: if asked.entries { &mut [] } else { buffers.read.bytes(asked.room) },
+            entries: entries.as_mut().map(|entries| entries as &mut dyn Entries),
+            ..Message::new(numbers)
+        };
+        // What a panic left behind is as in any other thread of the daemon.
+        let called = catch_unwind(AssertUnwindSafe(|| self.shared.target.call(message)));
+        let answer = called.unwrap_or_else(|_| Err(Failure { errno: Errno::EIO.0, why: String::new() }))?;
+        Ok(match entries {
+            Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
+            None => {
+                // Only a read fills the buffer, and says how much of it.
+                let read = answer.answers.count.min(asked.room as u64) as usize;
+                Told { read, bytes: Vec::new(), answer }
+            }
+        })
+    }
+
+    /// Puts an answer into the slot.
+    fn answer(&self, slot: Slot, told: Result<Told, Failure>, buffers: &mut Buffers) {
+        let words = self.shared.memory.words();
+        let data = &words[slot.data()];
+        let (errno, len, why) = match told {
+            Ok(Told { read, bytes, answer }) => {
+                words::store_value(&words[slot.answers()], &answer.answers);
+                let bytes = if bytes.is_empty() { &answer.bytes[..] } else { &bytes[..] };
+                if bytes.len() > data.len() * 8 {
+                    (Errno::ERANGE.0, 0, String::new())
+                } else if bytes.is_empty() {
+                    words::store(data, &buffers.read.filled()[..read]);
+                    (0, read, String::new())
+                } else {
+                    words::store(data, bytes);
+                    (0, bytes.len(), String::new())
+                }
+            }
+            Err(Failure { errno, why }) => (errno, 0, why),
+        };
+        let why = &why.as_bytes()[..why.len().min(WHY_MAX)];
+        words::store(&words[slot.name()], why);
+        words[slot.room()].store(u64::from(errno.unsigned_abs()), Ordering::Relaxed);
+        words[slot.answered()].store(len as u64 | (why.len() as u64) << 32, Ordering::Relaxed);
+    }
+}
+
+/// What was answered, and how much was read into the worker's buffer.
+struct Told {
+    read: usize,
+    bytes: Vec<u8>,
+    answer: Answer,
+}
+
+/// A request, copied out of the shared memory.
+struct Asked {
+    numbers: Numbers,
+    name: ([u8; NAME_MAX], usize),
+    new_name: ([u8; NAME_MAX], usize),
+    data: usize,
+    room: usize,
+    entries: bool,
+}
+
+impl Asked {
+    fn of(shared: &Shared, slot: Slot) -> Result<Self, Failure> {
+        let words = shared.memory.words();
+        let lengths = words[slot.lengths()].load(Ordering::Relaxed);
+        let (name, new_name, data) =
+            ((lengths & 0xffff) as usize, (lengths >> 16 & 0xffff) as usize, (lengths >> 32) as usize);
+        let room = words[slot.room()].load(Ordering::Relaxed);
+        let (room, entries) = (room & !ENTRIES, room & ENTRIES != 0);
+        let most = shared.geometry.data;
+        let room = usize::try_from(room).ok().filter(|room| *room <= most);
+        let Some(room) = room.filter(|_| name <= NAME_MAX && new_name <= NAME_MAX && data <= most) else {
+            return Err(Failure { errno: Errno::EINVAL.0, why: "a request of impossible lengths".into() });
+        };
+        let text = |words: &[AtomicU64], len: usize| {
+            let mut text = [0; NAME_MAX];
+            words::load(words, &mut text[..len]);
+            (text, len)
+        };
+        Ok(Self {
+            numbers: words::load_value(&words[slot.numbers()]),
+            name: text(&words[slot.name()], name),
+            new_name: text(&words[slot.new_name()], new_name),
+            data,
+            room,
+            entries,
+        })
+    }
+}

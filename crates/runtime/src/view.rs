@@ -1,0 +1,612 @@
+//! The file system as a session sees it: below the directories that were shown to it by the
+//! kernel, and with the rights of its user. What the kernel would check, or hide, before it
+//! asks a file system is checked and hidden here; and what the kernel caches is brought up
+//! to date.
+
+use crate::access::{READ, SEARCH, WRITE, check, check_owner, check_sticky, is_in_group};
+use crate::open::Known;
+use braid_contract::{
+    Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FallocateMode, FileKind, FileSystem, FileSystemCapabilities, FrontCache, HandleId,
+    InodeId, OpenFlags, OpenRequest, Operation, RenameMode, Reply, Request, Result, Service, SetAttr,
+    SetTime, dispatch,
+};
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+/// Tries to create or open a file whose name comes and goes.
+const CREATE_TRIES: usize = 16;
+
+/// The file system as a session sees it.
+pub(crate) struct View {
+    top: Arc<dyn FileSystem>,
+    kernel: Option<Arc<dyn FrontCache>>,
+    /// The mount is read-only where the session came from.
+    read_only: bool,
+    known: Known,
+}
+
+impl View {
+    pub(crate) fn new(top: Arc<dyn FileSystem>, kernel: Option<Arc<dyn FrontCache>>, read_only: bool) -> Self {
+        Self { top, kernel, read_only, known: Known::default() }
+    }
+
+    /// Shows a directory to the session. The kernel let its user open it.
+    ///
+    /// # Errors
+    /// If it is not there any more, or the session knows too much already.
+    pub(crate) fn show(&self, ino: InodeId) -> Result<Attr> {
+        let entry = self.top.lookup(&Caller::root(), ino, OsStr::new("."))?;
+        self.learn(entry.attr.ino)?;
+        if entry.attr.kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        Ok(entry.attr)
+    }
+
+    /// Notes a lookup that the file system counted.
+    fn learn(&self, ino: InodeId) -> Result<()> {
+        self.known.learn(ino).inspect_err(|_| self.top.forget(ino, 1))
+    }
+
+    fn attr(&self, caller: &Caller, ino: InodeId) -> Result<Attr> {
+        self.known.has(ino)?;
+        self.top.getattr(caller, ino, None)
+    }
+
+    /// A directory in which the caller may look names up.
+    fn dir(&self, caller: &Caller, ino: InodeId) -> Result<Attr> {
+        let dir = self.attr(caller, ino)?;
+        if dir.kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        check(&*self.top, caller, &dir, SEARCH)?;
+        Ok(dir)
+    }
+
+    /// A directory in which the caller may add and remove names.
+    fn changing_dir(&self, caller: &Caller, ino: InodeId) -> Result<Attr> {
+        self.writable()?;
+        let dir = self.dir(caller, ino)?;
+        check(&*self.top, caller, &dir, WRITE)?;
+        Ok(dir)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
+    }
+
+    /// The inode of a name, which does not stay known.
+    fn found(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<Attr> {
+        let entry = self.top.lookup(caller, parent, name)?;
+        self.top.forget(entry.attr.ino, 1);
+        Ok(entry.attr)
+    }
+
+    /// Refuses what the caller may not do.
+    fn admit(&self, request: &Request<'_>) -> Result<()> {
+        match *request {
+            Request::Lookup { parent, name, .. } if name == "." => self.known.has(parent),
+            Request::Lookup { caller, parent, .. } => self.dir(caller, parent).map(drop),
+            Request::Forget { ino, .. } | Request::Readlink { ino, .. } => self.known.has(ino),
+            Request::Getattr { ino, handle: None, .. } => self.known.has(ino),
+            Request::Getattr { handle: Some(handle), .. } => self.known.open(handle).map(drop),
+            Request::Setattr { caller, ino, handle, changes } => self.admit_setattr(caller, ino, handle, changes),
+            Request::Mknod { caller, parent, mode, .. } => {
+                let device = matches!(FileKind::from_mode(mode), Some(FileKind::CharDevice | FileKind::BlockDevice));
+                if device && caller.uid != 0 {
+                    return Err(Errno::EPERM.into());
+                }
+                self.changing_dir(caller, parent).map(drop)
+            }
+            Request::Mkdir { caller, parent, .. }
+            | Request::Symlink { caller, parent, .. }
+            | Request::Create { caller, parent, .. }
+            | Request::Tmpfile { caller, parent, .. } => self.changing_dir(caller, parent).map(drop),
+            Request::Link { caller, ino, parent, .. } => self.admit_link(caller, ino, parent),
+            Request::Unlink { caller, parent, name } | Request::Rmdir { caller, parent, name } => {
+                let dir = self.changing_dir(caller, parent)?;
+                check_sticky(caller, &dir, &self.found(caller, parent, name)?)
+            }
+            Request::Rename { caller, parent, name, new_parent, new_name, mode } => {
+                self.admit_rename(caller, (parent, name), (new_parent, new_name), mode)
+            }
+            Request::Open { caller, ino, request } => self.admit_open(caller, ino, request.flags),
+            Request::Read { handle, .. } | Request::Seek { handle, .. } => self.readable(handle),
+            Request::Write { handle, .. } | Request::Fallocate { handle, .. } => self.known.writable(handle),
+            Request::Flush { handle, .. } | Request::Fsync { handle, .. } | Request::Release { handle } => {
+                self.known.open(handle).map(drop)
+            }
+            Request::CopyRange { from, to, .. } => self.readable(from).and_then(|()| self.known.writable(to)),
+            Request::OpenDir { caller, ino } => {
+                let dir = self.attr(caller, ino)?;
+                check(&*self.top, caller, &dir, READ)
+            }
+            Request::ReadDir { handle, .. }
+            | Request::ReleaseDir { handle }
+            | Request::SyncDir { handle, .. } => self.known.directory(handle).map(drop),
+            Request::Statfs { .. } | Request::Sync {} => Ok(()),
+            Request::Getxattr { caller, ino, name } => self.admit_xattr(caller, ino, name, READ),
+            Request::Listxattr { ino, .. } => self.known.has(ino),
+            Request::Setxattr { caller, ino, name, .. } | Request::Removexattr { caller, ino, name } => {
+                self.writable()?;
+                self.admit_xattr(caller, ino, name, WRITE)
+            }
+            // It may name directories that the session may not see.
+            Request::Path { .. } => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    fn readable(&self, handle: HandleId) -> Result<()> {
+        if self.known.open(handle)?.flags.read { Ok(()) } else { Err(Errno::EBADF.into()) }
+    }
+
+    fn admit_open(&self, caller: &Caller, ino: InodeId, flags: OpenFlags) -> Result<()> {
+        let attr = self.attr(caller, ino)?;
+        self.admit_open_of(caller, &attr, flags)
+    }
+
+    fn admit_open_of(&self, caller: &Caller, attr: &Attr, flags: OpenFlags) -> Result<()> {
+        match attr.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR.into()),
+            FileKind::Symlink => return Err(Errno::ELOOP.into()),
+            _ => return Err(Errno::ENXIO.into()),
+        }
+        if flags.write {
+            self.writable()?;
+        }
+        let want = if flags.read { READ } else { 0 } | if flags.write { WRITE } else { 0 };
+        check(&*self.top, caller, attr, want)
+    }
+
+    fn admit_setattr(&self, caller: &Caller, ino: InodeId, handle: Option<HandleId>, changes: &SetAttr) -> Result<()> {
+        self.writable()?;
+        let opened = handle.map(|handle| self.known.open(handle)).transpose()?;
+        let ino = opened.as_ref().map_or(ino, |opened| opened.ino);
+        let attr = match handle {
+            Some(handle) => self.top.getattr(caller, ino, Some(handle))?,
+            None => self.attr(caller, ino)?,
+        };
+        let root = caller.uid == 0;
+        if changes.uid.is_some_and(|uid| !root && (uid != attr.uid || caller.uid != attr.uid)) {
+            return Err(Errno::EPERM.into());
+        }
+        if let Some(gid) = changes.gid.filter(|_| !root) {
+            check_owner(caller, &attr)?;
+            if gid != attr.gid && !is_in_group(caller, gid) {
+                return Err(Errno::EPERM.into());
+            }
+        }
+        if changes.mode.is_some() {
+            check_owner(caller, &attr)?;
+        }
+        if changes.size.is_some() {
+            match &opened {
+                Some(opened) if opened.flags.write => {}
+                Some(_) => return Err(Errno::EINVAL.into()),
+                None => self.admit_open_of(caller, &attr, OpenFlags { write: true, ..OpenFlags::default() })?,
+            }
+        }
+        for time in [changes.atime, changes.mtime].into_iter().flatten() {
+            let is_owner = check_owner(caller, &attr);
+            match time {
+                SetTime::Now if is_owner.is_err() => check(&*self.top, caller, &attr, WRITE)?,
+                SetTime::Now => {}
+                SetTime::At(_) => is_owner?,
+            }
+        }
+        Ok(())
+    }
+
+    fn admit_link(&self, caller: &Caller, ino: InodeId, parent: InodeId) -> Result<()> {
+        self.changing_dir(caller, parent)?;
+        let file = self.attr(caller, ino)?;
+        if file.kind == FileKind::Directory {
+            return Err(Errno::EPERM.into());
+        }
+        // As with `fs.protected_hardlinks`.
+        let harmless = file.kind == FileKind::Regular
+            && file.mode & 0o4000 == 0
+            && file.mode & 0o2010 != 0o2010
+            && check(&*self.top, caller, &file, READ | WRITE).is_ok();
+        if harmless { Ok(()) } else { check_owner(caller, &file) }
+    }
+
+    fn admit_rename(
+        &self,
+        caller: &Caller,
+        (parent, name): (InodeId, &OsStr),
+        (new_parent, new_name): (InodeId, &OsStr),
+        mode: RenameMode,
+    ) -> Result<()> {
+        if mode == RenameMode::Whiteout && caller.uid != 0 {
+            return Err(Errno::EPERM.into());
+        }
+        if mode != RenameMode::Replace && !self.top.capabilities().rename_modes {
+            return Err(Errno::EINVAL.into());
+        }
+        let (dir, new_dir) = (self.changing_dir(caller, parent)?, self.changing_dir(caller, new_parent)?);
+        let file = self.found(caller, parent, name)?;
+        check_sticky(caller, &dir, &file)?;
+        let moves = |attr: &Attr| {
+            // Its entry `..` changes.
+            let moved = attr.kind == FileKind::Directory && parent != new_parent;
+            if moved { check(&*self.top, caller, attr, WRITE) } else { Ok(()) }
+        };
+        moves(&file)?;
+        match self.found(caller, new_parent, new_name) {
+            Ok(other) => {
+                check_sticky(caller, &new_dir, &other)?;
+                if mode == RenameMode::Exchange { moves(&other) } else { Ok(()) }
+            }
+            Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn admit_xattr(&self, caller: &Caller, ino: InodeId, name: &OsStr, want: u8) -> Result<()> {
+        let attr = self.attr(caller, ino)?;
+        let name = name.as_encoded_bytes();
+        let of = |space: &[u8]| name.starts_with(space);
+        if of(b"user.") {
+            let holder = matches!(attr.kind, FileKind::Regular | FileKind::Directory);
+            if !holder {
+                return Err(if want == READ { Errno::ENODATA } else { Errno::EPERM }.into());
+            }
+            if want == WRITE && attr.kind == FileKind::Directory && attr.mode & 0o1000 != 0 {
+                check_owner(caller, &attr)?;
+            }
+            return check(&*self.top, caller, &attr, want);
+        }
+        match want {
+            READ if of(b"trusted.") && caller.uid != 0 => Err(Errno::ENODATA.into()),
+            READ => Ok(()),
+            // The mode would have to follow, as the kernel sees to.
+            _ if of(b"system.") => Err(Errno::EOPNOTSUPP.into()),
+            _ if caller.uid == 0 => Ok(()),
+            _ => Err(Errno::EPERM.into()),
+        }
+    }
+
+    /// Creates a file, or opens that of the name: each as if the other could not happen.
+    fn create_or_open(&self, create: &Creating<'_>) -> Reply {
+        let Creating { caller, parent, name, mode, umask, request } = *create;
+        for _ in 0..CREATE_TRIES {
+            let created = self.top.create(caller, parent, name, mode, umask, true, request);
+            match created {
+                Err(error) if error.errno() == Errno::EEXIST => {}
+                reply => return Reply::Create(reply),
+            }
+            let there = self.top.lookup(caller, parent, name);
+            let entry = match there {
+                Err(error) if error.errno() == Errno::ENOENT => continue,
+                Err(error) => return Reply::Create(Err(error)),
+                Ok(entry) => entry,
+            };
+            let opened = self
+                .admit_open_of(caller, &entry.attr, request.flags)
+                .and_then(|()| self.write_back(entry.attr.ino))
+                .and_then(|()| self.top.open(caller, entry.attr.ino, request));
+            return Reply::Create(match opened {
+                Ok(opened) => Ok((entry, opened)),
+                Err(error) => {
+                    self.top.forget(entry.attr.ino, 1);
+                    Err(error)
+                }
+            });
+        }
+        Reply::Create(Err(Errno::EAGAIN.into()))
+    }
+
+    /// Has the kernel write back what only its cache has of a file.
+    fn write_back(&self, ino: InodeId) -> Result<()> {
+        match &self.kernel {
+            // A file that the kernel does not know is `ENOENT` there.
+            Some(kernel) => kernel.write_back(ino).or_else(|error| match error.errno() {
+                Errno::ENOENT => Ok(()),
+                _ => Err(error),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what a reply gives to the session, or takes from it.
+    fn note(&self, before: &Before, reply: &mut Reply) {
+        let noted = match reply {
+            Reply::Lookup(Ok(entry))
+            | Reply::Mknod(Ok(entry))
+            | Reply::Mkdir(Ok(entry))
+            | Reply::Symlink(Ok(entry))
+            | Reply::Link(Ok(entry)) => self.learn(entry.attr.ino),
+            Reply::Create(Ok((entry, opened))) | Reply::Tmpfile(Ok((entry, opened))) => {
+                let learnt = self.learn(entry.attr.ino);
+                learnt.and_then(|()| self.known.opened(opened.handle, entry.attr.ino, before.flags, false))
+            }
+            Reply::Open(Ok(opened)) => self.known.opened(opened.handle, before.ino, before.flags, false),
+            Reply::OpenDir(Ok(handle)) => self.known.opened(*handle, before.ino, OpenFlags::default(), true),
+            Reply::Listxattr(Ok(names)) if !before.root => {
+                *names = without_trusted(names);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = noted {
+            // What was given to it beyond its bounds is taken back.
+            match reply {
+                Reply::Open(Ok(opened)) | Reply::Create(Ok((_, opened))) | Reply::Tmpfile(Ok((_, opened))) => {
+                    let _ = self.top.release(opened.handle);
+                }
+                Reply::OpenDir(Ok(handle)) => {
+                    let _ = self.top.release_dir(*handle);
+                }
+                _ => {}
+            }
+            *reply = before.operation.failed(error);
+        }
+    }
+
+    /// Has the kernel forget what a request made stale in its cache.
+    fn tell_kernel(&self, before: &Before, reply: &Reply) {
+        let Some(kernel) = &self.kernel else { return };
+        match reply {
+            Reply::Mknod(Ok(_))
+            | Reply::Mkdir(Ok(_))
+            | Reply::Symlink(Ok(_))
+            | Reply::Link(Ok(_))
+            | Reply::Create(Ok(_))
+            | Reply::Unlink(Ok(()))
+            | Reply::Rmdir(Ok(()))
+            | Reply::Rename(Ok(())) => {
+                for (dir, name) in &before.names {
+                    kernel.names_came(*dir, std::slice::from_ref(name));
+                }
+                if let Reply::Link(Ok(entry)) = reply {
+                    kernel.attributes_changed(entry.attr.ino);
+                }
+                before.lost.iter().for_each(|ino| kernel.attributes_changed(*ino));
+            }
+            Reply::Setattr(Ok(attr)) => {
+                let cut = before.cut;
+                if cut { drop(kernel.write_back(attr.ino)) } else { kernel.attributes_changed(attr.ino) }
+            }
+            Reply::Setxattr(Ok(())) | Reply::Removexattr(Ok(())) => kernel.attributes_changed(before.ino),
+            Reply::Write(Ok(_)) | Reply::Fallocate(Ok(())) | Reply::CopyRange(Ok(_)) => {
+                // Its pages are dropped; where that fails, the kernel shows old ones for as
+                // long as it keeps them, and its log says so.
+                before.changed.iter().for_each(|ino| drop(kernel.write_back(*ino)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A request to create a file or to open it.
+#[derive(Clone, Copy)]
+struct Creating<'a> {
+    caller: &'a Caller,
+    parent: InodeId,
+    name: &'a OsStr,
+    mode: u32,
+    umask: u32,
+    request: OpenRequest,
+}
+
+/// What has to be known of a request when it is answered.
+struct Before {
+    operation: Operation,
+    ino: InodeId,
+    flags: OpenFlags,
+    names: Vec<(InodeId, std::ffi::OsString)>,
+    /// An inode that loses a name.
+    lost: Option<InodeId>,
+    /// A file whose data changes.
+    changed: Option<InodeId>,
+    cut: bool,
+    root: bool,
+}
+
+impl View {
+    fn before(&self, request: &Request<'_>) -> Before {
+        let mut before = Before {
+            operation: request.operation(),
+            ino: InodeId(0),
+            flags: OpenFlags::default(),
+            names: Vec::new(),
+            lost: None,
+            changed: None,
+            cut: false,
+            root: false,
+        };
+        let watched = self.kernel.is_some();
+        let name_of = |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
+        let of_handle = |handle| self.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
+        match *request {
+            Request::Open { ino, request, .. } => (before.ino, before.flags) = (ino, request.flags),
+            Request::OpenDir { ino, .. } | Request::Setxattr { ino, .. } | Request::Removexattr { ino, .. } => {
+                before.ino = ino;
+            }
+            Request::Listxattr { caller, .. } => before.root = caller.uid == 0,
+            Request::Create { parent, name, request, .. } => {
+                (before.flags, before.names) = (request.flags, name_of(parent, name));
+            }
+            Request::Tmpfile { request, .. } => before.flags = request.flags,
+            Request::Mknod { parent, name, .. }
+            | Request::Mkdir { parent, name, .. }
+            | Request::Symlink { parent, name, .. }
+            | Request::Link { parent, name, .. } => before.names = name_of(parent, name),
+            Request::Unlink { caller, parent, name } | Request::Rmdir { caller, parent, name } => {
+                before.names = name_of(parent, name);
+                let lost = watched.then(|| self.found(caller, parent, name).ok()).flatten();
+                before.lost = lost.map(|attr| attr.ino);
+            }
+            Request::Rename { parent, name, new_parent, new_name, .. } => {
+                before.names = [name_of(parent, name), name_of(new_parent, new_name)].concat();
+            }
+            Request::Write { handle, .. } => before.changed = of_handle(handle),
+            Request::Fallocate { handle, mode, .. } => {
+                let reserves = matches!(mode, FallocateMode::Allocate { .. });
+                before.changed = of_handle(handle);
+                before.cut = !reserves;
+            }
+            Request::CopyRange { to, .. } => before.changed = of_handle(to),
+            Request::Setattr { changes, .. } => before.cut = changes.size.is_some(),
+            _ => {}
+        }
+        before
+    }
+}
+
+impl Service for View {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        // Descriptors don't come through a queue.
+        FileSystemCapabilities { passthrough: false, ..self.top.capabilities() }
+    }
+
+    fn call(&self, request: Request<'_>) -> Reply {
+        let operation = request.operation();
+        if let Err(error) = self.admit(&request) {
+            return operation.failed(error);
+        }
+        let before = self.before(&request);
+        let mut reply = match request {
+            Request::Forget { ino, count } => {
+                let count = self.known.forget(ino, count);
+                self.top.forget(ino, count);
+                Reply::Forget(())
+            }
+            Request::Lookup { caller, parent, name } if name == ".." => Reply::Lookup(self.above(caller, parent)),
+            Request::ReadDir { caller, handle, offset, plus, sink } => {
+                Reply::ReadDir(self.read_dir(caller, handle, (offset, plus), sink))
+            }
+            Request::Release { handle } => Reply::Release(self.release(handle)),
+            Request::ReleaseDir { handle } => Reply::ReleaseDir(self.release(handle)),
+            Request::Open { caller, ino, request } => {
+                let request = OpenRequest::from(request.flags);
+                Reply::Open(self.write_back(ino).and_then(|()| self.top.open(caller, ino, request)))
+            }
+            Request::Create { caller, parent, name, mode, umask, exclusive: false, request } => {
+                let request = OpenRequest::from(request.flags);
+                self.create_or_open(&Creating { caller, parent, name, mode, umask, request })
+            }
+            Request::Create { caller, parent, name, mode, umask, exclusive: true, request } => {
+                let request = OpenRequest::from(request.flags);
+                Reply::Create(self.top.create(caller, parent, name, mode, umask, true, request))
+            }
+            Request::Tmpfile { caller, parent, mode, umask, request } => {
+                let request = OpenRequest::from(request.flags);
+                Reply::Tmpfile(self.top.tmpfile(caller, parent, mode, umask, request))
+            }
+            Request::Setattr { caller, ino, handle, changes } => {
+                // As the kernel has it: who is not root takes set-id bits away.
+                let kill = caller.uid != 0
+                    && (changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some());
+                let changes = SetAttr { kill_set_id: changes.kill_set_id || kill, ..*changes };
+                Reply::Setattr(self.setattr(caller, ino, handle, changes))
+            }
+            Request::Write { caller, handle, offset, data, mut flags } => {
+                flags.kill_set_id |= caller.uid != 0;
+                flags.write_back = false;
+                Reply::Write(self.top.write(caller, handle, offset, data, flags))
+            }
+            other => dispatch(&*self.top, other),
+        };
+        self.tell_kernel(&before, &reply);
+        self.note(&before, &mut reply);
+        reply
+    }
+}
+
+impl View {
+    /// The directory above another one, if the session has been there: else it would get out
+    /// of what it was shown.
+    fn above(&self, caller: &Caller, dir: InodeId) -> Result<Entry> {
+        let entry = self.top.lookup(caller, dir, OsStr::new(".."))?;
+        let known = self.known.has(entry.attr.ino);
+        known.map_err(|_| Errno::EACCES.into()).inspect_err(|_: &Error| self.top.forget(entry.attr.ino, 1))?;
+        Ok(entry)
+    }
+
+    /// Lists a directory; with what its names are, if the session may look them up.
+    fn read_dir(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        (offset, plus): (i64, bool),
+        sink: &mut dyn DirSink,
+    ) -> Result<()> {
+        let ino = self.known.directory(handle)?;
+        let plus = plus && self.dir(caller, ino).is_ok();
+        self.top.read_dir(caller, handle, offset, plus, &mut Learning { known: &self.known, sink })
+    }
+
+    /// Closes a file or a directory. Of two that try, one succeeds.
+    fn release(&self, handle: HandleId) -> Result<()> {
+        match self.known.close(handle)? {
+            true => self.top.release_dir(handle),
+            false => self.top.release(handle),
+        }
+    }
+
+    fn setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        mut changes: SetAttr,
+    ) -> Result<Attr> {
+        let ino = match handle {
+            Some(handle) => self.known.open(handle)?.ino,
+            None => ino,
+        };
+        if changes.size.is_some() {
+            self.write_back(ino)?;
+        }
+        if let Some(mode) = changes.mode.filter(|_| caller.uid != 0) {
+            let gid = self.top.getattr(caller, ino, handle)?.gid;
+            // Who is not in the group can't give its rights away.
+            changes.mode = Some(if is_in_group(caller, gid) { mode } else { mode & !0o2000 });
+        }
+        self.top.setattr(caller, ino, handle, &changes)
+    }
+}
+
+impl Drop for View {
+    /// The session has ended: nothing of it is in use any more.
+    fn drop(&mut self) {
+        let (inodes, handles) = self.known.take();
+        for (handle, directory) in handles {
+            let released = if directory { self.top.release_dir(handle) } else { self.top.release(handle) };
+            if let Err(error) = released {
+                tracing::warn!(%error, "a file of a session that ended could not be closed");
+            }
+        }
+        inodes.into_iter().for_each(|(ino, count)| self.top.forget(ino, count));
+    }
+}
+
+/// Notes what a session learns from the entries of a directory.
+struct Learning<'a> {
+    known: &'a Known,
+    sink: &'a mut dyn DirSink,
+}
+
+impl DirSink for Learning<'_> {
+    fn add(&mut self, entry: &DirEntry<'_>) -> bool {
+        let Some(Entry { attr, .. }) = entry.entry else { return self.sink.add(entry) };
+        if self.known.learn(attr.ino).is_err() {
+            return false;
+        }
+        let took = self.sink.add(entry);
+        if !took {
+            // It was not counted.
+            self.known.forget(attr.ino, 1);
+        }
+        took
+    }
+}
+
+/// Names of attributes without those that only root sees.
+fn without_trusted(names: &[u8]) -> Vec<u8> {
+    let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+    kept.flatten().copied().collect()
+}

@@ -1,0 +1,251 @@
+//! A worker: a thread that serves the queues of its share, polls them for a while when there
+//! is nothing to do, and then sleeps until an application rings.
+
+use crate::queue::{Buffers, Queue};
+use braid_sys::{FutexScope, futex_wait_any, futex_wake};
+use parking_lot::Mutex;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// For so long a worker polls without giving the processor away.
+const SPIN_MAX: Duration = Duration::from_micros(20);
+/// So many looks at the queues for one at the clock.
+const LOOKS: u32 = 64;
+/// Requests of a queue that is served before the next has its turn.
+const TURN: usize = 16;
+
+/// In which order a worker serves its queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// In turn, whatever they ask for.
+    Noop,
+    /// Requests that want to be answered soon first, and a worker without work takes some of
+    /// the others (blk-switch, OSDI'21, as LabStor has it).
+    #[default]
+    BlkSwitch,
+}
+
+/// The queues of a worker.
+#[derive(Default)]
+pub(crate) struct Duty {
+    /// Those whose requests want to be answered soon.
+    pub(crate) soon: Vec<Arc<Queue>>,
+    pub(crate) others: Vec<Arc<Queue>>,
+    /// Those of other workers that it helps with when it has nothing to do.
+    pub(crate) help: Vec<Arc<Queue>>,
+    /// The processors it may use; all, if there are none.
+    pub(crate) processors: Option<CpuSet>,
+    pub(crate) latency: bool,
+}
+
+impl Duty {
+    fn own(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.soon.iter().chain(&self.others)
+    }
+
+    /// How many queues are its own.
+    pub(crate) fn queues(&self) -> usize {
+        self.soon.len() + self.others.len()
+    }
+}
+
+/// What the threads of a worker and of its pool share.
+pub(crate) struct Post {
+    duty: Mutex<Arc<Duty>>,
+    /// Raised when the duty changes.
+    changed: AtomicU64,
+    ends: AtomicBool,
+    /// Where the worker sleeps; raised to wake it.
+    bell: AtomicU64,
+    asleep: AtomicBool,
+    requests: AtomicU64,
+    busy_ns: AtomicU64,
+    slept: AtomicU64,
+}
+
+/// What a worker did so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) requests: u64,
+    pub(crate) busy_ns: u64,
+    pub(crate) slept: u64,
+    pub(crate) asleep: bool,
+}
+
+/// A worker's thread, seen from the pool.
+pub(crate) struct Worker {
+    pub(crate) post: Arc<Post>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How a worker goes about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// How long it polls before it sleeps.
+    pub(crate) poll: Duration,
+}
+
+impl Worker {
+    /// Starts a worker without queues.
+    ///
+    /// # Errors
+    /// If there is no thread.
+    pub(crate) fn start(number: usize, manner: Manner) -> io::Result<Self> {
+        let post = Arc::new(Post {
+            duty: Mutex::default(),
+            changed: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
+            bell: AtomicU64::new(0),
+            asleep: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+            slept: AtomicU64::new(0),
+        });
+        let its = Arc::clone(&post);
+        let thread = thread::Builder::new().name(format!("worker {number}")).spawn(move || its.work(manner))?;
+        Ok(Self { post, thread: Some(thread) })
+    }
+
+    /// Gives it other queues. It may still serve one of those before for one request.
+    pub(crate) fn assign(&self, duty: Duty) {
+        *self.post.duty.lock() = Arc::new(duty);
+        self.post.changed.fetch_add(1, Ordering::AcqRel);
+        self.post.wake();
+    }
+}
+
+impl Worker {
+    /// Has it end after the request that it carries out; waits for that when it is dropped.
+    pub(crate) fn retire(&self) {
+        self.post.ends.store(true, Ordering::Release);
+        self.post.changed.fetch_add(1, Ordering::AcqRel);
+        self.post.wake();
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.retire();
+        // A panic of it was logged.
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Post {
+    fn wake(&self) {
+        self.bell.fetch_add(1, Ordering::AcqRel);
+        futex_wake(&self.bell, 1, FutexScope::Process);
+    }
+
+    pub(crate) fn duty(&self) -> Arc<Duty> {
+        Arc::clone(&self.duty.lock())
+    }
+
+    pub(crate) fn done(&self) -> Done {
+        Done {
+            requests: self.requests.load(Ordering::Relaxed),
+            busy_ns: self.busy_ns.load(Ordering::Relaxed),
+            slept: self.slept.load(Ordering::Relaxed),
+            asleep: self.asleep.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The body of the thread.
+    fn work(&self, manner: Manner) {
+        let mut buffers = Buffers::default();
+        let (mut known, mut duty) = (0, self.duty());
+        let mut idle_since: Option<Instant> = None;
+        loop {
+            let changed = self.changed.load(Ordering::Acquire);
+            if changed != known {
+                if self.ends.load(Ordering::Acquire) {
+                    return;
+                }
+                (known, duty) = (changed, self.duty());
+                duty.processors.iter().for_each(|processors| {
+                    // Where it is refused, others are as good.
+                    let _ = sched_setaffinity(None, processors);
+                });
+            }
+            if self.serve(&duty, &mut buffers) {
+                idle_since = None;
+                continue;
+            }
+            if !self.look(&duty, known) {
+                let now = Instant::now();
+                let idle = now.duration_since(*idle_since.get_or_insert(now));
+                if idle >= manner.poll {
+                    self.sleep(&duty, known);
+                    idle_since = None;
+                } else if idle >= SPIN_MAX {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Looks for work some times; answers whether there is any.
+    fn look(&self, duty: &Duty, known: u64) -> bool {
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.changed.load(Ordering::Relaxed) != known || duty.own().any(|queue| queue.has_work())
+        })
+    }
+
+    /// Serves each queue for a while; answers whether there was anything.
+    fn serve(&self, duty: &Duty, buffers: &mut Buffers) -> bool {
+        let begun = Instant::now();
+        let mut served = 0;
+        for queue in &duty.soon {
+            served += (0..TURN).take_while(|_| queue.serve_one(buffers)).count() as u64;
+        }
+        for queue in &duty.others {
+            served += u64::from(queue.serve_one(buffers));
+            // What came meanwhile has waited for one request, and not for all of them.
+            for soon in &duty.soon {
+                served += u64::from(soon.serve_one(buffers));
+            }
+        }
+        if served == 0 {
+            served = u64::from(duty.help.iter().any(|queue| queue.serve_one(buffers)));
+        }
+        if served > 0 {
+            self.requests.fetch_add(served, Ordering::Relaxed);
+            let busy = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.busy_ns.fetch_add(busy, Ordering::Relaxed);
+        }
+        served > 0
+    }
+
+    /// Sleeps until there may be work.
+    fn sleep(&self, duty: &Duty, known: u64) {
+        let own = self.bell.load(Ordering::Acquire);
+        let bells: Vec<_> = duty.own().map(|queue| queue.shared.bell()).collect();
+        let mut words: Vec<(&AtomicU64, u64, FutexScope)> = vec![(&self.bell, own, FutexScope::Process)];
+        for bell in bells {
+            if !words.iter().any(|(word, ..)| std::ptr::eq(*word, bell)) {
+                words.push((bell, bell.load(Ordering::Acquire), FutexScope::Shared));
+            }
+        }
+        duty.own().for_each(|queue| queue.set_asleep(true));
+        self.asleep.store(true, Ordering::Relaxed);
+        let nothing = self.changed.load(Ordering::Acquire) == known && !duty.own().any(|queue| queue.has_work());
+        if nothing {
+            self.slept.fetch_add(1, Ordering::Relaxed);
+            futex_wait_any(&words);
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+        duty.own().for_each(|queue| queue.set_asleep(false));
+    }
+}
