@@ -5,6 +5,7 @@ mod hints;
 mod jobs;
 mod log;
 mod modules;
+mod runtime;
 mod stack;
 mod tiers;
 mod trace;
@@ -18,6 +19,7 @@ pub(crate) use jobs::{
 pub(crate) use modules::{
     ModuleCommand, ModuleDebugArgs, ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand,
 };
+pub(crate) use runtime::{BenchRuntimeArgs, Load, RuntimeArgs, Through};
 pub(crate) use stack::{
     ReloadArgs, StackCheckArgs, StackCommand, StackDumpArgs, StackListArgs, StackModifyArgs, UpgradeArgs,
 };
@@ -87,6 +89,8 @@ pub(crate) enum Command {
     /// Show the stack of a mounted volume
     #[command(subcommand)]
     Stack(StackCommand),
+    /// Show the workers that serve sessions of applications, and their queues
+    Runtime(RuntimeArgs),
     /// Manage modules that come in libraries
     #[command(subcommand)]
     Module(ModuleCommand),
@@ -239,6 +243,15 @@ pub(crate) struct MountArgs {
     /// A crash of the daemon ends the mount [default]
     #[arg(long)]
     pub(crate) no_restart: bool,
+
+    /// Let applications have sessions with workers of the daemon; SETTINGS are KEY=VALUE,...
+    /// [default: no]
+    #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "", overrides_with = "no_runtime")]
+    pub(crate) runtime: Option<String>,
+
+    /// Let applications have no sessions [default]
+    #[arg(long)]
+    pub(crate) no_runtime: bool,
 
     /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
@@ -600,6 +613,8 @@ pub(crate) struct EjectArgs {
 pub(crate) enum BenchCommand {
     /// Find how many threads saturate each tier, and write the profile that policies use
     Calibrate(CalibrateArgs),
+    /// Measure requests through the runtime, or the same through the mount
+    Runtime(BenchRuntimeArgs),
 }
 
 const CALIBRATE_HELP: &str = "\

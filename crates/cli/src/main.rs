@@ -30,6 +30,7 @@ mod pin;
 mod poll;
 mod progress;
 mod rehome;
+mod runtime;
 mod saved;
 mod served;
 mod serving;
@@ -109,6 +110,8 @@ fn main() -> ExitCode {
         Command::Fsck(args) => return fsck::run(&args),
         Command::Eject(args) => eject::run(&args),
         Command::Bench(BenchCommand::Calibrate(args)) => bench::calibrate(&args),
+        Command::Bench(BenchCommand::Runtime(args)) => runtime::bench(&args),
+        Command::Runtime(args) => runtime::show(&args),
         Command::Manual(args) => manual::write(&args),
         Command::Version => table::print(&format!("braid {}\n", env!("CARGO_PKG_VERSION"))),
     };

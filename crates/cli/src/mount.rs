@@ -10,6 +10,7 @@ use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
+use braid_daemon::runtime::RuntimeSettings;
 use braid_daemon::serve::Start;
 use braid_daemon::upgrade::Launch;
 use braid_daemon::{own_files, stack_file, supervisor, validate};
@@ -154,6 +155,10 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
         restart: flag(args.restart, "--restart", true).or(flag(args.no_restart, "--no-restart", false)),
+        runtime: match &args.runtime {
+            Some(text) => Some(RuntimeSettings::from_flag(text)?),
+            None => args.no_runtime.then(|| RuntimeSettings::off("--no-runtime")),
+        },
         metrics: parsed(
             "--metrics",
             args.metrics.as_ref(),

@@ -25,6 +25,7 @@ mod native;
 mod printable;
 mod random;
 mod request;
+mod runtime;
 mod status;
 mod store;
 mod store_layer;
@@ -53,6 +54,7 @@ pub use native::{
 pub use printable::{Printable, Shown, counted, is_unprintable, tame, tame_json};
 pub use random::SplitMix;
 pub use request::{Operation, Reply, Request, Served, Service, dispatch};
+pub use runtime::{Class, QueueStatus, RuntimeStatus, SessionStatus, WorkerStatus};
 pub use status::{
     AffectedRun, Device, HoldingRule, HoldingStream, Latency, LatencyBucket, LatencyHistogram, MoveCount,
     NamedTier, Pinned, PlacedRun, SpeedBasis, ThreadStatus, TierState, TierStatus, Trouble, ZoneStatus,

@@ -5,6 +5,7 @@ use crate::drill::FaultRule;
 use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
+use crate::runtime::RuntimeSettings;
 use crate::source::Source;
 use braid_fuse::CacheMode;
 use braid_hint::HintConfig;
@@ -339,6 +340,8 @@ pub struct MountSettings {
     pub transport: Option<Located<Transport>>,
     /// Whether another process goes on with the mount if this one crashes.
     pub restart: Option<Located<bool>>,
+    /// Whether applications may have sessions with the runtime.
+    pub runtime: Option<RuntimeSettings>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
     /// Users who may modify and reload the stack, beside root and who mounts.
@@ -473,6 +476,7 @@ impl MountSettings {
             xattr: self.xattr.or(file.xattr),
             transport: self.transport.or(file.transport),
             restart: self.restart.or(file.restart),
+            runtime: self.runtime.or(file.runtime),
             metrics: self.metrics.or(file.metrics),
             modifiable_by: file.modifiable_by,
         }

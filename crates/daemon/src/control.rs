@@ -11,7 +11,7 @@ use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::upgrade::{Giver, Launch, departure};
 use crate::{check, jobs, rehome, replacement, tiers, trace};
-use braid_contract::{AccessTimes, Errno, JobId, Renewal};
+use braid_contract::{AccessTimes, Errno, JobId, Renewal, RuntimeStatus};
 use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
@@ -19,10 +19,11 @@ use braid_ipc::protocol::{
     ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Restarts, Saved, StackDump,
     StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
 };
+use braid_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
 /// How long an upgrade waits for operations under way, before it is given up.
@@ -56,6 +57,8 @@ pub(crate) struct Control {
     /// What outlives this process, if something does.
     guard: Option<Guarded>,
     restarts: Option<Restarts>,
+    /// What serves sessions, as long as it does.
+    runtime: OnceLock<Weak<Runtime>>,
 }
 
 /// The FUSE session.
@@ -134,7 +137,18 @@ impl Control {
             departure: Mutex::default(),
             guard,
             restarts,
+            runtime: OnceLock::new(),
         }
+    }
+
+    /// Notes what serves sessions.
+    pub(crate) fn serves_sessions(&self, runtime: &Arc<Runtime>) {
+        // It is noted once, when the mount begins.
+        let _ = self.runtime.set(Arc::downgrade(runtime));
+    }
+
+    fn sessions(&self) -> Option<Arc<Runtime>> {
+        self.runtime.get().and_then(Weak::upgrade)
     }
 
     /// Has the guard follow the stack, from now on.
@@ -166,9 +180,13 @@ impl Control {
         let before = self.upgrade.wait().as_ref().map_or(0, |last| last.count);
         let request = departure::Request { giver, launch, paused_at_ns: now_ns(), before };
         *self.departure.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
-        if served.holder.hold_up(DRAINED_WITHIN) {
+        let runtime = self.sessions();
+        // First, since its requests may have the kernel send some.
+        let quiet = runtime.as_ref().is_none_or(|runtime| runtime.pause(DRAINED_WITHIN));
+        if quiet && served.holder.hold_up(DRAINED_WITHIN) {
             return Ok(upgrading);
         }
+        runtime.iter().filter(|_| quiet).for_each(|runtime| runtime.resume());
         if let Some(request) = self.take_departure() {
             request.giver.give_up();
         }
@@ -291,6 +309,7 @@ impl braid_ipc::Handler for Control {
         }
         status.outlives_crash = self.guard.as_ref().is_some_and(|guard| guard.link.outlives());
         status.restarts.clone_from(&self.restarts);
+        status.runtime = self.sessions().map(|runtime| runtime.status());
         Ok(status)
     }
 
@@ -421,6 +440,12 @@ impl braid_ipc::Handler for Control {
         self.follow();
         let range_size = self.volume.volume.status().range_size;
         Ok(StackDump { text: self.running.dump(range_size, &self.volume.drills) })
+    }
+
+    fn runtime(&self) -> Result<RuntimeStatus, ErrorReply> {
+        let off = "applications can't have sessions here\n  help: mount with --runtime, or with \
+                   'runtime: true' below 'mount:'";
+        self.sessions().map(|runtime| runtime.status()).ok_or_else(|| ErrorReply::new(off))
     }
 
     fn learned_streams(&self) -> LearnedStreams {

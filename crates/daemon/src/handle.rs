@@ -198,6 +198,7 @@ impl VolumeHandle {
             transport: String::new(),
             outlives_crash: false,
             restarts: None,
+            runtime: None,
             open_files: status.open_files,
             known_inodes: status.known_inodes,
             pending_removals: status.pending_removals,

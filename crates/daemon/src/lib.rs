@@ -67,6 +67,7 @@ mod reply;
 mod require;
 mod rules;
 mod running;
+pub mod runtime;
 pub mod schema;
 mod scratch;
 mod section;

@@ -225,6 +225,15 @@ impl Running {
         for (key, value) in dirty.into_iter().chain(metrics) {
             set(&mut settings, key, Value::Scalar(value));
         }
+        if let Some(runtime) = mount.runtime.as_ref().filter(|runtime| runtime.on.value) {
+            let mut keys = Node::new(Value::Map(Vec::new()));
+            for (key, value) in runtime.written() {
+                set(&mut keys, key, Value::Scalar(value));
+            }
+            set(&mut settings, "runtime", keys.value);
+        } else {
+            set(&mut settings, "runtime", Value::Scalar("false".into()));
+        }
         let written = stack_text::get(&root, "mount").and_then(|mount| stack_text::get(mount, "point"));
         if let Some(Node { value: Value::Scalar(point), .. }) = written {
             set(&mut settings, "point", Value::Scalar(self.base.join(point).to_string_lossy().into_owned()));

@@ -8,6 +8,7 @@ use crate::guard::{Guarded, Told};
 use crate::handle::VolumeHandle;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
+use crate::runtime::{self, RuntimeSettings};
 use crate::signals::Watch;
 use crate::upgrade::departure::{Departure, Return};
 use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
@@ -16,6 +17,7 @@ use crate::wire;
 use braid_contract::Shown;
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::protocol::{Ended, Restarts};
+use braid_runtime::Runtime;
 use braid_ipc::{Handler, Server, mounts, socket};
 use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
@@ -165,6 +167,7 @@ struct Beside {
     server: Server,
     metrics: Option<metrics::Server>,
     signals: Watch,
+    runtime: Option<Arc<Runtime>>,
 }
 
 impl Beside {
@@ -279,6 +282,12 @@ impl Serving<'_> {
         let control = Arc::new(control);
         control.tell_stack();
         let server = start(Arc::clone(&control))?;
+        let (path, _) = server.socket()?;
+        let (wanted, device) = (self.config.mount.runtime.as_ref(), device_of(&self.point.path)?);
+        let kernel = Arc::new(session.cache());
+        let runtime =
+            runtime::start(RuntimeSettings::wanted(wanted), &path, volume.file_system(), kernel, device)?;
+        runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let metrics = listener.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
         let reloader = Arc::clone(&control);
         let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
@@ -288,7 +297,7 @@ impl Serving<'_> {
         let served = Served::of(session);
         let (cache, transport) = (served.cache, served.transport());
         tracing::info!(mountpoint = %self.point.path.shown(), cache, transport, "mounted");
-        Ok(Beside { control, server, metrics, signals })
+        Ok(Beside { control, server, metrics, signals, runtime })
     }
 
     /// Goes on with the mount of another process, or with this one's own, which another
@@ -387,7 +396,8 @@ fn serve(session: Session, beside: Beside, volume: VolumeHandle) -> Result<Optio
 
 /// Ends all use of the volume in this process.
 fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
-    let Beside { control, server, metrics, signals } = beside;
+    let Beside { control, server, metrics, signals, runtime } = beside;
+    runtime.iter().for_each(|runtime| runtime.stop());
     drop(metrics);
     volume.stop_recording();
     control.await_recording();
@@ -402,8 +412,9 @@ fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
 }
 
 fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {
-    let Beside { control, server, metrics, signals } = beside;
+    let Beside { control, server, metrics, signals, runtime } = beside;
     tracing::info!("unmounted; closing the volume");
+    runtime.iter().for_each(|runtime| runtime.stop());
     tell_manager(&[NotifyState::Stopping]);
     drop(metrics);
     control.end();
@@ -459,11 +470,16 @@ fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics
 /// Serves the control socket of the mount at `point`. The device number comes
 /// from the mount table: a request to the file system itself would never be
 /// answered here.
-pub(crate) fn start_control(point: &Path, control: Arc<dyn Handler>) -> io::Result<Server> {
+/// The number of the file system that is mounted there, without a request to it.
+pub(crate) fn device_of(point: &Path) -> io::Result<u64> {
     let mounts = mounts::list()?;
     let mount = mounts::at(&mounts, point)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the mount is not in the mount table"))?;
-    let path = socket::prepare(mount.dev)?;
+    Ok(mount.dev)
+}
+
+pub(crate) fn start_control(point: &Path, control: Arc<dyn Handler>) -> io::Result<Server> {
+    let path = socket::prepare(device_of(point)?)?;
     Server::start(&path, rustix::process::geteuid().is_root(), control)
 }
 

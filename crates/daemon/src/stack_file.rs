@@ -5,6 +5,7 @@ use crate::metrics::Address;
 use crate::module_settings::Settings;
 use crate::paths::join;
 use crate::refusal::{Located, Place, Refusal};
+use crate::runtime::RuntimeSettings;
 use crate::section::{Field, Section, nearest, one_of};
 use crate::source::{Reading, Source};
 use crate::text_file;
@@ -228,6 +229,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "xattr",
         "transport",
         "restart",
+        "runtime",
         "metrics",
         "modifiable-by",
     ];
@@ -252,6 +254,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
             .map(|field| field.parse("a transport", Transport::parse))
             .transpose()?,
         restart: section.take("restart").map(|field| field.truth()).transpose()?,
+        runtime: section.take("runtime").map(|field| RuntimeSettings::from_file(&field)).transpose()?,
         metrics: section
             .take("metrics")
             .map(|field| field.parse("an address of this machine", Address::parse))

@@ -1,5 +1,6 @@
 //! The requests that a server passes on to the volume's side.
 
+use braid_contract::RuntimeStatus;
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, PinRequest,
@@ -124,6 +125,12 @@ pub trait Handler: Send + Sync + 'static {
 
     /// The streams that were learned.
     fn learned_streams(&self) -> LearnedStreams;
+
+    /// The workers, queues and sessions of applications.
+    ///
+    /// # Errors
+    /// If applications can't have sessions.
+    fn runtime(&self) -> Result<RuntimeStatus, ErrorReply>;
 
     /// Reads the stack file again, and applies it, completely or not at all;
     /// with `dry_run`, only checks it.

@@ -26,7 +26,7 @@ pub use tiers::{
 pub use trace::{TraceBegun, TraceEnded, TraceLines, TraceRequest};
 pub use upgrade::{ModuleUpgraded, Restarts, Upgrade, Upgrading};
 
-use braid_contract::Error;
+use braid_contract::{Error, RuntimeStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,6 +116,8 @@ pub enum Request {
     DumpStack,
     /// The streams that were learned. For the owner of the mount.
     LearnedStreams,
+    /// The workers, queues and sessions of applications. For the owner of the mount.
+    Runtime,
     /// Reads the stack file again, and applies its changes. For the owner of
     /// the mount.
     Reload {
@@ -227,6 +229,7 @@ impl Request {
             | Self::SurveyImport { .. }
             | Self::DumpStack
             | Self::LearnedStreams
+            | Self::Runtime
             | Self::Reload { .. }
             | Self::Upgrade { .. }
             | Self::ModifyStack(_)
@@ -294,6 +297,8 @@ pub enum Reply {
     StackDump(StackDump),
     /// To [`Request::LearnedStreams`].
     LearnedStreams(LearnedStreams),
+    /// To [`Request::Runtime`].
+    Runtime(RuntimeStatus),
     /// To [`Request::Reload`].
     Reloaded(Reloaded),
     /// To [`Request::Upgrade`], when requests to the file system are held up.

@@ -241,6 +241,7 @@ impl Shared {
             Reply::Status(status) => {
                 status.hottest.iter_mut().for_each(|file| file.path = None);
                 status.tiers.iter_mut().for_each(|tier| tier.busiest_threads.clear());
+                status.runtime.iter_mut().for_each(|runtime| runtime.sessions.clear());
             }
             Reply::Explanation(explanation) if !self.is_user(number, explanation.owner) => {
                 let who = "root, the user who mounted and the file's owner";
@@ -420,6 +421,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         Request::ModifyStack(request) => handler.modify_stack(request).map(Reply::StackModified),
         Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
+        Request::Runtime => handler.runtime().map(Reply::Runtime),
         Request::LearnedStreams => Ok(Reply::LearnedStreams(handler.learned_streams())),
         Request::ReplaceHome { dir, bandwidth } => {
             let replaced = handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));

@@ -147,6 +147,10 @@ impl Handler for Fake {
         Ok(StackDump { text: "stack:\n".into() })
     }
 
+    fn runtime(&self) -> Result<braid_contract::RuntimeStatus, ErrorReply> {
+        Ok(braid_contract::RuntimeStatus::default())
+    }
+
     fn learned_streams(&self) -> LearnedStreams {
         LearnedStreams::default()
     }
@@ -621,7 +625,7 @@ fn tiers_are_added_set_and_removed() {
     let survey = Request::SurveyImport { tier: "slow".into() };
     assert!(matches!(client.request(&survey), Ok(Reply::ImportSurvey(found)) if found.tier == "slow"));
     assert!(
-        [add, set, remove, replace, survey, Request::DumpStack, Request::LearnedStreams]
+        [add, set, remove, replace, survey, Request::DumpStack, Request::LearnedStreams, Request::Runtime]
             .iter()
             .all(Request::is_for_owner)
     );

@@ -2,8 +2,7 @@
 //! session lasts as long as the connection.
 
 use crate::layout::Geometry;
-use crate::load::Class;
-use braid_contract::{Errno, Error};
+use braid_contract::{Class, Errno, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};

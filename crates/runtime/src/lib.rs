@@ -18,7 +18,6 @@ mod open;
 mod policy;
 mod pool;
 mod queue;
-mod report;
 mod server;
 mod view;
 mod words;
@@ -26,8 +25,6 @@ mod worker;
 
 pub use client::{Options, Session};
 pub use layout::{DATA_MAX, DATA_MIN, DEPTH_MAX, Geometry, QUEUES_MAX};
-pub use load::Class;
 pub use pool::{PolicyKind, Settings, WORKERS_MAX};
-pub use report::{QueueReport, Report, SessionReport, WorkerReport};
 pub use server::{Mounted, Runtime};
 pub use worker::Scheduler;

@@ -1,21 +1,8 @@
 //! How much work a queue gives, for the policy and for people.
 
-use serde::{Deserialize, Serialize};
+use braid_contract::Class;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// What the requests of a queue want.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// By what is measured: short requests want to be answered soon.
-    #[default]
-    Auto,
-    /// To be answered soon.
-    Latency,
-    /// To be answered many at a time.
-    Throughput,
-}
 
 /// What a queue did so far.
 #[derive(Debug)]

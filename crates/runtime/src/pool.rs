@@ -1,14 +1,13 @@
 //! The workers and their queues: asks the policy for a plan when a session comes or goes and
 //! from time to time (LabStor §III-C.4), and gives each worker its share.
 
-use crate::load::{Class, Counts};
+use crate::load::Counts;
 use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, busiest};
 use crate::queue::Queue;
-use crate::report::{QueueReport, Report, WorkerReport};
 use crate::worker::{Duty, Manner, Scheduler, Worker};
+use braid_contract::{Class, QueueStatus, RuntimeStatus, WorkerStatus};
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -18,14 +17,32 @@ use std::time::{Duration, Instant};
 pub const WORKERS_MAX: usize = 64;
 
 /// How workers are found for queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PolicyKind {
     /// All workers, and queues dealt to them in turn.
     RoundRobin,
     /// As few workers as the load allows.
     #[default]
     Dynamic,
+}
+
+impl PolicyKind {
+    const NAMES: [(&str, Self); 2] = [("dynamic", Self::Dynamic), ("round-robin", Self::RoundRobin)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("dynamic", |(name, _)| name)
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// Advice, if there is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, kind)| *kind).ok_or_else(|| "write dynamic or round-robin".to_owned())
+    }
 }
 
 /// How the runtime works.
@@ -83,6 +100,8 @@ struct Shared {
     policy: Box<dyn Policy + Sync>,
     state: Mutex<State>,
     changed: Condvar,
+    /// A worker took notice of its queues, or ended.
+    noticed: Arc<Condvar>,
 }
 
 #[derive(Default)]
@@ -93,6 +112,7 @@ struct State {
     retired: Vec<Worker>,
     plan: Plan,
     measured_at: Option<Instant>,
+    paused: bool,
     ended: bool,
 }
 
@@ -117,7 +137,7 @@ impl Pool {
             PolicyKind::Dynamic => Box::new(Dynamic { busy_max: BUSY_MAX, loss_max: settings.loss }),
         };
         let shared =
-            Arc::new(Shared { settings, policy, state: Mutex::default(), changed: Condvar::new() });
+            Arc::new(Shared { settings, policy, state: Mutex::default(), changed: Condvar::new(), noticed: Arc::default() });
         let its = Arc::clone(&shared);
         let thread = thread::Builder::new().name("orchestrator".into()).spawn(move || its.follow())?;
         Ok(Self { shared, thread: Some(thread) })
@@ -156,11 +176,11 @@ impl Pool {
         }
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn status(&self) -> RuntimeStatus {
         let state = self.shared.state.lock();
         let workers = state.workers.iter().map(|worker| {
             let (done, duty) = (worker.post.done(), worker.post.duty());
-            WorkerReport {
+            WorkerStatus {
                 queues: duty.queues(),
                 latency: duty.latency,
                 requests: done.requests,
@@ -171,7 +191,7 @@ impl Pool {
         });
         let queues = state.queues.iter().map(|known| {
             let counts = known.queue.load.counts();
-            QueueReport {
+            QueueStatus {
                 session: known.queue.load.of.0,
                 queue: known.queue.load.of.1,
                 class: self.shared.class(known),
@@ -180,19 +200,68 @@ impl Pool {
                 waiting: known.queue.backlog(),
             }
         });
-        Report { workers: workers.collect(), queues: queues.collect(), sessions: Vec::new() }
+        let Settings { policy, scheduler, workers: workers_max, .. } = self.shared.settings;
+        RuntimeStatus {
+            policy: policy.name().into(),
+            scheduler: scheduler.name().into(),
+            workers_max,
+            workers: workers.collect(),
+            queues: queues.collect(),
+            sessions: Vec::new(),
+        }
+    }
+}
+
+impl Pool {
+    /// Takes no more requests out of the queues, until [`resume`](Self::resume). Answers
+    /// whether none is under way within this time; if not, they are served as before.
+    /// (LabStor §III-C.2: the queues are marked, and the workers acknowledge that.)
+    pub(crate) fn pause(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut state = self.shared.state.lock();
+        state.paused = true;
+        state.workers.iter().for_each(|worker| worker.assign(Duty::default()));
+        loop {
+            let quiet = state.workers.iter().all(Worker::has_noticed) && state.retired.iter().all(Worker::has_ended);
+            if quiet {
+                return true;
+            }
+            if self.shared.noticed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        drop(state);
+        self.resume();
+        false
+    }
+
+    /// Goes on after a pause.
+    pub(crate) fn resume(&self) {
+        let mut state = self.shared.state.lock();
+        state.paused = false;
+        if let Err(error) = self.shared.rebalance(&mut state, true) {
+            tracing::warn!(%error, "the workers could not be given their queues again");
+        }
+    }
+
+    /// Serves nothing any more. When it returns, no request is under way.
+    pub(crate) fn stop(&self) {
+        let (workers, retired) = {
+            let mut state = self.shared.state.lock();
+            state.ended = true;
+            state.queues.clear();
+            (std::mem::take(&mut state.workers), std::mem::take(&mut state.retired))
+        };
+        self.shared.changed.notify_all();
+        // Their threads end with them.
+        drop((workers, retired));
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.state.lock().ended = true;
-        self.shared.changed.notify_all();
+        self.stop();
         self.thread.take().map(JoinHandle::join);
-        // Their threads end with them.
-        let mut state = self.shared.state.lock();
-        state.workers.clear();
-        state.retired.clear();
     }
 }
 
@@ -223,6 +292,9 @@ impl Shared {
 
     /// Measures the queues, and gives workers other ones if that is worth it.
     fn rebalance(&self, state: &mut State, is_due: bool) -> io::Result<()> {
+        if state.paused || state.ended {
+            return Ok(());
+        }
         let now = Instant::now();
         let period = state.measured_at.map(|before| now.duration_since(before));
         // Too short a time says nothing.
@@ -250,7 +322,11 @@ impl Shared {
     fn apply(&self, state: &mut State, plan: Plan) -> io::Result<()> {
         while state.workers.len() < plan.len() {
             let manner = Manner { poll: self.settings.poll };
-            state.workers.push(Worker::start(state.workers.len(), manner)?);
+            let noticed = Arc::clone(&self.noticed);
+            let told = move || {
+                noticed.notify_all();
+            };
+            state.workers.push(Worker::start(state.workers.len(), manner, told)?);
         }
         let processors = self.processors(&plan);
         for (at, share) in plan.iter().enumerate() {

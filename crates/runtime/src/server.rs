@@ -3,12 +3,11 @@
 
 use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::layout::Geometry;
-use crate::load::{Class, Load};
+use crate::load::Load;
 use crate::pool::{Pool, Settings};
 use crate::queue::{Order, Queue, Shared};
-use crate::report::{Report, SessionReport};
 use crate::view::View;
-use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, InodeId, Result, Served};
+use braid_contract::{Caller, Class, Errno, Error, FileSystem, FrontCache, InodeId, Result, RuntimeStatus, Served, SessionStatus};
 use braid_sdk::Below;
 use braid_sys::{SharedWords, groups_of_peer, pass_descriptors, receive_descriptors};
 use parking_lot::Mutex;
@@ -51,7 +50,7 @@ pub struct Mounted {
 pub struct Runtime {
     path: PathBuf,
     listener: Arc<UnixListener>,
-    acceptor: Option<JoinHandle<()>>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
     shared: Arc<Common>,
 }
 
@@ -91,27 +90,42 @@ impl Runtime {
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
             thread::Builder::new().name("sessions".into()).spawn(move || accept(&listener, &shared))?
         };
-        Ok(Self { path: path.to_owned(), listener, acceptor: Some(acceptor), shared })
+        Ok(Self { path: path.to_owned(), listener, acceptor: Mutex::new(Some(acceptor)), shared })
     }
 
     /// The runtime in figures.
     #[must_use]
-    pub fn report(&self) -> Report {
-        let mut report = self.shared.pool.report();
+    pub fn status(&self) -> RuntimeStatus {
+        let mut status = self.shared.pool.status();
         let sessions = self.shared.sessions.lock();
-        let of = |(session, one): (&u64, &Session)| SessionReport { session: *session, pid: one.pid, uid: one.uid };
-        report.sessions = sessions.present.iter().map(of).collect();
-        report.sessions.sort_by_key(|one| one.session);
-        report
+        let of = |(session, one): (&u64, &Session)| SessionStatus { session: *session, pid: one.pid, uid: one.uid };
+        status.sessions = sessions.present.iter().map(of).collect();
+        status.sessions.sort_by_key(|one| one.session);
+        status
     }
 }
 
-impl Drop for Runtime {
+impl Runtime {
+    /// Carries no more requests out, until [`resume`](Self::resume). Answers whether none is
+    /// under way within this time; if not, they are carried out as before.
+    #[must_use]
+    pub fn pause(&self, patience: Duration) -> bool {
+        self.shared.pool.pause(patience)
+    }
+
+    /// Goes on after a pause.
+    pub fn resume(&self) {
+        self.shared.pool.resume();
+    }
+
     /// Ends all sessions. When it returns, nothing of the file system is in use here.
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-        let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
-        self.acceptor.take().map(JoinHandle::join);
+    pub fn stop(&self) {
+        if let Some(acceptor) = self.acceptor.lock().take() {
+            let _ = std::fs::remove_file(&self.path);
+            let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
+            let _ = acceptor.join();
+        }
+        self.shared.pool.stop();
         let threads: Vec<JoinHandle<()>> = {
             let mut sessions = self.shared.sessions.lock();
             sessions.ended = true;
@@ -125,6 +139,12 @@ impl Drop for Runtime {
         for thread in threads {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -5,7 +5,6 @@ use crate::queue::{Buffers, Queue};
 use braid_sys::{FutexScope, futex_wait_any, futex_wake};
 use parking_lot::Mutex;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,8 +19,7 @@ const LOOKS: u32 = 64;
 const TURN: usize = 16;
 
 /// In which order a worker serves its queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scheduler {
     /// In turn, whatever they ask for.
     Noop,
@@ -29,6 +27,25 @@ pub enum Scheduler {
     /// the others (blk-switch, OSDI'21, as LabStor has it).
     #[default]
     BlkSwitch,
+}
+
+impl Scheduler {
+    const NAMES: [(&str, Self); 2] = [("blk-switch", Self::BlkSwitch), ("noop", Self::Noop)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, one)| *one == self).map_or("noop", |(name, _)| name)
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// Advice, if there is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, one)| *one).ok_or_else(|| "write blk-switch or noop".to_owned())
+    }
 }
 
 /// The queues of a worker.
@@ -60,13 +77,19 @@ pub(crate) struct Post {
     duty: Mutex<Arc<Duty>>,
     /// Raised when the duty changes.
     changed: AtomicU64,
+    /// The last change that the worker has taken notice of.
+    noticed: AtomicU64,
     ends: AtomicBool,
+    /// It serves nothing any more.
+    ended: AtomicBool,
     /// Where the worker sleeps; raised to wake it.
     bell: AtomicU64,
     asleep: AtomicBool,
     requests: AtomicU64,
     busy_ns: AtomicU64,
     slept: AtomicU64,
+    /// Called when the worker has taken notice of a change.
+    told: Box<dyn Fn() + Send + Sync>,
 }
 
 /// What a worker did so far.
@@ -92,23 +115,26 @@ pub(crate) struct Manner {
 }
 
 impl Worker {
-    /// Starts a worker without queues.
+    /// Starts a worker without queues, which calls `told` after each change.
     ///
     /// # Errors
     /// If there is no thread.
-    pub(crate) fn start(number: usize, manner: Manner) -> io::Result<Self> {
+    pub(crate) fn start(number: usize, manner: Manner, told: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let post = Arc::new(Post {
             duty: Mutex::default(),
             changed: AtomicU64::new(0),
+            noticed: AtomicU64::new(0),
             ends: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             bell: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
             slept: AtomicU64::new(0),
+            told: Box::new(told),
         });
         let its = Arc::clone(&post);
-        let thread = thread::Builder::new().name(format!("worker {number}")).spawn(move || its.work(manner))?;
+        let thread = thread::Builder::new().name(format!("worker {number}")).spawn(move || its.run(manner))?;
         Ok(Self { post, thread: Some(thread) })
     }
 
@@ -117,6 +143,11 @@ impl Worker {
         *self.post.duty.lock() = Arc::new(duty);
         self.post.changed.fetch_add(1, Ordering::AcqRel);
         self.post.wake();
+    }
+
+    /// Whether it serves nothing but what it was given last.
+    pub(crate) fn has_noticed(&self) -> bool {
+        self.post.noticed.load(Ordering::Acquire) == self.post.changed.load(Ordering::Acquire)
     }
 }
 
@@ -128,9 +159,9 @@ impl Worker {
         self.post.wake();
     }
 
-    /// Whether it has ended.
+    /// Whether it serves nothing any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.post.ended.load(Ordering::Acquire)
     }
 }
 
@@ -162,6 +193,13 @@ impl Post {
     }
 
     /// The body of the thread.
+    fn run(&self, manner: Manner) {
+        self.work(manner);
+        *self.duty.lock() = Arc::default();
+        self.ended.store(true, Ordering::Release);
+        (self.told)();
+    }
+
     fn work(&self, manner: Manner) {
         let mut buffers = Buffers::default();
         let (mut known, mut duty) = (0, self.duty());
@@ -173,26 +211,33 @@ impl Post {
                     return;
                 }
                 (known, duty) = (changed, self.duty());
-                duty.processors.iter().for_each(|processors| {
-                    // Where it is refused, others are as good.
-                    let _ = sched_setaffinity(None, processors);
-                });
+                self.take_notice(known, &duty);
             }
             if self.serve(&duty, &mut buffers) {
                 idle_since = None;
                 continue;
             }
-            if !self.look(&duty, known) {
-                let now = Instant::now();
-                let idle = now.duration_since(*idle_since.get_or_insert(now));
-                if idle >= manner.poll {
-                    self.sleep(&duty, known);
-                    idle_since = None;
-                } else if idle >= SPIN_MAX {
-                    thread::yield_now();
-                }
+            if self.look(&duty, known) {
+                continue;
+            }
+            let now = Instant::now();
+            let idle = now.duration_since(*idle_since.get_or_insert(now));
+            if idle >= manner.poll {
+                self.sleep(&duty, known);
+                idle_since = None;
+            } else if idle >= SPIN_MAX {
+                thread::yield_now();
             }
         }
+    }
+
+    fn take_notice(&self, change: u64, duty: &Duty) {
+        duty.processors.iter().for_each(|processors| {
+            // Where it is refused, others are as good.
+            let _ = sched_setaffinity(None, processors);
+        });
+        self.noticed.store(change, Ordering::Release);
+        (self.told)();
     }
 
     /// Looks for work some times; answers whether there is any.

@@ -77,6 +77,11 @@ pub(crate) struct LogMountArgs {
     #[arg(long)]
     pub(crate) nonempty: bool,
 
+    /// Let applications have sessions with workers of the daemon; SETTINGS are KEY=VALUE,...
+    /// [default: no]
+    #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) runtime: Option<String>,
+
     /// Serve in this process until unmounted
     #[arg(long)]
     pub(crate) foreground: bool,

@@ -1,7 +1,7 @@
 //! The control socket of a mounted log file system: who it is, a sync, and its end, for
 //! which `braid umount` waits. What is about volumes is refused.
 
-use braid_contract::FileSystem;
+use braid_contract::{FileSystem, RuntimeStatus};
 use braid_fuse::Unmounter;
 use braid_ipc::Handler;
 use braid_ipc::protocol::{
@@ -11,19 +11,28 @@ use braid_ipc::protocol::{
     TierSet, TraceRequest, Upgrading,
 };
 use braid_log::LogFs;
+use braid_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Answers requests.
 pub(super) struct Control {
     fs: Arc<LogFs>,
     session: Unmounter,
+    /// What serves sessions, as long as it does.
+    runtime: OnceLock<Weak<Runtime>>,
 }
 
 impl Control {
     pub(super) fn new(fs: Arc<LogFs>, session: Unmounter) -> Self {
-        Self { fs, session }
+        Self { fs, session, runtime: OnceLock::new() }
+    }
+
+    /// Notes what serves sessions.
+    pub(super) fn serves_sessions(&self, runtime: &Arc<Runtime>) {
+        // It is noted once, when the mount begins.
+        let _ = self.runtime.set(Arc::downgrade(runtime));
     }
 }
 
@@ -44,6 +53,12 @@ impl Handler for Control {
             serving: !self.session.is_over(),
             upgrade: None,
         }
+    }
+
+    fn runtime(&self) -> Result<RuntimeStatus, ErrorReply> {
+        let runtime = self.runtime.get().and_then(Weak::upgrade);
+        let off = "applications can't have sessions here\n  help: mount with --runtime";
+        runtime.map(|runtime| runtime.status()).ok_or_else(|| ErrorReply::new(off))
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {

@@ -4,12 +4,15 @@ use super::control::Control;
 use super::refuse;
 use crate::config::{DIRTY_DEFAULT, THREADS_DEFAULT};
 use crate::refusal::{Place, Refusal};
-use crate::serve::{ServeError, mount_advice, start_control, tell_manager};
+use crate::runtime::{self, RuntimeSettings};
+use crate::serve::{ServeError, device_of, mount_advice, start_control, tell_manager};
 use crate::signals::Watch;
 use crate::validate;
 use braid_contract::{FileSystem, Shown};
 use braid_fuse::{CacheMode, FuseConfig, Session};
+use braid_ipc::Handler;
 use braid_ipc::protocol::Ended;
+use braid_runtime::Runtime;
 use braid_log::{Device, Disk, LogFs, Settings, Use};
 use braid_stores::native::Machine;
 use sd_notify::NotifyState;
@@ -37,6 +40,8 @@ pub struct LogMount {
     pub allow_other: Option<bool>,
     /// Whether the mount point may hold something.
     pub nonempty: bool,
+    /// Whether applications may have sessions.
+    pub runtime: Option<RuntimeSettings>,
 }
 
 /// A mount that is in use.
@@ -45,6 +50,7 @@ pub struct Mounted {
     server: braid_ipc::Server,
     signals: Watch,
     fs: Arc<LogFs>,
+    runtime: Option<Arc<Runtime>>,
 }
 
 /// Refuses what can't be mounted; answers where it would be.
@@ -83,7 +89,7 @@ pub fn mount(wanted: &LogMount) -> Result<Mounted, Refusal> {
         let place = Place::flag(format!("mount point {}", wanted.mountpoint.to_string_lossy()));
         place.refuse(format!("can't be mounted: {error}"), mount_advice(&error))
     })?;
-    begin(session, fs, &point).map_err(|error| {
+    begin(session, fs, &point, wanted.runtime.as_ref()).map_err(|error| {
         let place = Place::flag(format!("mount point {}", wanted.mountpoint.to_string_lossy()));
         place.refuse(format!("no control socket: {error}"), "make room for it")
     })
@@ -105,21 +111,31 @@ fn front(wanted: &LogMount) -> FuseConfig {
 }
 
 /// Starts what answers beside the session.
-fn begin(session: Session, fs: Arc<LogFs>, point: &Path) -> io::Result<Mounted> {
+fn begin(
+    session: Session,
+    fs: Arc<LogFs>,
+    point: &Path,
+    wanted: Option<&RuntimeSettings>,
+) -> io::Result<Mounted> {
     let begun = || {
         let control = Arc::new(Control::new(Arc::clone(&fs), session.unmounter()));
-        let server = start_control(point, control)?;
+        let server = start_control(point, Arc::clone(&control) as Arc<dyn Handler>)?;
+        let (path, _) = server.socket()?;
+        let (top, kernel) = (Arc::clone(&fs) as Arc<dyn FileSystem>, Arc::new(session.cache()));
+        let wanted = RuntimeSettings::wanted(wanted);
+        let runtime = runtime::start(wanted, &path, top, kernel, device_of(point)?)?;
+        runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let signals =
             Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;
-        Ok((server, signals))
+        Ok((server, signals, runtime))
     };
     match begun() {
-        Ok((server, signals)) => {
+        Ok((server, signals, runtime)) => {
             // A working directory would keep some other file system from being unmounted.
             let _ = std::env::set_current_dir("/");
             tracing::info!(mountpoint = %point.shown(), "mounted");
             tell_manager(&[NotifyState::Ready]);
-            Ok(Mounted { session, server, signals, fs })
+            Ok(Mounted { session, server, signals, fs, runtime })
         }
         Err(error) => {
             let _ = session.unmounter().unmount();
@@ -134,8 +150,9 @@ impl Mounted {
     /// # Errors
     /// If the connection to the kernel failed, or the file system was not closed cleanly.
     pub fn serve(self) -> Result<(), ServeError> {
-        let Self { session, server, signals, fs } = self;
+        let Self { session, server, signals, fs, runtime } = self;
         let served = session.run();
+        runtime.iter().for_each(|runtime| runtime.stop());
         tracing::info!("unmounted; closing the file system");
         tell_manager(&[NotifyState::Stopping]);
         drop(signals);

@@ -1,7 +1,7 @@
 //! The status of a mounted volume. The contract has that of its tiers.
 
 use super::Restarts;
-use braid_contract::{MoveCount, NamedTier, TierStatus};
+use braid_contract::{MoveCount, NamedTier, RuntimeStatus, TierStatus};
 use serde::{Deserialize, Serialize};
 
 /// The state of a volume.
@@ -40,6 +40,9 @@ pub struct Status {
     /// Crashes of the daemon since the mount, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<Restarts>,
+    /// What serves sessions of applications, if they may have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<RuntimeStatus>,
     /// Open files.
     pub open_files: u64,
     /// Inodes held in memory.

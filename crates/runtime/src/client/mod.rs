@@ -5,8 +5,7 @@ mod queue;
 
 use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::layout::{BELL, Geometry};
-use crate::load::Class;
-use braid_contract::{Errno, Error, FileSystem, InodeId, Result, Served};
+use braid_contract::{Class, Errno, Error, FileSystem, InodeId, Result, Served};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use queue::Queue;
 use rustix::fs::{Mode, OFlags};

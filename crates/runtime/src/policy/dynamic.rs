@@ -5,7 +5,7 @@
 //! counts the device, the cache and all modules at once.
 
 use super::{Demand, Plan, Policy, busiest, of_class, sacks};
-use crate::load::Class;
+use braid_contract::Class;
 
 /// As few workers as the load allows.
 #[derive(Debug)]

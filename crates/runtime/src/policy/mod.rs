@@ -9,7 +9,7 @@ mod sacks;
 pub(crate) use dynamic::Dynamic;
 pub(crate) use round_robin::RoundRobin;
 
-use crate::load::Class;
+use braid_contract::Class;
 
 /// What is known of a queue.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! So many workers, and queues dealt to them in turn.
 
 use super::{Demand, Plan, Policy, Share, of_class};
-use crate::load::Class;
+use braid_contract::Class;
 
 /// Deals queues in turn, whatever they ask for.
 #[derive(Debug)]

@@ -1,0 +1,177 @@
+//! The measurement: clients side by side, and what they saw.
+
+use super::client::{ByMount, BySession, Client, Task, io_error};
+use crate::args::{BenchRuntimeArgs, Through};
+use crate::failure::{Failure, Result};
+use crate::{locate, table};
+use braid_contract::units::show_latency;
+use braid_contract::{Caller, Class, FileSystem, InodeId, Shown, SplitMix};
+use braid_daemon::runtime::socket_beside;
+use braid_ipc::mounts::Mount;
+use braid_ipc::socket;
+use braid_runtime::{Geometry, Options, QUEUES_MAX, Session};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// Clients, at most.
+const CLIENTS_MAX: usize = 64;
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Measured {
+    load: String,
+    through: String,
+    clients: usize,
+    operations: u64,
+    seconds: f64,
+    operations_per_second: f64,
+    /// How long an operation took, in nanoseconds.
+    mean_ns: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    longest_ns: u64,
+}
+
+pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
+    if !(1..=CLIENTS_MAX).contains(&args.clients) {
+        return Err(Failure::usage(format!("--clients {}: write 1 to {CLIENTS_MAX}", args.clients)));
+    }
+    if args.size == 0 || args.file < args.size || args.size > 1 << 30 {
+        let what = "one operation is of 1 byte to 1GiB, and a file at least as long";
+        return Err(Failure::usage(format!("--size {} --file {}: {what}", args.size, args.file)));
+    }
+    let mount = locate::containing(&args.dir)?;
+    let scratch = args.dir.join(format!("braid-bench-{}", std::process::id()));
+    let told = |error: io::Error| Failure::new(format!("{}: {error}", scratch.shown()));
+    let measured = match args.through {
+        Through::Mount => {
+            std::fs::create_dir(&scratch).map_err(told)?;
+            let make = |client| Ok(Box::new(ByMount::begin(&scratch, task(args, client))?) as Box<dyn Client>);
+            let measured = run(args, &make).map_err(told);
+            measured.and_then(|measured| std::fs::remove_dir(&scratch).map_err(told).map(|()| measured))?
+        }
+        Through::Runtime => {
+            let (fs, root) = session(&mount, &args.dir, args.class)?;
+            by_session(args, &fs, root, &scratch).map_err(told)?
+        }
+    };
+    if args.json { table::print_json(&measured) } else { table::print(&render(&measured)) }
+}
+
+fn by_session(
+    args: &BenchRuntimeArgs,
+    fs: &Arc<dyn FileSystem>,
+    root: InodeId,
+    scratch: &Path,
+) -> io::Result<Measured> {
+    let name = scratch.file_name().unwrap_or(OsStr::new("braid-bench"));
+    let caller = Caller::root();
+    let dir = fs.mkdir(&caller, root, name, 0o700, 0).map_err(io_error)?.attr.ino;
+    let make = |client| {
+        let client = BySession::begin(Arc::clone(fs), dir, task(args, client)).map_err(io_error)?;
+        Ok(Box::new(client) as Box<dyn Client>)
+    };
+    let measured = run(args, &make)?;
+    fs.rmdir(&caller, root, name).map_err(io_error)?;
+    Ok(measured)
+}
+
+fn task(args: &BenchRuntimeArgs, client: usize) -> Task {
+    Task { load: args.load, client, size: args.size, file: args.file }
+}
+
+/// A session with the mount that sees what is below `dir`.
+fn session(mount: &Mount, dir: &Path, class: Class) -> Result<(Arc<dyn FileSystem>, InodeId)> {
+    let point = mount.point.shown();
+    let owner = mount.owner().unwrap_or(0);
+    let found = socket::candidates(mount.dev, owner).into_iter().map(|path| socket_beside(&path)).find(|path| path.exists());
+    let path: PathBuf = found.ok_or_else(|| {
+        Failure::new(format!("{point}: applications can't have sessions here\n  help: mount with --runtime"))
+    })?;
+    socket::check_directory(path.parent().unwrap_or(Path::new("/")), owner)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let geometry = Geometry { queues: QUEUES_MAX, ..Geometry::default() };
+    let options = Options { geometry, class, ..Options::default() };
+    let begun = Session::begin(&path, dir, options);
+    let (session, root) = begun.map_err(|error| Failure::new(format!("{point}: {error}")))?;
+    Ok((session.file_system(), root))
+}
+
+/// Has all clients work at the same time.
+fn run(args: &BenchRuntimeArgs, make: &(dyn Fn(usize) -> io::Result<Box<dyn Client>> + Sync)) -> io::Result<Measured> {
+    let start = Barrier::new(args.clients);
+    let start = &start;
+    let all: Vec<io::Result<(Vec<u64>, Duration)>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.clients)
+            .map(|number| {
+                scope.spawn(move || {
+                    let client = make(number);
+                    // The others wait for it even if it failed.
+                    start.wait();
+                    work(args, number, client?)
+                })
+            })
+            .collect();
+        let panicked = || Err(io::Error::other("a client panicked"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
+    });
+    let (mut took, mut longest) = (Vec::new(), Duration::ZERO);
+    for one in all {
+        let (times, time) = one?;
+        took.extend(times);
+        longest = longest.max(time);
+    }
+    took.sort_unstable();
+    let at = |part: f64| took.get((took.len().saturating_sub(1) as f64 * part) as usize).copied().unwrap_or(0);
+    let (count, seconds) = (took.len() as u64, longest.as_secs_f64());
+    Ok(Measured {
+        load: format!("{:?}", args.load).to_lowercase(),
+        through: format!("{:?}", args.through).to_lowercase(),
+        clients: args.clients,
+        operations: count,
+        seconds,
+        operations_per_second: count as f64 / seconds.max(f64::MIN_POSITIVE),
+        mean_ns: took.iter().sum::<u64>().checked_div(count).unwrap_or(0),
+        p50_ns: at(0.5),
+        p99_ns: at(0.99),
+        longest_ns: at(1.0),
+    })
+}
+
+/// One client's work: how long each operation took, and all of it.
+fn work(args: &BenchRuntimeArgs, number: usize, mut client: Box<dyn Client>) -> io::Result<(Vec<u64>, Duration)> {
+    let mut random = SplitMix::new(number as u64);
+    let places = (args.file / args.size).max(1);
+    let (begun, mut took) = (Instant::now(), Vec::new());
+    let mut ended = Ok(());
+    while ended.is_ok() && begun.elapsed() < args.seconds {
+        if !args.pause.is_zero() {
+            std::thread::sleep(args.pause);
+        }
+        let offset = random.next_u64() % places * args.size;
+        let one = Instant::now();
+        ended = client.operate(took.len() as u64, offset);
+        took.push(u64::try_from(one.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    let time = begun.elapsed();
+    if ended.is_err() {
+        took.pop();
+    }
+    let cleaned = client.end(took.len() as u64);
+    ended.and(cleaned).map(|()| (took, time))
+}
+
+fn render(measured: &Measured) -> String {
+    let Measured { load, through, clients, operations_per_second, p50_ns, p99_ns, longest_ns, .. } = measured;
+    format!(
+        "{load} through the {through}, clients: {clients}\n\
+         {operations_per_second:.0} operations a second; each took {} at the median, {} at 99 %, {} at most\n",
+        show_latency(*p50_ns),
+        show_latency(*p99_ns),
+        show_latency(*longest_ns),
+    )
+}
