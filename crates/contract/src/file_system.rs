@@ -298,6 +298,10 @@ pub trait FrontCache: Send + Sync {
     fn names_came(&self, dir: InodeId, names: &[OsString]);
     /// An inode's attributes changed without such a request.
     fn attributes_changed(&self, ino: InodeId);
+    /// A file's data or size changed without such a request: what the cache has of
+    /// it is written back and dropped, by requests that the caller must not hold
+    /// up. A front end that keeps sizes itself does so while the file is open.
+    fn data_changed(&self, ino: InodeId);
     /// Drops inodes that nothing uses from the cache, by requests that the
     /// caller must not hold up; [`FileSystem::forget`] then returns their
     /// lookups. Others are skipped.

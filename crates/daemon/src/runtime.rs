@@ -40,10 +40,12 @@ impl RuntimeSettings {
     /// # Errors
     /// What is wrong, and where.
     pub fn from_flag(text: &str) -> Result<Self, Refusal> {
-        let place = Place::flag(if text.is_empty() { "--runtime".into() } else { format!("--runtime={text}") });
+        let place =
+            Place::flag(if text.is_empty() { "--runtime".into() } else { format!("--runtime={text}") });
         let part = |part| {
             let advice = "write KEY=VALUE, such as --runtime=workers=2,policy=round-robin";
-            str::split_once(part, '=').ok_or_else(|| place.refuse(format!("found '{part}', expected a setting"), advice))
+            str::split_once(part, '=')
+                .ok_or_else(|| place.refuse(format!("found '{part}', expected a setting"), advice))
         };
         let parts = text.split(',').filter(|part| !part.is_empty()).map(part);
         let parts: Vec<(&str, &str)> = parts.collect::<Result<_, _>>()?;
@@ -100,8 +102,10 @@ fn settings(mut section: Section) -> Result<Settings, Refusal> {
     let latency_below = time("latency-below", LATENCY_BELOW, "from 1us to 10s", default.latency_below)?;
     let mut take = |name: &str| section.take(name);
     let workers = take("workers").map(|field| field.count(1..=WORKERS_MAX)).transpose()?;
-    let policy = take("policy").map(|field| field.parse("a policy of workers", PolicyKind::parse)).transpose()?;
-    let scheduler = take("scheduler").map(|field| field.parse("a scheduler", Scheduler::parse)).transpose()?;
+    let policy =
+        take("policy").map(|field| field.parse("a policy of workers", PolicyKind::parse)).transpose()?;
+    let scheduler =
+        take("scheduler").map(|field| field.parse("a scheduler", Scheduler::parse)).transpose()?;
     let loss = take("loss").map(|field| field.parse("a percentage", parse_percent)).transpose()?;
     let dedicated = take("dedicated").map(|field| field.truth()).transpose()?;
     Ok(Settings {
@@ -136,7 +140,8 @@ pub(crate) fn start(
     let Some(settings) = settings else { return Ok(None) };
     let mounted = Mounted { top, kernel: Some(kernel), device };
     let open_to_all = rustix::process::geteuid().is_root();
-    Runtime::start(&socket_beside(control), open_to_all, settings, mounted).map(|runtime| Some(Arc::new(runtime)))
+    Runtime::start(&socket_beside(control), open_to_all, settings, mounted)
+        .map(|runtime| Some(Arc::new(runtime)))
 }
 
 #[cfg(test)]
@@ -147,9 +152,14 @@ mod tests {
     fn settings_of_a_flag_are_read_and_written() {
         let plain = RuntimeSettings::from_flag("").unwrap();
         assert_eq!(plain.settings, Settings::default());
-        let given = RuntimeSettings::from_flag("workers=3,policy=round-robin,scheduler=noop,poll=5us,loss=2.5%").unwrap();
+        let given =
+            RuntimeSettings::from_flag("workers=3,policy=round-robin,scheduler=noop,poll=5us,loss=2.5%")
+                .unwrap();
         let settings = given.settings;
-        assert_eq!((settings.workers, settings.policy, settings.scheduler), (3, PolicyKind::RoundRobin, Scheduler::Noop));
+        assert_eq!(
+            (settings.workers, settings.policy, settings.scheduler),
+            (3, PolicyKind::RoundRobin, Scheduler::Noop)
+        );
         assert_eq!((settings.poll, settings.loss), (Duration::from_micros(5), 0.025));
         let text: Vec<String> = given.written().iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(RuntimeSettings::from_flag(&text.join(",")).unwrap().settings, settings);

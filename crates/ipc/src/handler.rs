@@ -1,12 +1,12 @@
 //! The requests that a server passes on to the volume's side.
 
-use braid_contract::RuntimeStatus;
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, PinRequest,
     Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved,
     TierSet, TraceRequest, Upgrading,
 };
+use braid_contract::RuntimeStatus;
 use std::collections::BTreeMap;
 use std::io;
 

@@ -52,7 +52,9 @@ impl Service for Nothing {
     fn call(&self, request: Request<'_>) -> Reply {
         let opened = Opened { handle: HandleId(7), mode: IoMode::Direct, set_id: false };
         match request {
-            Request::Lookup { .. } => Reply::Lookup(Ok(Entry { attr: attr(FileKind::Directory), generation: 0 })),
+            Request::Lookup { .. } => {
+                Reply::Lookup(Ok(Entry { attr: attr(FileKind::Directory), generation: 0 }))
+            }
             Request::Getattr { handle: None, .. } => Reply::Getattr(Ok(attr(FileKind::Regular))),
             Request::Open { .. } => Reply::Open(Ok(opened)),
             Request::Read { buf, .. } => Reply::Read(Ok(buf.len())),
@@ -94,11 +96,14 @@ fn main() {
     let (mut buf, data) = (vec![0; 4096], vec![7; 4096]);
     let none = Duration::ZERO;
     let getattr = measure(time, none, || assert_eq!(fs.getattr(&caller, root, None).unwrap().nlink, 2));
-    let read = measure(time, none, || assert_eq!(fs.read(&caller, handle, 0, &mut buf, false).unwrap(), 4096));
+    let read =
+        measure(time, none, || assert_eq!(fs.read(&caller, handle, 0, &mut buf, false).unwrap(), 4096));
     let write = measure(time, none, || {
         assert_eq!(fs.write(&caller, handle, 0, &data, WriteFlags::default()).unwrap(), 4096);
     });
-    let asleep = measure(time, Duration::from_millis(2), || assert_eq!(fs.getattr(&caller, root, None).unwrap().nlink, 2));
+    let asleep = measure(time, Duration::from_millis(2), || {
+        assert_eq!(fs.getattr(&caller, root, None).unwrap().nlink, 2)
+    });
     println!(
         "{{\"getattr\": {getattr}, \"read_4k\": {read}, \"write_4k\": {write}, \
          \"getattr_asleep\": {asleep}}}"

@@ -100,7 +100,13 @@ mod tests {
 
     impl Entries for Heard {
         fn add(&mut self, entry: &Listed<'_>) -> bool {
-            let told = (entry.ino, entry.next_offset, entry.name.to_vec(), entry.attributes.is_some(), entry.damaged);
+            let told = (
+                entry.ino,
+                entry.next_offset,
+                entry.name.to_vec(),
+                entry.attributes.is_some(),
+                entry.damaged,
+            );
             self.0.push(told);
             true
         }

@@ -160,7 +160,8 @@ impl Slot {
     }
 }
 
-const _: () = assert!(4 + NUMBERS_WORDS + ANSWERS_WORDS + 2 * NAME_WORDS <= SLOT_HEAD, "a slot's head is too small");
+const _: () =
+    assert!(4 + NUMBERS_WORDS + ANSWERS_WORDS + 2 * NAME_WORDS <= SLOT_HEAD, "a slot's head is too small");
 const _: () = assert!(NAME_MAX < NAME_WORDS * 8, "a name does not fit");
 
 /// The room is for entries of a directory.

@@ -43,6 +43,9 @@ impl Load {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts { requests: self.requests.load(Ordering::Relaxed), busy_ns: self.busy_ns.load(Ordering::Relaxed) }
+        Counts {
+            requests: self.requests.load(Ordering::Relaxed),
+            busy_ns: self.busy_ns.load(Ordering::Relaxed),
+        }
     }
 }

@@ -63,7 +63,13 @@ impl Known {
     ///
     /// # Errors
     /// `EMFILE` if there are too many.
-    pub(crate) fn opened(&self, handle: HandleId, ino: InodeId, flags: OpenFlags, directory: bool) -> Result<()> {
+    pub(crate) fn opened(
+        &self,
+        handle: HandleId,
+        ino: InodeId,
+        flags: OpenFlags,
+        directory: bool,
+    ) -> Result<()> {
         let mut handles = self.handles.write();
         if handles.len() >= HANDLES_MAX {
             return Err(Errno::EMFILE.into());
@@ -111,7 +117,8 @@ impl Known {
     /// is a directory's.
     pub(crate) fn take(&self) -> (Vec<(InodeId, u64)>, Vec<(HandleId, bool)>) {
         let inodes = self.inodes.lock().drain().collect();
-        let handles = self.handles.write().drain().map(|(handle, opened)| (handle, opened.directory)).collect();
+        let handles =
+            self.handles.write().drain().map(|(handle, opened)| (handle, opened.directory)).collect();
         (inodes, handles)
     }
 }

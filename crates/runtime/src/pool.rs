@@ -136,8 +136,13 @@ impl Pool {
             PolicyKind::RoundRobin => Box::new(RoundRobin { apart }),
             PolicyKind::Dynamic => Box::new(Dynamic { busy_max: BUSY_MAX, loss_max: settings.loss }),
         };
-        let shared =
-            Arc::new(Shared { settings, policy, state: Mutex::default(), changed: Condvar::new(), noticed: Arc::default() });
+        let shared = Arc::new(Shared {
+            settings,
+            policy,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            noticed: Arc::default(),
+        });
         let its = Arc::clone(&shared);
         let thread = thread::Builder::new().name("orchestrator".into()).spawn(move || its.follow())?;
         Ok(Self { shared, thread: Some(thread) })
@@ -222,7 +227,8 @@ impl Pool {
         state.paused = true;
         state.workers.iter().for_each(|worker| worker.assign(Duty::default()));
         loop {
-            let quiet = state.workers.iter().all(Worker::has_noticed) && state.retired.iter().all(Worker::has_ended);
+            let quiet =
+                state.workers.iter().all(Worker::has_noticed) && state.retired.iter().all(Worker::has_ended);
             if quiet {
                 return true;
             }
@@ -345,9 +351,8 @@ impl Shared {
     fn duty(&self, state: &State, plan: &Plan, share: &Share, processors: Option<CpuSet>) -> Duty {
         let blk_switch = self.settings.scheduler == Scheduler::BlkSwitch;
         let known = |at: &usize| state.queues.get(*at);
-        let wants_soon = |at: &&usize| {
-            blk_switch && known(at).is_some_and(|known| self.class(known) == Class::Latency)
-        };
+        let wants_soon =
+            |at: &&usize| blk_switch && known(at).is_some_and(|known| self.class(known) == Class::Latency);
         let queue = |at: &usize| known(at).map(|known| Arc::clone(&known.queue));
         let (soon, others): (Vec<&usize>, Vec<&usize>) = share.queues.iter().partition(|at| wants_soon(at));
         let help: Vec<&usize> = plan

@@ -31,7 +31,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(memory: SharedWords, geometry: Geometry, caller: Caller, target: Box<dyn Target>) -> Self {
+    pub(crate) fn new(
+        memory: SharedWords,
+        geometry: Geometry,
+        caller: Caller,
+        target: Box<dyn Target>,
+    ) -> Self {
         Self { memory, geometry, caller, target, broken: AtomicBool::new(false) }
     }
 
@@ -162,7 +167,8 @@ impl Queue {
         let mut entries = asked.entries.then(|| Gathered::new(asked.room));
         let Caller { uid, gid, groups, pid, tid } = &self.shared.caller;
         let (uid, gid, pid, tid) = (*uid, *gid, *pid, *tid);
-        let numbers = Numbers { uid, gid, pid, tid, flags: asked.numbers.flags | abi::KNOWS_GROUPS, ..asked.numbers };
+        let numbers =
+            Numbers { uid, gid, pid, tid, flags: asked.numbers.flags | abi::KNOWS_GROUPS, ..asked.numbers };
         let message = Message {
             groups: groups.as_deref().unwrap_or_default(),
             name: &asked.name.0[..asked.name.1],

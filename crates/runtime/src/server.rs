@@ -7,7 +7,10 @@ use crate::load::Load;
 use crate::pool::{Pool, Settings};
 use crate::queue::{Order, Queue, Shared};
 use crate::view::View;
-use braid_contract::{Caller, Class, Errno, Error, FileSystem, FrontCache, InodeId, Result, RuntimeStatus, Served, SessionStatus};
+use braid_contract::{
+    Caller, Class, Errno, Error, FileSystem, FrontCache, InodeId, Result, RuntimeStatus, Served,
+    SessionStatus,
+};
 use braid_sdk::Below;
 use braid_sys::{SharedWords, groups_of_peer, pass_descriptors, receive_descriptors};
 use parking_lot::Mutex;
@@ -98,7 +101,11 @@ impl Runtime {
     pub fn status(&self) -> RuntimeStatus {
         let mut status = self.shared.pool.status();
         let sessions = self.shared.sessions.lock();
-        let of = |(session, one): (&u64, &Session)| SessionStatus { session: *session, pid: one.pid, uid: one.uid };
+        let of = |(session, one): (&u64, &Session)| SessionStatus {
+            session: *session,
+            pid: one.pid,
+            uid: one.uid,
+        };
         status.sessions = sessions.present.iter().map(of).collect();
         status.sessions.sort_by_key(|one| one.session);
         status
@@ -181,13 +188,8 @@ fn welcome(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     }
     let number = sessions.next;
     sessions.next += 1;
-    let caller = Caller {
-        uid,
-        gid: peer.gid.as_raw(),
-        groups: Some(groups_of_peer(&socket)?.into()),
-        pid,
-        tid: pid,
-    };
+    let caller =
+        Caller { uid, gid: peer.gid.as_raw(), groups: Some(groups_of_peer(&socket)?.into()), pid, tid: pid };
     let its = (socket.try_clone()?, Arc::clone(shared));
     let thread = thread::Builder::new().name("session".into()).spawn(move || {
         let (socket, shared) = its;
@@ -287,7 +289,8 @@ fn show(shared: &Common, begun: &mut Option<Begun>, directory: OwnedFd) -> Resul
 /// it is mounted read-only.
 fn look_at(shared: &Common, directory: &OwnedFd) -> Result<(InodeId, bool)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let found = statx(directory, c"", flags, StatxFlags::BASIC_STATS).map_err(|error| Errno(error.raw_os_error()))?;
+    let found =
+        statx(directory, c"", flags, StatxFlags::BASIC_STATS).map_err(|error| Errno(error.raw_os_error()))?;
     let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
     if device != shared.mounted.device {
         return Err(Error::new(Errno::EXDEV, "the directory is on another file system"));

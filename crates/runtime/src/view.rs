@@ -6,9 +6,9 @@
 use crate::access::{READ, SEARCH, WRITE, check, check_owner, check_sticky, is_in_group};
 use crate::open::Known;
 use braid_contract::{
-    Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FallocateMode, FileKind, FileSystem, FileSystemCapabilities, FrontCache, HandleId,
-    InodeId, OpenFlags, OpenRequest, Operation, RenameMode, Reply, Request, Result, Service, SetAttr,
-    SetTime, dispatch,
+    Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FileKind, FileSystem, FileSystemCapabilities,
+    FrontCache, HandleId, InodeId, OpenFlags, OpenRequest, Operation, RenameMode, Reply, Request, Result,
+    Service, SetAttr, SetTime, dispatch,
 };
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -26,7 +26,11 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(top: Arc<dyn FileSystem>, kernel: Option<Arc<dyn FrontCache>>, read_only: bool) -> Self {
+    pub(crate) fn new(
+        top: Arc<dyn FileSystem>,
+        kernel: Option<Arc<dyn FrontCache>>,
+        read_only: bool,
+    ) -> Self {
         Self { top, kernel, read_only, known: Known::default() }
     }
 
@@ -90,9 +94,12 @@ impl View {
             Request::Forget { ino, .. } | Request::Readlink { ino, .. } => self.known.has(ino),
             Request::Getattr { ino, handle: None, .. } => self.known.has(ino),
             Request::Getattr { handle: Some(handle), .. } => self.known.open(handle).map(drop),
-            Request::Setattr { caller, ino, handle, changes } => self.admit_setattr(caller, ino, handle, changes),
+            Request::Setattr { caller, ino, handle, changes } => {
+                self.admit_setattr(caller, ino, handle, changes)
+            }
             Request::Mknod { caller, parent, mode, .. } => {
-                let device = matches!(FileKind::from_mode(mode), Some(FileKind::CharDevice | FileKind::BlockDevice));
+                let device =
+                    matches!(FileKind::from_mode(mode), Some(FileKind::CharDevice | FileKind::BlockDevice));
                 if device && caller.uid != 0 {
                     return Err(Errno::EPERM.into());
                 }
@@ -159,7 +166,13 @@ impl View {
         check(&*self.top, caller, attr, want)
     }
 
-    fn admit_setattr(&self, caller: &Caller, ino: InodeId, handle: Option<HandleId>, changes: &SetAttr) -> Result<()> {
+    fn admit_setattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        handle: Option<HandleId>,
+        changes: &SetAttr,
+    ) -> Result<()> {
         self.writable()?;
         let opened = handle.map(|handle| self.known.open(handle)).transpose()?;
         let ino = opened.as_ref().map_or(ino, |opened| opened.ino);
@@ -184,7 +197,9 @@ impl View {
             match &opened {
                 Some(opened) if opened.flags.write => {}
                 Some(_) => return Err(Errno::EINVAL.into()),
-                None => self.admit_open_of(caller, &attr, OpenFlags { write: true, ..OpenFlags::default() })?,
+                None => {
+                    self.admit_open_of(caller, &attr, OpenFlags { write: true, ..OpenFlags::default() })?
+                }
             }
         }
         for time in [changes.atime, changes.mtime].into_iter().flatten() {
@@ -333,7 +348,9 @@ impl View {
         if let Err(error) = noted {
             // What was given to it beyond its bounds is taken back.
             match reply {
-                Reply::Open(Ok(opened)) | Reply::Create(Ok((_, opened))) | Reply::Tmpfile(Ok((_, opened))) => {
+                Reply::Open(Ok(opened))
+                | Reply::Create(Ok((_, opened)))
+                | Reply::Tmpfile(Ok((_, opened))) => {
                     let _ = self.top.release(opened.handle);
                 }
                 Reply::OpenDir(Ok(handle)) => {
@@ -366,14 +383,15 @@ impl View {
                 before.lost.iter().for_each(|ino| kernel.attributes_changed(*ino));
             }
             Reply::Setattr(Ok(attr)) => {
-                let cut = before.cut;
-                if cut { drop(kernel.write_back(attr.ino)) } else { kernel.attributes_changed(attr.ino) }
+                if before.cut {
+                    kernel.data_changed(attr.ino)
+                } else {
+                    kernel.attributes_changed(attr.ino)
+                }
             }
             Reply::Setxattr(Ok(())) | Reply::Removexattr(Ok(())) => kernel.attributes_changed(before.ino),
             Reply::Write(Ok(_)) | Reply::Fallocate(Ok(())) | Reply::CopyRange(Ok(_)) => {
-                // Its pages are dropped; where that fails, the kernel shows old ones for as
-                // long as it keeps them, and its log says so.
-                before.changed.iter().for_each(|ino| drop(kernel.write_back(*ino)));
+                before.changed.iter().for_each(|ino| kernel.data_changed(*ino));
             }
             _ => {}
         }
@@ -418,11 +436,14 @@ impl View {
             root: false,
         };
         let watched = self.kernel.is_some();
-        let name_of = |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
+        let name_of =
+            |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
         let of_handle = |handle| self.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
         match *request {
             Request::Open { ino, request, .. } => (before.ino, before.flags) = (ino, request.flags),
-            Request::OpenDir { ino, .. } | Request::Setxattr { ino, .. } | Request::Removexattr { ino, .. } => {
+            Request::OpenDir { ino, .. }
+            | Request::Setxattr { ino, .. }
+            | Request::Removexattr { ino, .. } => {
                 before.ino = ino;
             }
             Request::Listxattr { caller, .. } => before.root = caller.uid == 0,
@@ -442,11 +463,8 @@ impl View {
             Request::Rename { parent, name, new_parent, new_name, .. } => {
                 before.names = [name_of(parent, name), name_of(new_parent, new_name)].concat();
             }
-            Request::Write { handle, .. } => before.changed = of_handle(handle),
-            Request::Fallocate { handle, mode, .. } => {
-                let reserves = matches!(mode, FallocateMode::Allocate { .. });
-                before.changed = of_handle(handle);
-                before.cut = !reserves;
+            Request::Write { handle, .. } | Request::Fallocate { handle, .. } => {
+                before.changed = of_handle(handle)
             }
             Request::CopyRange { to, .. } => before.changed = of_handle(to),
             Request::Setattr { changes, .. } => before.cut = changes.size.is_some(),
@@ -474,7 +492,9 @@ impl Service for View {
                 self.top.forget(ino, count);
                 Reply::Forget(())
             }
-            Request::Lookup { caller, parent, name } if name == ".." => Reply::Lookup(self.above(caller, parent)),
+            Request::Lookup { caller, parent, name } if name == ".." => {
+                Reply::Lookup(self.above(caller, parent))
+            }
             Request::ReadDir { caller, handle, offset, plus, sink } => {
                 Reply::ReadDir(self.read_dir(caller, handle, (offset, plus), sink))
             }
@@ -522,7 +542,9 @@ impl View {
     fn above(&self, caller: &Caller, dir: InodeId) -> Result<Entry> {
         let entry = self.top.lookup(caller, dir, OsStr::new(".."))?;
         let known = self.known.has(entry.attr.ino);
-        known.map_err(|_| Errno::EACCES.into()).inspect_err(|_: &Error| self.top.forget(entry.attr.ino, 1))?;
+        known
+            .map_err(|_| Errno::EACCES.into())
+            .inspect_err(|_: &Error| self.top.forget(entry.attr.ino, 1))?;
         Ok(entry)
     }
 

@@ -119,7 +119,11 @@ impl Worker {
     ///
     /// # Errors
     /// If there is no thread.
-    pub(crate) fn start(number: usize, manner: Manner, told: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+    pub(crate) fn start(
+        number: usize,
+        manner: Manner,
+        told: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let post = Arc::new(Post {
             duty: Mutex::default(),
             changed: AtomicU64::new(0),
@@ -134,7 +138,8 @@ impl Worker {
             told: Box::new(told),
         });
         let its = Arc::clone(&post);
-        let thread = thread::Builder::new().name(format!("worker {number}")).spawn(move || its.run(manner))?;
+        let thread =
+            thread::Builder::new().name(format!("worker {number}")).spawn(move || its.run(manner))?;
         Ok(Self { post, thread: Some(thread) })
     }
 
@@ -285,7 +290,8 @@ impl Post {
         }
         duty.own().for_each(|queue| queue.set_asleep(true));
         self.asleep.store(true, Ordering::Relaxed);
-        let nothing = self.changed.load(Ordering::Acquire) == known && !duty.own().any(|queue| queue.has_work());
+        let nothing =
+            self.changed.load(Ordering::Acquire) == known && !duty.own().any(|queue| queue.has_work());
         if nothing {
             self.slept.fetch_add(1, Ordering::Relaxed);
             futex_wait_any(&words);

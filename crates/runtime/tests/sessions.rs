@@ -61,7 +61,13 @@ fn a_session_keeps_the_promises_of_a_file_system() {
     for (settings, options) in [
         (Settings::default(), Options::default()),
         (
-            Settings { workers: 3, policy: PolicyKind::RoundRobin, scheduler: Scheduler::Noop, poll: quick, ..Settings::default() },
+            Settings {
+                workers: 3,
+                policy: PolicyKind::RoundRobin,
+                scheduler: Scheduler::Noop,
+                poll: quick,
+                ..Settings::default()
+            },
             Options { geometry: small, ordered: true, poll: quick, ..Options::default() },
         ),
     ] {

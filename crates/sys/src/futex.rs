@@ -106,10 +106,7 @@ mod tests {
     fn a_wait_for_several_ends_by_any_of_them() {
         let words = [const { AtomicU64::new(0) }; 2];
         let sleep = || {
-            futex_wait_any(&[
-                (&words[0], 0, FutexScope::Process),
-                (&words[1], 0, FutexScope::Shared),
-            ]);
+            futex_wait_any(&[(&words[0], 0, FutexScope::Process), (&words[1], 0, FutexScope::Shared)]);
         };
         for (at, scope) in [(0, FutexScope::Process), (1, FutexScope::Shared)] {
             std::thread::scope(|threads| {

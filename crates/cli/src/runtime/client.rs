@@ -96,7 +96,8 @@ impl BySession {
         self.fs.release(self.handle)?;
         self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.own_file()))?;
         let made = if self.task.load == Load::Create { operations } else { 0 };
-        (0..made).try_for_each(|number| self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.made(number))))
+        (0..made)
+            .try_for_each(|number| self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.made(number))))
     }
 }
 

@@ -50,7 +50,8 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
     let measured = match args.through {
         Through::Mount => {
             std::fs::create_dir(&scratch).map_err(told)?;
-            let make = |client| Ok(Box::new(ByMount::begin(&scratch, task(args, client))?) as Box<dyn Client>);
+            let make =
+                |client| Ok(Box::new(ByMount::begin(&scratch, task(args, client))?) as Box<dyn Client>);
             let measured = run(args, &make).map_err(told);
             measured.and_then(|measured| std::fs::remove_dir(&scratch).map_err(told).map(|()| measured))?
         }
@@ -88,7 +89,10 @@ fn task(args: &BenchRuntimeArgs, client: usize) -> Task {
 fn session(mount: &Mount, dir: &Path, class: Class) -> Result<(Arc<dyn FileSystem>, InodeId)> {
     let point = mount.point.shown();
     let owner = mount.owner().unwrap_or(0);
-    let found = socket::candidates(mount.dev, owner).into_iter().map(|path| socket_beside(&path)).find(|path| path.exists());
+    let found = socket::candidates(mount.dev, owner)
+        .into_iter()
+        .map(|path| socket_beside(&path))
+        .find(|path| path.exists());
     let path: PathBuf = found.ok_or_else(|| {
         Failure::new(format!("{point}: applications can't have sessions here\n  help: mount with --runtime"))
     })?;
@@ -102,7 +106,10 @@ fn session(mount: &Mount, dir: &Path, class: Class) -> Result<(Arc<dyn FileSyste
 }
 
 /// Has all clients work at the same time.
-fn run(args: &BenchRuntimeArgs, make: &(dyn Fn(usize) -> io::Result<Box<dyn Client>> + Sync)) -> io::Result<Measured> {
+fn run(
+    args: &BenchRuntimeArgs,
+    make: &(dyn Fn(usize) -> io::Result<Box<dyn Client>> + Sync),
+) -> io::Result<Measured> {
     let start = Barrier::new(args.clients);
     let start = &start;
     let all: Vec<io::Result<(Vec<u64>, Duration)>> = std::thread::scope(|scope| {
@@ -126,7 +133,8 @@ fn run(args: &BenchRuntimeArgs, make: &(dyn Fn(usize) -> io::Result<Box<dyn Clie
         longest = longest.max(time);
     }
     took.sort_unstable();
-    let at = |part: f64| took.get((took.len().saturating_sub(1) as f64 * part) as usize).copied().unwrap_or(0);
+    let at =
+        |part: f64| took.get((took.len().saturating_sub(1) as f64 * part) as usize).copied().unwrap_or(0);
     let (count, seconds) = (took.len() as u64, longest.as_secs_f64());
     Ok(Measured {
         load: format!("{:?}", args.load).to_lowercase(),
@@ -143,7 +151,11 @@ fn run(args: &BenchRuntimeArgs, make: &(dyn Fn(usize) -> io::Result<Box<dyn Clie
 }
 
 /// One client's work: how long each operation took, and all of it.
-fn work(args: &BenchRuntimeArgs, number: usize, mut client: Box<dyn Client>) -> io::Result<(Vec<u64>, Duration)> {
+fn work(
+    args: &BenchRuntimeArgs,
+    number: usize,
+    mut client: Box<dyn Client>,
+) -> io::Result<(Vec<u64>, Duration)> {
     let mut random = SplitMix::new(number as u64);
     let places = (args.file / args.size).max(1);
     let (begun, mut took) = (Instant::now(), Vec::new());

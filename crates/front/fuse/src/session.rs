@@ -245,6 +245,15 @@ impl FrontCache for KernelCache {
         let _ = self.notifier.inval_inode(INodeNo(ino.0), -1, 0);
     }
 
+    fn data_changed(&self, ino: InodeId) {
+        let ino = INodeNo(ino.0);
+        let _ = self.notifier.inval_inode(ino, 0, 0);
+        if self.writes_back {
+            // It believes its own size as long as it has the inode.
+            let _ = self.notifier.prune(&[ino.0]);
+        }
+    }
+
     fn forget(&self, inodes: &[InodeId]) -> braid_contract::Result<()> {
         for batch in inodes.chunks(FORGET_BATCH) {
             let batch: Vec<u64> = batch.iter().map(|ino| ino.0).collect();

@@ -117,7 +117,8 @@ impl Queue {
             }
         }
         let awaited = || {
-            let asked = word.compare_exchange(state::ASKED, state::AWAITED, Ordering::AcqRel, Ordering::Acquire);
+            let asked =
+                word.compare_exchange(state::ASKED, state::AWAITED, Ordering::AcqRel, Ordering::Acquire);
             asked.unwrap_or_else(|state| state) != state::ANSWERED
         };
         while awaited() {

@@ -45,7 +45,8 @@ pub(crate) trait Policy: Send {
 /// its part.
 pub(crate) fn busiest(plan: &Plan, demands: &[Demand]) -> f64 {
     let servers = |queue: usize| plan.iter().filter(|share| share.queues.contains(&queue)).count().max(1);
-    let weight = |queue: &usize| demands.get(*queue).map_or(0.0, |demand| demand.weight / servers(*queue) as f64);
+    let weight =
+        |queue: &usize| demands.get(*queue).map_or(0.0, |demand| demand.weight / servers(*queue) as f64);
     plan.iter().map(|share| share.queues.iter().map(weight).sum::<f64>()).fold(0.0, f64::max)
 }
 
@@ -61,8 +62,11 @@ pub(crate) mod testing {
 
     pub(crate) fn demands() -> impl Strategy<Value = Vec<Demand>> {
         let class = prop_oneof![Just(Class::Latency), Just(Class::Throughput)];
-        let demand = (class, 0.0..2.0f64, any::<bool>())
-            .prop_map(|(class, weight, free)| Demand { class, weight, free });
+        let demand = (class, 0.0..2.0f64, any::<bool>()).prop_map(|(class, weight, free)| Demand {
+            class,
+            weight,
+            free,
+        });
         prop::collection::vec(demand, 0..20)
     }
 

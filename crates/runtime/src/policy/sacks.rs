@@ -12,17 +12,18 @@ pub(super) fn fill(demands: &[Demand], queues: &[usize], sacks: usize, latency: 
     let mut items: Vec<(usize, f64, usize)> = Vec::new();
     for queue in queues {
         let Demand { weight, free, .. } = demands[*queue];
-        let pieces = if free && mean > 0.0 { (weight / mean).ceil().clamp(1.0, sacks as f64) as usize } else { 1 };
+        let pieces =
+            if free && mean > 0.0 { (weight / mean).ceil().clamp(1.0, sacks as f64) as usize } else { 1 };
         items.push((*queue, weight / pieces as f64, pieces));
     }
     items.sort_by(|one, other| other.1.total_cmp(&one.1));
     let mut filled = vec![(Share { queues: Vec::new(), latency }, 0.0_f64); sacks];
     for (queue, weight, pieces) in items {
         for _ in 0..pieces {
-            let lightest = filled
-                .iter_mut()
-                .filter(|(share, _)| !share.queues.contains(&queue))
-                .min_by(|one, other| one.1.total_cmp(&other.1).then(one.0.queues.len().cmp(&other.0.queues.len())));
+            let lightest =
+                filled.iter_mut().filter(|(share, _)| !share.queues.contains(&queue)).min_by(|one, other| {
+                    one.1.total_cmp(&other.1).then(one.0.queues.len().cmp(&other.0.queues.len()))
+                });
             if let Some((share, sum)) = lightest {
                 share.queues.push(queue);
                 *sum += weight;
