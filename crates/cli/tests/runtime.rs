@@ -19,6 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const READ: OpenFlags = OpenFlags { read: true, write: false, direct: false, sync: false };
@@ -376,6 +377,58 @@ fn a_mount_ends_under_its_sessions() {
     assert!(said.contains("--runtime"), "{said}");
     let said = bench.refused(&["bench", "runtime", "m"]);
     assert!(said.contains("mount with --runtime"), "{said}");
+    bench.unmount_clean();
+}
+
+#[test]
+fn sessions_go_on_through_an_upgrade() {
+    let _turn = turn();
+    let Some(bench) = mounted() else { return };
+    let seen = Seen::of(&bench, "m");
+    let data = pattern(7, 3 * RANGE);
+    seen.write("kept", &data).unwrap();
+    seen.write("gone", &data).unwrap();
+    let gone = seen.look("gone").unwrap();
+    let handle = seen.fs.open(&me(), gone, BOTH.into()).unwrap().handle;
+    seen.fs.unlink(&me(), seen.root, OsStr::new("gone")).unwrap();
+    let dir = seen.fs.open_dir(&me(), seen.root).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (seen, over) = (&seen, &over);
+            scope.spawn(move || {
+                for turn in 0.. {
+                    let (name, data) = (format!("t{thread}-{}", turn % 50), pattern(turn, 9000));
+                    seen.write(&name, &data).unwrap();
+                    assert!(seen.read(&name).unwrap() == data);
+                    if turn % 2 == 0 {
+                        seen.fs.unlink(&me(), seen.root, OsStr::new(&name)).unwrap();
+                    }
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for turn in 1..4 {
+            bench.ok(&["upgrade", "m"]);
+            let mut found = vec![0; data.len()];
+            assert_eq!(seen.fs.read(&me(), handle, 0, &mut found, false).unwrap(), data.len());
+            assert!(found == data, "after {turn}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(bench.json(&["runtime", "m", "--json"])["sessions"].as_array().unwrap().len(), 1);
+    assert!(seen.read("kept").unwrap() == data);
+    seen.fs.release(handle).unwrap();
+    seen.fs.release_dir(dir).unwrap();
+    assert_eq!(errno(seen.fs.read(&me(), handle, 0, &mut [0], false)), Err(Errno::EBADF.0));
+    // New ones begin too, and all ends with its session.
+    let other = Seen::of(&bench, "m");
+    let ino = other.look("kept").unwrap();
+    other.fs.open(&me(), ino, READ.into()).unwrap();
+    drop((other, seen));
+    until("the files are closed", || bench.status()["open_files"] == 0);
     bench.unmount_clean();
 }
 

@@ -4,8 +4,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use crate::yaml::Value;
 use braid_contract::units::{parse_duration, parse_percent};
-use braid_contract::{FileSystem, FrontCache};
-use braid_runtime::{Mounted, PolicyKind, Runtime, Scheduler, Settings, WORKERS_MAX};
+use braid_runtime::{GivenSession, Mounted, PolicyKind, Runtime, Scheduler, Settings, WORKERS_MAX};
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -126,22 +125,21 @@ pub fn socket_beside(control: &Path) -> PathBuf {
     control.with_extension("run")
 }
 
-/// Begins to serve sessions, if that is wanted: at a socket beside the control socket.
+/// Begins to serve sessions, if that is wanted: at a socket beside the control socket. Goes
+/// on with those of another process.
 ///
 /// # Errors
 /// If there can be no socket, or no thread.
 pub(crate) fn start(
     settings: Option<Settings>,
     control: &Path,
-    top: Arc<dyn FileSystem>,
-    kernel: Arc<dyn FrontCache>,
-    device: u64,
+    mounted: Mounted,
+    given: Vec<GivenSession>,
 ) -> io::Result<Option<Arc<Runtime>>> {
     let Some(settings) = settings else { return Ok(None) };
-    let mounted = Mounted { top, kernel: Some(kernel), device };
     let open_to_all = rustix::process::geteuid().is_root();
-    Runtime::start(&socket_beside(control), open_to_all, settings, mounted)
-        .map(|runtime| Some(Arc::new(runtime)))
+    let at = socket_beside(control);
+    Runtime::start((&at, open_to_all), settings, mounted, given).map(|runtime| Some(Arc::new(runtime)))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use braid_contract::Shown;
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::protocol::{Ended, Restarts};
 use braid_ipc::{Handler, Server, mounts, socket};
-use braid_runtime::Runtime;
+use braid_runtime::{GivenSession, Mounted, Runtime};
 use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
 use std::fmt;
@@ -243,7 +243,7 @@ impl Serving<'_> {
                 self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
             })?;
         let guarded = (guard.clone(), None);
-        let beside = self.begin_beside(volume, &session, (listener, guarded), |control| {
+        let beside = self.begin_beside(volume, &session, (listener, guarded), Vec::new(), |control| {
             let _ = control.last_upgrade().set(None);
             start_control(&self.point.path, control)
         });
@@ -270,6 +270,7 @@ impl Serving<'_> {
         volume: &VolumeHandle,
         session: &Session,
         (listener, guarded): (Option<Listener>, (Option<Guarded>, Option<Restarts>)),
+        sessions: Vec<GivenSession>,
         start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
     ) -> io::Result<Beside> {
         if let (Some(guard), _) = &guarded {
@@ -283,10 +284,13 @@ impl Serving<'_> {
         control.tell_stack();
         let server = start(Arc::clone(&control))?;
         let (path, _) = server.socket()?;
-        let (wanted, device) = (self.config.mount.runtime.as_ref(), device_of(&self.point.path)?);
-        let kernel = Arc::new(session.cache());
-        let runtime =
-            runtime::start(RuntimeSettings::wanted(wanted), &path, volume.file_system(), kernel, device)?;
+        let mounted = Mounted {
+            top: volume.file_system(),
+            kernel: Some(Arc::new(session.cache())),
+            device: device_of(&self.point.path)?,
+        };
+        let wanted = RuntimeSettings::wanted(self.config.mount.runtime.as_ref());
+        let runtime = runtime::start(wanted, &path, mounted, sessions)?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let metrics = listener.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
         let reloader = Arc::clone(&control);
@@ -364,8 +368,11 @@ impl Serving<'_> {
             None
         });
         let guarded = (inheritance.guard.clone(), inheritance.restarts());
+        let sessions = sessions_of(&inheritance.sessions).map_err(failed)?;
         let beside =
-            self.begin_beside(&volume, &session, (metrics, guarded), |control| match &inheritance.control {
+            self.begin_beside(&volume, &session, (metrics, guarded), sessions, |control| match &inheritance
+                .control
+            {
                 Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
                 None => start_control(&self.point.path, control),
             });
@@ -397,7 +404,7 @@ fn serve(session: Session, beside: Beside, volume: VolumeHandle) -> Result<Optio
 /// Ends all use of the volume in this process.
 fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
     let Beside { control, server, metrics, signals, runtime } = beside;
-    runtime.iter().for_each(|runtime| runtime.stop());
+    let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
     drop(metrics);
     volume.stop_recording();
     control.await_recording();
@@ -408,7 +415,12 @@ fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
     drop(control);
     let (live, modules) = volume.give();
     drop(volume);
-    Departure::new(request, given, (live, modules), socket, guarded)
+    Departure::new(request, given, (live, modules), socket, guarded, sessions)
+}
+
+/// The sessions of another process, which keeps them in case that this one fails.
+fn sessions_of(given: &[GivenSession]) -> io::Result<Vec<GivenSession>> {
+    given.iter().map(GivenSession::try_clone).collect()
 }
 
 fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {

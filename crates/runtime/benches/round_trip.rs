@@ -87,7 +87,7 @@ fn main() {
     let socket = dir.path().join("socket");
     let mounted = Mounted { top: Arc::clone(&top), kernel: None, device };
     let settings = Settings { workers: 1, ..Settings::default() };
-    let runtime = Runtime::start(&socket, false, settings, mounted).unwrap();
+    let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
     let (session, root) = Session::begin(&socket, dir.path(), Options::default()).unwrap();
     let fs = session.file_system();
     let caller = Caller::root();

@@ -2,15 +2,17 @@
 //! workers carry them out on the stack, without a call of the kernel on the way.
 //!
 //! `layout` says where things are in the memory, for both sides. On the side of the daemon,
-//! [`Runtime`] lets sessions begin (`server`), each of which sees the file system through a
-//! `view` that checks what the kernel would have checked (`access`); `queue` takes requests
+//! [`Runtime`] lets sessions begin (`server`), each of which (`session`) sees the file system
+//! through a `view` that checks what the kernel would have checked (`access`); `queue` takes requests
 //! out of the memory, `worker` is a thread that serves queues, and `pool` gives each its
 //! queues, as `policy` plans. On the side of an application, [`Session`] is the file system.
 #![forbid(unsafe_code)]
 
 mod access;
+mod admit;
 mod client;
 mod entries;
+mod handover;
 mod hello;
 mod layout;
 mod load;
@@ -19,12 +21,15 @@ mod policy;
 mod pool;
 mod queue;
 mod server;
+mod session;
 mod view;
 mod words;
 mod worker;
 
 pub use client::{Options, Session};
+pub use handover::{GivenSession, SessionState};
 pub use layout::{DATA_MAX, DATA_MIN, DEPTH_MAX, Geometry, QUEUES_MAX};
 pub use pool::{PolicyKind, Settings, WORKERS_MAX};
-pub use server::{Mounted, Runtime};
+pub use server::Runtime;
+pub use session::Mounted;
 pub use worker::Scheduler;

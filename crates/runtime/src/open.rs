@@ -1,5 +1,6 @@
 //! What a session knows: inodes that it looked up, and files that it has open.
 
+use crate::handover::Knowledge;
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ pub(crate) const HANDLES_MAX: usize = 4096;
 pub(crate) struct Opened {
     pub(crate) ino: InodeId,
     pub(crate) flags: OpenFlags,
-    directory: bool,
+    pub(crate) directory: bool,
 }
 
 /// What a session knows.
@@ -113,12 +114,15 @@ impl Known {
         opened.map(|opened| opened.ino).ok_or_else(|| Errno::EBADF.into())
     }
 
-    /// All of it, and forgets it: inodes with their lookups, and handles, with whether each
-    /// is a directory's.
-    pub(crate) fn take(&self) -> (Vec<(InodeId, u64)>, Vec<(HandleId, bool)>) {
+    /// All of it, which is then forgotten.
+    pub(crate) fn take(&self) -> Knowledge {
         let inodes = self.inodes.lock().drain().collect();
-        let handles =
-            self.handles.write().drain().map(|(handle, opened)| (handle, opened.directory)).collect();
-        (inodes, handles)
+        Knowledge { inodes, handles: self.handles.write().drain().collect() }
+    }
+
+    /// Goes on with what an earlier process knew.
+    pub(crate) fn go_on(&self, known: Knowledge) {
+        self.inodes.lock().extend(known.inodes);
+        self.handles.write().extend(known.handles);
     }
 }

@@ -77,8 +77,14 @@ pub(crate) struct Buffers {
 }
 
 impl Queue {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize, order: Order, load: Load) -> Self {
-        Self { shared, index, order, head: Mutex::new(0), load }
+    /// A queue of which so many requests were taken already.
+    pub(crate) fn new(shared: Arc<Shared>, index: usize, order: Order, head: u64, load: Load) -> Self {
+        Self { shared, index, order, head: Mutex::new(head), load }
+    }
+
+    /// How many requests were taken.
+    pub(crate) fn head(&self) -> u64 {
+        *self.head.lock()
     }
 
     /// Whether several workers may serve it at the same time.

@@ -1,25 +1,19 @@
-//! The runtime's socket: applications begin sessions there, and show the directories that
-//! the kernel let them open. A thread waits for each session's end.
+//! The runtime's socket: applications begin sessions there. A thread attends to each.
 
-use crate::hello::{Answer, Ask, VERSION, receive, send};
-use crate::layout::Geometry;
-use crate::load::Load;
+use crate::handover::GivenSession;
+use crate::hello::{Answer, send};
 use crate::pool::{Pool, Settings};
-use crate::queue::{Order, Queue, Shared};
-use crate::view::View;
-use braid_contract::{
-    Caller, Class, Errno, Error, FileSystem, FrontCache, InodeId, Result, RuntimeStatus, Served,
-    SessionStatus,
-};
-use braid_sdk::Below;
-use braid_sys::{SharedWords, groups_of_peer, pass_descriptors, receive_descriptors};
+use crate::session::{End, Live, Mounted, attend, welcome};
+use braid_contract::{Caller, Errno, Error, RuntimeStatus, SessionStatus};
+use braid_sys::groups_of_peer;
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Mode, StatVfsMountFlags, StatxFlags, chmod, fstatvfs, statx};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,24 +24,9 @@ use std::time::Duration;
 const SESSIONS_MAX: usize = braid_sys::FUTEX_WORDS_MAX - 8;
 /// Sessions of a user at a time.
 const SESSIONS_PER_USER_MAX: usize = 48;
-/// Directories that a session may be shown.
-const SHOWN_MAX: usize = 64;
-/// Time limit for an application to say what it wants, and to take the answer.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a connection could not be accepted for lack of descriptors: there is no event
 /// when some are free again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What sessions are to see.
-#[derive(Clone)]
-pub struct Mounted {
-    /// The top of the stack.
-    pub top: Arc<dyn FileSystem>,
-    /// The kernel's cache of the mount, which is kept up to date.
-    pub kernel: Option<Arc<dyn FrontCache>>,
-    /// The number of the mounted file system, as of `stat(2)`.
-    pub device: u64,
-}
 
 /// A runtime: a socket, the sessions that began there, and workers for them.
 pub struct Runtime {
@@ -61,34 +40,49 @@ struct Common {
     mounted: Mounted,
     pool: Pool,
     sessions: Mutex<Sessions>,
+    /// Can be read when sessions are left to another process.
+    leaving: OwnedFd,
 }
 
 #[derive(Default)]
 struct Sessions {
-    present: HashMap<u64, Session>,
+    present: HashMap<u64, Present>,
     finished: Vec<JoinHandle<()>>,
     next: u64,
     ended: bool,
 }
 
-struct Session {
+/// A connection, and its session, if that has begun.
+struct Present {
     socket: UnixStream,
-    pid: u32,
-    uid: u32,
+    caller: Caller,
+    live: Option<Arc<Live>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Runtime {
-    /// Listens at `path`, which is replaced, for all users or only this one.
+    /// Listens at `path`, which is replaced, for all users or only this one; goes on with
+    /// sessions of another process.
     ///
     /// # Errors
     /// If there can be no socket or no thread.
-    pub fn start(path: &Path, open_to_all: bool, settings: Settings, mounted: Mounted) -> io::Result<Self> {
-        let pool = Pool::start(settings)?;
+    pub fn start(
+        (path, open_to_all): (&Path, bool),
+        settings: Settings,
+        mounted: Mounted,
+        given: Vec<GivenSession>,
+    ) -> io::Result<Self> {
+        let (pool, leaving) = (Pool::start(settings)?, eventfd(0, EventfdFlags::CLOEXEC)?);
+        let shared = Arc::new(Common { mounted, pool, sessions: Mutex::default(), leaving });
+        for one in given {
+            let number = one.state.number;
+            if let Err(error) = go_on(&shared, one) {
+                tracing::warn!(%error, session = number, "a session could not go on, and ends");
+            }
+        }
         let _ = std::fs::remove_file(path);
         let listener = Arc::new(UnixListener::bind(path)?);
         chmod(path, Mode::from_raw_mode(if open_to_all { 0o666 } else { 0o600 }))?;
-        let shared = Arc::new(Common { mounted, pool, sessions: Mutex::default() });
         let acceptor = {
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
             thread::Builder::new().name("sessions".into()).spawn(move || accept(&listener, &shared))?
@@ -101,18 +95,17 @@ impl Runtime {
     pub fn status(&self) -> RuntimeStatus {
         let mut status = self.shared.pool.status();
         let sessions = self.shared.sessions.lock();
-        let of = |(session, one): (&u64, &Session)| SessionStatus {
+        let begun = sessions.present.iter().filter(|(_, one)| one.live.is_some());
+        let of = |(session, one): (&u64, &Present)| SessionStatus {
             session: *session,
-            pid: one.pid,
-            uid: one.uid,
+            pid: one.caller.pid,
+            uid: one.caller.uid,
         };
-        status.sessions = sessions.present.iter().map(of).collect();
+        status.sessions = begun.map(of).collect();
         status.sessions.sort_by_key(|one| one.session);
         status
     }
-}
 
-impl Runtime {
     /// Carries no more requests out, until [`resume`](Self::resume). Answers whether none is
     /// under way within this time; if not, they are carried out as before.
     #[must_use]
@@ -127,25 +120,58 @@ impl Runtime {
 
     /// Ends all sessions. When it returns, nothing of the file system is in use here.
     pub fn stop(&self) {
+        self.stop_listening();
+        self.shared.pool.stop();
+        let threads = self.end(|session| {
+            let _ = session.socket.shutdown(std::net::Shutdown::Both);
+        });
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        self.shared.sessions.lock().present.clear();
+    }
+
+    /// All sessions, for another process. Requests have to be [paused](Self::pause); when it
+    /// returns, nothing of the file system is in use here, and applications wait.
+    #[must_use]
+    pub fn give(&self) -> Vec<GivenSession> {
+        self.stop_listening();
+        let threads = self.end(|session| {
+            if session.live.is_none() {
+                let _ = session.socket.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        if let Err(error) = rustix::io::write(&self.shared.leaving, &1_u64.to_ne_bytes()) {
+            // It is never full.
+            tracing::error!(%error, "sessions can't be left");
+        }
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        self.shared.pool.stop();
+        let left: Vec<Present> = self.shared.sessions.lock().present.drain().map(|(_, one)| one).collect();
+        let given = |one: Present| {
+            let live = one.live?;
+            let given = live.give(&one.socket);
+            given.inspect_err(|error| tracing::warn!(%error, "a session ends, since it can't be given")).ok()
+        };
+        left.into_iter().filter_map(given).collect()
+    }
+
+    fn stop_listening(&self) {
         if let Some(acceptor) = self.acceptor.lock().take() {
             let _ = std::fs::remove_file(&self.path);
             let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
             let _ = acceptor.join();
         }
-        self.shared.pool.stop();
-        let threads: Vec<JoinHandle<()>> = {
-            let mut sessions = self.shared.sessions.lock();
-            sessions.ended = true;
-            let finished = std::mem::take(&mut sessions.finished);
-            let hang_up = |session: &mut Session| {
-                let _ = session.socket.shutdown(std::net::Shutdown::Both);
-                session.thread.take()
-            };
-            finished.into_iter().chain(sessions.present.values_mut().filter_map(hang_up)).collect()
-        };
-        for thread in threads {
-            let _ = thread.join();
+    }
+
+    /// Lets no session begin any more, and does `leave` to each; answers their threads.
+    fn end(&self, leave: impl Fn(&Present)) -> Vec<JoinHandle<()>> {
+        let mut sessions = self.shared.sessions.lock();
+        sessions.ended = true;
+        let mut threads = std::mem::take(&mut sessions.finished);
+        for session in sessions.present.values_mut() {
+            leave(session);
+            threads.extend(session.thread.take());
         }
+        threads
     }
 }
 
@@ -160,7 +186,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Common>) {
     loop {
         match listener.accept() {
             Ok((socket, _)) => {
-                if let Err(error) = welcome(socket, shared) {
+                if let Err(error) = admit(socket, shared) {
                     tracing::debug!(%error, "a session could not begin");
                 }
             }
@@ -173,146 +199,77 @@ fn accept(listener: &UnixListener, shared: &Arc<Common>) {
     }
 }
 
-fn welcome(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
+/// Takes a connection in, unless there are too many.
+fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     let peer = socket_peercred(&socket)?;
-    let (pid, uid) = (peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw());
+    let (pid, uid, gid) =
+        (peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw(), peer.gid.as_raw());
+    let caller = Caller { uid, gid, groups: Some(groups_of_peer(&socket)?.into()), pid, tid: pid };
     let mut sessions = shared.sessions.lock();
     // Their threads are about to return.
     for thread in std::mem::take(&mut sessions.finished) {
         let _ = thread.join();
     }
-    let of_user = sessions.present.values().filter(|other| other.uid == uid).count();
+    let of_user = sessions.present.values().filter(|other| other.caller.uid == uid).count();
     if sessions.ended || sessions.present.len() >= SESSIONS_MAX || of_user >= SESSIONS_PER_USER_MAX {
         let error = Error::new(Errno::EAGAIN, "too many sessions; try again later");
         return send(&socket, &Answer::refused(&error));
     }
     let number = sessions.next;
     sessions.next += 1;
-    let caller =
-        Caller { uid, gid: peer.gid.as_raw(), groups: Some(groups_of_peer(&socket)?.into()), pid, tid: pid };
-    let its = (socket.try_clone()?, Arc::clone(shared));
-    let thread = thread::Builder::new().name("session".into()).spawn(move || {
-        let (socket, shared) = its;
-        if let Err(error) = converse(&socket, &shared, number, caller) {
-            tracing::debug!(%error, session = number, "a session ended");
+    let its = (socket.try_clone()?, caller.clone());
+    let thread = spawn(shared, number, move |shared| {
+        let (socket, caller) = its;
+        let register = |live: &Arc<Live>| {
+            shared.pool.add(&live.queues)?;
+            shared.sessions.lock().present.entry(number).and_modify(|one| one.live = Some(Arc::clone(live)));
+            Ok(())
+        };
+        match welcome(&socket, &shared.mounted, (number, caller), register)? {
+            Some(live) => attend(&socket, &shared.mounted, &live, &shared.leaving),
+            None => Ok(End::Over),
         }
-        shared.pool.remove(number);
-        // Who waits for the answer of a request learns it.
-        let _ = socket.shutdown(std::net::Shutdown::Both);
-        let mut sessions = shared.sessions.lock();
-        let ended = sessions.present.remove(&number);
-        sessions.finished.extend(ended.and_then(|session| session.thread));
     })?;
-    sessions.present.insert(number, Session { socket, pid, uid, thread: Some(thread) });
+    sessions.present.insert(number, Present { socket, caller, live: None, thread: Some(thread) });
     Ok(())
 }
 
-/// Serves a session until its application hangs up, or breaks the rules.
-fn converse(socket: &UnixStream, shared: &Arc<Common>, number: u64, caller: Caller) -> io::Result<()> {
-    socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
-    socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
-    let (geometry, class, order) = match receive(socket)? {
-        Some(Ask::Begin { version: VERSION, geometry, class, ordered }) if geometry.is_allowed() => {
-            (geometry, class, if ordered { Order::Kept } else { Order::Free })
-        }
-        Some(Ask::Begin { version, .. }) if version != VERSION => {
-            let what = format!("version {version} of sessions is asked for, and this is version {VERSION}");
-            return send(socket, &Answer::refused(&Error::new(Errno::EOPNOTSUPP, what)));
-        }
-        Some(_) => {
-            let error = Error::new(Errno::EINVAL, "a session of these sizes can't be");
-            return send(socket, &Answer::refused(&error));
-        }
-        None => return Ok(()),
-    };
-    // The first directory says whether the mount is read-only where it comes from.
-    let mut begun: Option<Begun> = None;
-    let mut shown = 0;
-    loop {
-        if begun.is_some() {
-            // It is silent from now on, as long as it likes.
-            socket.set_read_timeout(None)?;
-        }
-        let Some(Ask::Show {}) = receive(socket)? else { return Ok(()) };
-        let directory = receive_descriptors(socket, 1)?.pop();
-        shown += 1;
-        let told = match directory {
-            _ if shown > SHOWN_MAX => Err(Errno::EMFILE.into()),
-            None => Err(Errno::EBADF.into()),
-            Some(directory) => show(shared, &mut begun, directory),
-        };
-        let (ino, new) = match told {
-            Ok(told) => told,
-            Err(error) => {
-                send(socket, &Answer::refused(&error))?;
-                continue;
-            }
-        };
-        if new && let Some(begun) = &begun {
-            let how = (number, class, order);
-            let memory = match begin(shared, begun, geometry, how, caller.clone()) {
-                Ok(memory) => memory,
-                Err(error) => return send(socket, &Answer::refused(&error.into())),
-            };
-            send(socket, &Answer::Begun { session: number })?;
-            pass_descriptors(socket, &[memory.as_fd()])?;
-        }
-        send(socket, &Answer::Shown { ino: ino.0 })?;
-    }
+/// Goes on with a session of another process.
+fn go_on(shared: &Arc<Common>, given: GivenSession) -> io::Result<()> {
+    let number = given.state.number;
+    let (live, socket) = Live::go_on(given, shared.mounted.clone())?;
+    let (caller, live) = (live.caller().clone(), Arc::new(live));
+    shared.pool.add(&live.queues)?;
+    let its = (socket.try_clone()?, Arc::clone(&live));
+    let mut sessions = shared.sessions.lock();
+    let thread =
+        spawn(shared, number, move |shared| attend(&its.0, &shared.mounted, &its.1, &shared.leaving))?;
+    sessions.next = sessions.next.max(number + 1);
+    sessions.present.insert(number, Present { socket, caller, live: Some(live), thread: Some(thread) });
+    Ok(())
 }
 
-/// The view of a session that has been shown something.
-struct Begun {
-    view: Arc<Served<View>>,
-    read_only: bool,
-}
-
-/// Shows a directory; answers its inode, and whether it was the first.
-fn show(shared: &Common, begun: &mut Option<Begun>, directory: OwnedFd) -> Result<(InodeId, bool)> {
-    let (ino, read_only) = look_at(shared, &directory)?;
-    match begun {
-        Some(begun) if begun.read_only != read_only => {
-            Err(Error::new(Errno::EROFS, "it is mounted read-only in one place and writable in another"))
+/// Has a thread attend to a session until it is over, or is left to another process.
+fn spawn(
+    shared: &Arc<Common>,
+    number: u64,
+    work: impl FnOnce(&Common) -> io::Result<End> + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    thread::Builder::new().name("session".into()).spawn(move || {
+        let ended = work(&shared).unwrap_or_else(|error| {
+            tracing::debug!(%error, session = number, "a session ended");
+            End::Over
+        });
+        if ended == End::Left {
+            return;
         }
-        Some(begun) => Ok((begun.view.0.show(ino)?.ino, false)),
-        None => {
-            let Mounted { top, kernel, .. } = shared.mounted.clone();
-            let view = Arc::new(Served(View::new(top, kernel, read_only)));
-            let ino = view.0.show(ino)?.ino;
-            *begun = Some(Begun { view, read_only });
-            Ok((ino, true))
+        shared.pool.remove(number);
+        let session = shared.sessions.lock().present.remove(&number);
+        if let Some(mut session) = session {
+            // Its application learns that nothing more is answered.
+            let _ = session.socket.shutdown(std::net::Shutdown::Both);
+            shared.sessions.lock().finished.extend(session.thread.take());
         }
-    }
-}
-
-/// The inode of a directory of the mount, without a request to the file system; and whether
-/// it is mounted read-only.
-fn look_at(shared: &Common, directory: &OwnedFd) -> Result<(InodeId, bool)> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let found =
-        statx(directory, c"", flags, StatxFlags::BASIC_STATS).map_err(|error| Errno(error.raw_os_error()))?;
-    let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
-    if device != shared.mounted.device {
-        return Err(Error::new(Errno::EXDEV, "the directory is on another file system"));
-    }
-    let mount = fstatvfs(directory).map_err(|error| Errno(error.raw_os_error()))?;
-    Ok((InodeId(found.stx_ino), mount.f_flag.contains(StatVfsMountFlags::RDONLY)))
-}
-
-/// Makes the memory and the queues of a session, and has them served.
-fn begin(
-    shared: &Common,
-    begun: &Begun,
-    geometry: Geometry,
-    (number, class, order): (u64, Class, Order),
-    caller: Caller,
-) -> io::Result<OwnedFd> {
-    let memory = SharedWords::create("braid session", geometry.words())?;
-    let given = memory.as_fd().try_clone_to_owned()?;
-    let target = Below(Arc::clone(&begun.view) as Arc<dyn FileSystem>);
-    let common = Arc::new(Shared::new(memory, geometry, caller, Box::new(target)));
-    let queue = |index| Queue::new(Arc::clone(&common), index, order, Load::new((number, index), class));
-    let queues: Vec<Arc<Queue>> = (0..geometry.queues).map(|index| Arc::new(queue(index))).collect();
-    shared.pool.add(&queues)?;
-    Ok(given)
+    })
 }

@@ -43,7 +43,7 @@ fn bed(settings: Settings, options: Options) -> Bed {
     let top = Rooted { inner: DirFs::new(&data, Choice::Cached), root: InodeId(found.ino()) };
     let socket = dir.path().join("socket");
     let mounted = Mounted { top: Arc::new(top), kernel: None, device: found.dev() };
-    let runtime = Runtime::start(&socket, false, settings, mounted).unwrap();
+    let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
     let (session, root) = Session::begin(&socket, &data, options).unwrap();
     assert_eq!(root, InodeId::ROOT);
     Bed { fs: session.file_system(), runtime: Some(runtime), dir }

@@ -121,9 +121,13 @@ fn begin(
         let control = Arc::new(Control::new(Arc::clone(&fs), session.unmounter()));
         let server = start_control(point, Arc::clone(&control) as Arc<dyn Handler>)?;
         let (path, _) = server.socket()?;
-        let (top, kernel) = (Arc::clone(&fs) as Arc<dyn FileSystem>, Arc::new(session.cache()));
+        let mounted = braid_runtime::Mounted {
+            top: Arc::clone(&fs) as Arc<dyn FileSystem>,
+            kernel: Some(Arc::new(session.cache())),
+            device: device_of(point)?,
+        };
         let wanted = RuntimeSettings::wanted(wanted);
-        let runtime = runtime::start(wanted, &path, top, kernel, device_of(point)?)?;
+        let runtime = runtime::start(wanted, &path, mounted, Vec::new())?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let signals =
             Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;

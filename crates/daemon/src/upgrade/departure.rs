@@ -9,6 +9,7 @@ use crate::guard::Guarded;
 use braid_fuse::Given;
 use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_modules::State;
+use braid_runtime::GivenSession;
 use braid_volume::LiveState;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -49,6 +50,7 @@ impl Departure {
         (live, modules): (LiveState, Vec<(String, State)>),
         control: io::Result<(PathBuf, UnixListener)>,
         (guard, restarts): (Option<Guarded>, Option<Restarts>),
+        sessions: Vec<GivenSession>,
     ) -> Self {
         let control = control.inspect_err(|error| tracing::error!(%error, "the control socket is made anew"));
         let from = env!("CARGO_PKG_VERSION").to_owned();
@@ -71,6 +73,7 @@ impl Departure {
             guard,
             nameless: None,
             restarts,
+            sessions,
         };
         Self { request, inheritance }
     }

@@ -6,6 +6,7 @@ use braid_contract::{Fd, InodeId};
 use braid_fuse::{Again, FrontState, Given};
 use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_modules::State;
+use braid_runtime::{GivenSession, SessionState};
 use braid_stores::native::KernelFd;
 use braid_volume::LiveState;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub(crate) struct Text {
     /// Requests that no process answered are to be refused.
     #[serde(default)]
     refuse: bool,
+    /// Applications' sessions, each with the descriptors of its memory and its socket.
+    #[serde(default)]
+    sessions: Vec<SessionState>,
 }
 
 /// A mount that is not served at present: all that a process needs to go on with it.
@@ -57,6 +61,8 @@ pub(crate) struct Inheritance {
     /// After a crash, in place of `live` and `modules`: the inodes without a name.
     pub(crate) nameless: Option<Vec<(InodeId, Fd)>>,
     pub(crate) restarts: Option<Restarts>,
+    /// Applications' sessions.
+    pub(crate) sessions: Vec<GivenSession>,
 }
 
 /// The same in the form in which it is handed over.
@@ -65,7 +71,7 @@ pub(crate) struct Handover {
     pub(super) text: Text,
     pub(super) inodes: Vec<u8>,
     /// The device; if there are such, the memory of rings, the control socket, the socket to
-    /// the guard and the memory of records; then inodes without a name.
+    /// the guard and the memory of records; those of sessions; then inodes without a name.
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
@@ -87,6 +93,7 @@ impl Text {
             nameless: None,
             restarts: None,
             refuse: false,
+            sessions: Vec::new(),
         }
     }
 }
@@ -119,6 +126,10 @@ impl Inheritance {
         let guard = self.guard.as_ref().map(Guarded::descriptors).transpose()?.unwrap_or_default();
         let guards = guard.len();
         descriptors.extend(guard);
+        for session in &self.sessions {
+            descriptors.push(session.memory.try_clone()?);
+            descriptors.push(session.socket.try_clone()?);
+        }
         for fd in nameless {
             let fd = fd.kernel_fd().ok_or_else(|| io::Error::other("an inode has no descriptor"))?;
             descriptors.push(fd.try_clone()?);
@@ -137,6 +148,7 @@ impl Inheritance {
             nameless: None,
             restarts: self.restarts.clone(),
             refuse: false,
+            sessions: self.sessions.iter().map(|session| session.state.clone()).collect(),
         };
         Ok(Handover { text, inodes: inodes.to_vec(), descriptors })
     }
@@ -201,6 +213,8 @@ impl Handover {
         let to_guard = (text.guard > 0).then(&mut next).transpose()?;
         let memory = (1..text.guard).map(|_| next()).collect::<io::Result<_>>()?;
         let guard = to_guard.map(|socket| Guarded::go_on(socket, memory)).transpose()?;
+        let session = |state| Ok::<_, io::Error>(GivenSession { state, memory: next()?, socket: next()? });
+        let sessions = text.sessions.into_iter().map(session).collect::<io::Result<_>>()?;
         let open = guard.as_ref().filter(|_| text.nameless.is_some()).map(|guard| guard.ledger.all());
         let front = match open {
             Some(open) => {
@@ -229,6 +243,7 @@ impl Handover {
             guard,
             nameless,
             restarts: text.restarts,
+            sessions,
         })
     }
 }

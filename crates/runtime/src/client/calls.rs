@@ -10,7 +10,7 @@ impl Target for Session {
         if message.name.len() > NAME_MAX || message.new_name.len() > NAME_MAX {
             return Err(Failure { errno: Errno::ENAMETOOLONG.0, why: String::new() });
         }
-        let (most, operation) = (self.geometry.data, message.numbers.operation);
+        let (most, operation) = (self.link.geometry.data, message.numbers.operation);
         if message.buffer.len() > most && operation == Operation::Read as u32 {
             return self.read_in_pieces(message);
         }
@@ -21,7 +21,7 @@ impl Target for Session {
             let why = format!("more than the {most} bytes of a slot of the session");
             return Err(Failure { errno: Errno::EOVERFLOW.0, why });
         }
-        self.queue().call(self, message)
+        self.queue().call(&self.link, message)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -32,18 +32,18 @@ impl Target for Session {
 impl Session {
     fn read_in_pieces(&self, message: Message<'_>) -> Result<Answer, Failure> {
         let mut answer = Answer::default();
-        for piece in message.buffer.chunks_mut(self.geometry.data) {
+        for piece in message.buffer.chunks_mut(self.link.geometry.data) {
             let mut numbers = message.numbers;
             numbers.offset += answer.answers.count;
             let wanted = piece.len() as u64;
-            let read = self.queue().call(self, Message { buffer: piece, ..Message::new(numbers) });
+            let read = self.queue().call(&self.link, Message { buffer: piece, ..Message::new(numbers) });
             match read {
                 Ok(read) => answer.answers.count += read.answers.count.min(wanted),
                 // It is met again by who reads on.
                 Err(_) if answer.answers.count > 0 => break,
                 Err(failure) => return Err(failure),
             }
-            if !answer.answers.count.is_multiple_of(self.geometry.data as u64) {
+            if !answer.answers.count.is_multiple_of(self.link.geometry.data as u64) {
                 break;
             }
         }
@@ -52,10 +52,10 @@ impl Session {
 
     fn write_in_pieces(&self, message: Message<'_>) -> Result<Answer, Failure> {
         let mut answer = Answer::default();
-        for piece in message.data.chunks(self.geometry.data) {
+        for piece in message.data.chunks(self.link.geometry.data) {
             let mut numbers = message.numbers;
             numbers.offset += answer.answers.count;
-            match self.queue().call(self, Message { data: piece, ..Message::new(numbers) }) {
+            match self.queue().call(&self.link, Message { data: piece, ..Message::new(numbers) }) {
                 Ok(written) => {
                     answer.answers.count += written.answers.count;
                     if written.answers.count < piece.len() as u64 {

@@ -1,19 +1,21 @@
 //! The side of an application: a session, as a file system.
 
 mod calls;
+mod link;
 mod queue;
 
 use crate::hello::{Answer, Ask, VERSION, receive, send};
-use crate::layout::{BELL, Geometry};
-use braid_contract::{Class, Errno, Error, FileSystem, InodeId, Result, Served};
+use crate::layout::Geometry;
+use braid_contract::{Class, Errno, Error, FileSystem, InodeId, Result, Served, Shown};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
+use link::Link;
 use queue::Queue;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What a session is to be like.
@@ -41,11 +43,8 @@ impl Default for Options {
 /// Requests act in the name of the process that began the session, with the groups that it
 /// had then.
 pub struct Session {
-    memory: SharedWords,
-    geometry: Geometry,
+    link: Link,
     queues: Vec<Queue>,
-    poll: Duration,
-    socket: UnixStream,
 }
 
 impl Session {
@@ -58,7 +57,7 @@ impl Session {
         let about = |what: &str, error: std::io::Error| {
             Error::new(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)), format!("{what}: {error}"))
         };
-        let directory = open_directory(dir).map_err(|error| about(&dir.display().to_string(), error))?;
+        let directory = open_directory(dir).map_err(|error| about(&dir.shown().to_string(), error))?;
         let stream = UnixStream::connect(socket).map_err(|error| about("no runtime answers", error))?;
         let begun = || -> std::io::Result<std::result::Result<_, Error>> {
             let Options { geometry, class, ordered, .. } = options;
@@ -83,7 +82,7 @@ impl Session {
             return Err(Error::new(Errno::EIO, "the runtime gives too little memory"));
         }
         let queues = (0..geometry.queues).map(|index| Queue::new(index, geometry)).collect();
-        Ok((Self { memory, geometry, queues, poll: options.poll, socket: stream }, ino))
+        Ok((Self { link: Link { memory, geometry, poll: options.poll, socket: stream }, queues }, ino))
     }
 
     /// The session as a file system.
@@ -92,24 +91,11 @@ impl Session {
         Arc::new(Served(braid_sdk::Served(self)))
     }
 
-    /// The word by which workers that sleep are woken.
-    fn bell(&self) -> &AtomicU64 {
-        &self.memory.words()[BELL]
-    }
-
     /// The queue of this thread.
     fn queue(&self) -> &Queue {
         thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         &self.queues[NUMBER.with(|number| *number) % self.queues.len()]
-    }
-
-    /// Whether the runtime has gone.
-    fn is_over(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut waited = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A queue of a session, from the side of the application.
 
-use super::Session;
+use super::link::Link;
 use crate::layout::{ENTRIES, Geometry, NAME_MAX, Slot, state};
 use crate::{entries, words};
 use braid_contract::Errno;
@@ -17,7 +17,7 @@ const SPIN_MAX: Duration = Duration::from_micros(20);
 /// So many looks at the answer for one at the clock.
 const LOOKS: u32 = 64;
 
-/// A queue of a session.
+/// A queue of a link.
 pub(super) struct Queue {
     index: usize,
     geometry: Geometry,
@@ -39,32 +39,32 @@ impl Queue {
     }
 
     /// Has a request carried out, and waits for its answer. Data and names have to fit.
-    pub(super) fn call(&self, session: &Session, mut message: Message<'_>) -> Result<Answer, Failure> {
-        let number = self.take_slot(session)?;
+    pub(super) fn call(&self, link: &Link, mut message: Message<'_>) -> Result<Answer, Failure> {
+        let number = self.take_slot(link)?;
         let slot = self.geometry.slot(self.index, number);
-        self.put(session, slot, &message);
-        self.submit(session, number);
-        self.wait(session, slot)?;
-        let answer = self.get(session, slot, &mut message);
+        self.put(link, slot, &message);
+        self.submit(link, number);
+        self.wait(link, slot)?;
+        let answer = self.get(link, slot, &mut message);
         self.state.lock().free.push(number);
         self.freed.notify_one();
         answer
     }
 
-    fn take_slot(&self, session: &Session) -> Result<usize, Failure> {
+    fn take_slot(&self, link: &Link) -> Result<usize, Failure> {
         let mut state = self.state.lock();
         loop {
             if let Some(slot) = state.free.pop() {
                 return Ok(slot);
             }
-            if self.freed.wait_for(&mut state, LOOK).timed_out() && session.is_over() {
+            if self.freed.wait_for(&mut state, LOOK).timed_out() && link.is_over() {
                 return Err(over());
             }
         }
     }
 
-    fn put(&self, session: &Session, slot: Slot, message: &Message<'_>) {
-        let shared = session.memory.words();
+    fn put(&self, link: &Link, slot: Slot, message: &Message<'_>) {
+        let shared = link.memory.words();
         words::store_value(&shared[slot.numbers()], &message.numbers);
         words::store(&shared[slot.name()], message.name);
         words::store(&shared[slot.new_name()], message.new_name);
@@ -80,8 +80,8 @@ impl Queue {
         shared[slot.state()].store(state::ASKED, Ordering::Relaxed);
     }
 
-    fn submit(&self, session: &Session, slot: usize) {
-        let shared = session.memory.words();
+    fn submit(&self, link: &Link, slot: usize) {
+        let shared = link.memory.words();
         {
             let mut state = self.state.lock();
             shared[self.geometry.entry(self.index, state.tail)].store(slot as u64, Ordering::Relaxed);
@@ -91,13 +91,13 @@ impl Queue {
         // Either this sees that the workers sleep, or they see the request.
         fence(Ordering::SeqCst);
         if shared[self.geometry.asleep(self.index)].load(Ordering::Relaxed) != 0 {
-            session.bell().fetch_add(1, Ordering::AcqRel);
-            futex_wake(session.bell(), u32::MAX, FutexScope::Shared);
+            link.bell().fetch_add(1, Ordering::AcqRel);
+            futex_wake(link.bell(), u32::MAX, FutexScope::Shared);
         }
     }
 
-    fn wait(&self, session: &Session, slot: Slot) -> Result<(), Failure> {
-        let word = &session.memory.words()[slot.state()];
+    fn wait(&self, link: &Link, slot: Slot) -> Result<(), Failure> {
+        let word = &link.memory.words()[slot.state()];
         let is_answered = || word.load(Ordering::Acquire) == state::ANSWERED;
         let looked = |_| {
             std::hint::spin_loop();
@@ -109,7 +109,7 @@ impl Queue {
                 return Ok(());
             }
             let waited = begun.elapsed();
-            if waited >= session.poll {
+            if waited >= link.poll {
                 break;
             }
             if waited >= SPIN_MAX {
@@ -123,7 +123,7 @@ impl Queue {
         };
         while awaited() {
             let expired = futex_wait(word, state::AWAITED, Some(LOOK), FutexScope::Shared);
-            if expired && !is_answered() && session.is_over() {
+            if expired && !is_answered() && link.is_over() {
                 return Err(over());
             }
         }
@@ -131,8 +131,8 @@ impl Queue {
     }
 
     /// Reads the answer. The runtime is trusted, but what does not fit is refused.
-    fn get(&self, session: &Session, slot: Slot, message: &mut Message<'_>) -> Result<Answer, Failure> {
-        let shared = session.memory.words();
+    fn get(&self, link: &Link, slot: Slot, message: &mut Message<'_>) -> Result<Answer, Failure> {
+        let shared = link.memory.words();
         let answered = shared[slot.answered()].load(Ordering::Relaxed);
         let (len, why_len) = ((answered & 0xffff_ffff) as usize, (answered >> 32) as usize);
         let errno = shared[slot.room()].load(Ordering::Relaxed) as i32;

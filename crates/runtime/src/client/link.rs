@@ -1,0 +1,32 @@
+//! What the queues of a session share: its memory, and the socket that says whether there is
+//! still a runtime.
+
+use crate::layout::{BELL, Geometry};
+use braid_sys::SharedWords;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// What the queues of a session share.
+pub(super) struct Link {
+    pub(super) memory: SharedWords,
+    pub(super) geometry: Geometry,
+    /// How long a thread polls for an answer before it sleeps.
+    pub(super) poll: Duration,
+    pub(super) socket: UnixStream,
+}
+
+impl Link {
+    /// The word by which workers that sleep are woken.
+    pub(super) fn bell(&self) -> &AtomicU64 {
+        &self.memory.words()[BELL]
+    }
+
+    /// Whether the runtime has gone.
+    pub(super) fn is_over(&self) -> bool {
+        let mut waited = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut waited, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}

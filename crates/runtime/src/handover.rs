@@ -1,0 +1,126 @@
+//! A session from one process of the daemon to the next: its state, and with that, as
+//! descriptors, its memory and its socket. Its application notices nothing but a pause.
+
+use crate::layout::Geometry;
+use crate::open::Opened;
+use braid_contract::{Caller, Class, HandleId, InodeId, OpenFlags};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// A session that another process goes on with.
+#[derive(Debug)]
+pub struct GivenSession {
+    /// What that process has to know.
+    pub state: SessionState,
+    /// The session's memory.
+    pub memory: OwnedFd,
+    /// The connection to its application.
+    pub socket: OwnedFd,
+}
+
+impl GivenSession {
+    /// The same once more.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let (memory, socket) = (self.memory.try_clone()?, self.socket.try_clone()?);
+        Ok(Self { state: self.state.clone(), memory, socket })
+    }
+}
+
+/// The state of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SessionState {
+    pub(crate) number: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) class: Class,
+    pub(crate) ordered: bool,
+    /// User, group, process.
+    caller: (u32, u32, u32),
+    groups: Vec<u32>,
+    pub(crate) read_only: bool,
+    /// Directories that were shown.
+    pub(crate) shown: usize,
+    /// For each queue, how many requests were taken.
+    pub(crate) heads: Vec<u64>,
+    /// Inodes, with the lookups of each.
+    inodes: Vec<(u64, u64)>,
+    handles: Vec<Handle>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Handle {
+    handle: u64,
+    ino: u64,
+    read: bool,
+    write: bool,
+    directory: bool,
+}
+
+/// What a session is, as long as it lasts.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) geometry: Geometry,
+    pub(crate) class: Class,
+    pub(crate) ordered: bool,
+    pub(crate) caller: Caller,
+}
+
+/// What a session knows, for the process that goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Knowledge {
+    pub(crate) inodes: Vec<(InodeId, u64)>,
+    pub(crate) handles: Vec<(HandleId, Opened)>,
+}
+
+impl SessionState {
+    pub(crate) fn of(
+        number: u64,
+        terms: &Terms,
+        (read_only, shown): (bool, usize),
+        heads: Vec<u64>,
+        known: &Knowledge,
+    ) -> Self {
+        let Terms { geometry, class, ordered, caller } = terms;
+        let handles = known.handles.iter().map(|(handle, opened)| Handle {
+            handle: handle.0,
+            ino: opened.ino.0,
+            read: opened.flags.read,
+            write: opened.flags.write,
+            directory: opened.directory,
+        });
+        Self {
+            number,
+            geometry: *geometry,
+            class: *class,
+            ordered: *ordered,
+            caller: (caller.uid, caller.gid, caller.pid),
+            groups: caller.groups.as_deref().unwrap_or_default().to_vec(),
+            read_only,
+            shown,
+            heads,
+            inodes: known.inodes.iter().map(|(ino, count)| (ino.0, *count)).collect(),
+            handles: handles.collect(),
+        }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        let (uid, gid, pid) = self.caller;
+        let caller = Caller { uid, gid, groups: Some(self.groups.clone().into()), pid, tid: pid };
+        Terms { geometry: self.geometry, class: self.class, ordered: self.ordered, caller }
+    }
+
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        let opened = |handle: &Handle| {
+            let Handle { handle, ino, read, write, directory } = *handle;
+            let flags = OpenFlags { read, write, ..OpenFlags::default() };
+            (HandleId(handle), Opened { ino: InodeId(ino), flags, directory })
+        };
+        Knowledge {
+            inodes: self.inodes.iter().map(|(ino, count)| (InodeId(*ino), *count)).collect(),
+            handles: self.handles.iter().map(opened).collect(),
+        }
+    }
+}

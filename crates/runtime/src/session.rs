@@ -1,0 +1,235 @@
+//! A session, from the side of the daemon: what is said on its socket, and what it is made
+//! of.
+
+use crate::handover::{GivenSession, SessionState, Terms};
+use crate::hello::{Answer, Ask, VERSION, receive, send};
+use crate::load::Load;
+use crate::open::Known;
+use crate::queue::{Order, Queue, Shared};
+use crate::view::View;
+use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, InodeId, Result, Served};
+use braid_sdk::Below;
+use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags, fstatvfs, statx};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Directories that a session may be shown.
+const SHOWN_MAX: usize = 64;
+/// Time limit for an application to say what it wants, and to take the answer.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What sessions are to see.
+#[derive(Clone)]
+pub struct Mounted {
+    /// The top of the stack.
+    pub top: Arc<dyn FileSystem>,
+    /// The kernel's cache of the mount, which is kept up to date.
+    pub kernel: Option<Arc<dyn FrontCache>>,
+    /// The number of the mounted file system, as of `stat(2)`.
+    pub device: u64,
+}
+
+/// A session.
+pub(crate) struct Live {
+    number: u64,
+    terms: Terms,
+    view: Arc<Served<View>>,
+    pub(crate) queues: Vec<Arc<Queue>>,
+    /// Directories that it was shown.
+    shown: AtomicUsize,
+}
+
+impl Live {
+    /// A session that sees this, with new memory.
+    fn begin(number: u64, terms: Terms, view: Arc<Served<View>>) -> io::Result<Self> {
+        let memory = SharedWords::create("braid session", terms.geometry.words())?;
+        let heads = vec![0; terms.geometry.queues];
+        Ok(Self::of(number, terms, view, memory, &heads))
+    }
+
+    fn of(number: u64, terms: Terms, view: Arc<Served<View>>, memory: SharedWords, heads: &[u64]) -> Self {
+        let target = Below(Arc::clone(&view) as Arc<dyn FileSystem>);
+        let caller = terms.caller.clone();
+        let shared = Arc::new(Shared::new(memory, terms.geometry, caller, Box::new(target)));
+        let order = if terms.ordered { Order::Kept } else { Order::Free };
+        let queue = |(index, head): (usize, &u64)| {
+            let load = Load::new((number, index), terms.class);
+            Arc::new(Queue::new(Arc::clone(&shared), index, order, *head, load))
+        };
+        let queues = heads.iter().enumerate().map(queue).collect();
+        Self { number, terms, view, queues, shown: AtomicUsize::new(0) }
+    }
+
+    /// Goes on with the session of another process; answers its socket too.
+    ///
+    /// # Errors
+    /// If its memory is not as its state says.
+    pub(crate) fn go_on(given: GivenSession, mounted: Mounted) -> io::Result<(Self, UnixStream)> {
+        let GivenSession { state, memory, socket } = given;
+        let known = Known::default();
+        known.go_on(state.knowledge());
+        let Mounted { top, kernel, .. } = mounted;
+        // What it has open is closed by this, if it can't go on.
+        let view = Arc::new(Served(View::new(top, kernel, state.read_only, known)));
+        let (terms, memory) = (state.terms(), SharedWords::open(memory)?);
+        let fits = terms.geometry.is_allowed()
+            && state.heads.len() == terms.geometry.queues
+            && memory.words().len() >= terms.geometry.words();
+        if !fits {
+            let what = "a session's memory does not fit its state";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let live = Self::of(state.number, terms, view, memory, &state.heads);
+        live.shown.store(state.shown, Ordering::Relaxed);
+        Ok((live, socket.into()))
+    }
+
+    /// What another process goes on with. This one has nothing of the session afterwards; no
+    /// request may be under way.
+    ///
+    /// # Errors
+    /// If there are no descriptors left: then the session has ended.
+    pub(crate) fn give(&self, socket: &UnixStream) -> io::Result<GivenSession> {
+        let memory = self.memory()?;
+        let socket = socket.try_clone()?.into();
+        let known = self.view.0.known.take();
+        let heads = self.queues.iter().map(|queue| queue.head()).collect();
+        let seen = (self.view.0.read_only, self.shown.load(Ordering::Relaxed));
+        let state = SessionState::of(self.number, &self.terms, seen, heads, &known);
+        Ok(GivenSession { state, memory, socket })
+    }
+
+    fn memory(&self) -> io::Result<OwnedFd> {
+        let queue = self.queues.first().ok_or(io::ErrorKind::NotFound)?;
+        queue.shared.memory.as_fd().try_clone_to_owned()
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.terms.caller
+    }
+
+    /// Shows the session one more directory.
+    fn show(&self, mounted: &Mounted, directory: &OwnedFd) -> Result<InodeId> {
+        if self.shown.fetch_add(1, Ordering::Relaxed) >= SHOWN_MAX {
+            return Err(Errno::EMFILE.into());
+        }
+        let (ino, read_only) = look_at(mounted, directory)?;
+        if read_only != self.view.0.read_only {
+            let what = "it is mounted read-only in one place and writable in another";
+            return Err(Error::new(Errno::EROFS, what));
+        }
+        Ok(self.view.0.show(ino)?.ino)
+    }
+}
+
+/// How a conversation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The session is over.
+    Over,
+    /// Another process goes on with it.
+    Left,
+}
+
+/// Lets a session begin: says so, after `register` has taken it in. `None` if there is to be
+/// none.
+///
+/// # Errors
+/// If the application hangs up, or breaks the rules.
+pub(crate) fn welcome(
+    socket: &UnixStream,
+    mounted: &Mounted,
+    (number, caller): (u64, Caller),
+    register: impl FnOnce(&Arc<Live>) -> io::Result<()>,
+) -> io::Result<Option<Arc<Live>>> {
+    socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
+    socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
+    let refuse = |error: &Error| send(socket, &Answer::refused(error)).map(|()| None);
+    let terms = match receive(socket)? {
+        Some(Ask::Begin { version: VERSION, geometry, class, ordered }) if geometry.is_allowed() => {
+            Terms { geometry, class, ordered, caller }
+        }
+        Some(Ask::Begin { version, .. }) if version != VERSION => {
+            let what = format!("version {version} of sessions is asked for, and this is version {VERSION}");
+            return refuse(&Error::new(Errno::EOPNOTSUPP, what));
+        }
+        Some(_) => return refuse(&Error::new(Errno::EINVAL, "a session of these sizes can't be")),
+        None => return Ok(None),
+    };
+    // The first directory says whether the mount is read-only where the session comes from.
+    let Some(directory) = shown(socket)? else { return Ok(None) };
+    let begun = look_at(mounted, &directory).and_then(|(ino, read_only)| {
+        let Mounted { top, kernel, .. } = mounted.clone();
+        let view = Arc::new(Served(View::new(top, kernel, read_only, Known::default())));
+        let ino = view.0.show(ino)?.ino;
+        let live = Arc::new(Live::begin(number, terms, view)?);
+        register(&live)?;
+        Ok((live, ino))
+    });
+    match begun {
+        Ok((live, ino)) => {
+            send(socket, &Answer::Begun { session: number })?;
+            pass_descriptors(socket, &[live.memory()?.as_fd()])?;
+            send(socket, &Answer::Shown { ino: ino.0 })?;
+            Ok(Some(live))
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Shows the session what its application asks for, until that hangs up, or `leaving` can be
+/// read.
+///
+/// # Errors
+/// If the application breaks the rules.
+pub(crate) fn attend(
+    socket: &UnixStream,
+    mounted: &Mounted,
+    live: &Live,
+    leaving: &OwnedFd,
+) -> io::Result<End> {
+    loop {
+        let mut waited = [PollFd::new(socket, PollFlags::IN), PollFd::new(leaving, PollFlags::IN)];
+        // It is silent as long as it likes.
+        rustix::io::retry_on_intr(|| poll(&mut waited, None))?;
+        if !waited[1].revents().is_empty() {
+            return Ok(End::Left);
+        }
+        let Some(directory) = shown(socket)? else { return Ok(End::Over) };
+        match live.show(mounted, &directory) {
+            Ok(ino) => send(socket, &Answer::Shown { ino: ino.0 })?,
+            Err(error) => send(socket, &Answer::refused(&error))?,
+        }
+    }
+}
+
+/// The next directory that an application shows; `None` if it hangs up.
+fn shown(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    match receive(socket)? {
+        Some(Ask::Show {}) => Ok(receive_descriptors(socket, 1)?.pop()),
+        Some(Ask::Begin { .. }) => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "a session that has begun"))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The inode of a directory of the mount, without a request to the file system for that; and
+/// whether it is mounted read-only.
+fn look_at(mounted: &Mounted, directory: &OwnedFd) -> Result<(InodeId, bool)> {
+    let native = |error: rustix::io::Errno| Error::from(Errno(error.raw_os_error()));
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(directory, c"", flags, StatxFlags::BASIC_STATS).map_err(native)?;
+    let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+    if device != mounted.device {
+        return Err(Error::new(Errno::EXDEV, "the directory is on another file system"));
+    }
+    let mount = fstatvfs(directory).map_err(native)?;
+    Ok((InodeId(found.stx_ino), mount.f_flag.contains(StatVfsMountFlags::RDONLY)))
+}
