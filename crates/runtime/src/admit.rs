@@ -2,14 +2,24 @@
 //! what the session knows.
 
 use crate::access::{READ, SEARCH, WRITE, check, check_owner, check_sticky, is_in_group};
-use crate::view::View;
+use crate::open::Known;
 use braid_contract::{
-    Attr, Caller, Errno, FileKind, HandleId, InodeId, OpenFlags, RenameMode, Request, Result, SetAttr,
-    SetTime,
+    Attr, Caller, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, RenameMode, Request, Result,
+    SetAttr, SetTime,
 };
 use std::ffi::OsStr;
+use std::sync::Arc;
 
-impl View {
+/// What a session sees, and may do.
+pub(crate) struct Bounds {
+    /// The top of the stack.
+    pub(crate) top: Arc<dyn FileSystem>,
+    /// The mount is read-only where the session came from.
+    pub(crate) read_only: bool,
+    pub(crate) known: Known,
+}
+
+impl Bounds {
     pub(crate) fn attr(&self, caller: &Caller, ino: InodeId) -> Result<Attr> {
         self.known.has(ino)?;
         self.top.getattr(caller, ino, None)

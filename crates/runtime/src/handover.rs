@@ -2,7 +2,7 @@
 //! descriptors, its memory and its socket. Its application notices nothing but a pause.
 
 use crate::layout::Geometry;
-use crate::open::Opened;
+use crate::open::{Knowledge, Opened};
 use braid_contract::{Caller, Class, HandleId, InodeId, OpenFlags};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -66,13 +66,6 @@ pub(crate) struct Terms {
     pub(crate) class: Class,
     pub(crate) ordered: bool,
     pub(crate) caller: Caller,
-}
-
-/// What a session knows, for the process that goes on.
-#[derive(Debug, Default)]
-pub(crate) struct Knowledge {
-    pub(crate) inodes: Vec<(InodeId, u64)>,
-    pub(crate) handles: Vec<(HandleId, Opened)>,
 }
 
 impl SessionState {

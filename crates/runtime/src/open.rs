@@ -1,6 +1,5 @@
 //! What a session knows: inodes that it looked up, and files that it has open.
 
-use crate::handover::Knowledge;
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -24,6 +23,13 @@ pub(crate) struct Known {
     /// Lookups that the file system counts for it.
     inodes: Mutex<HashMap<InodeId, u64>>,
     handles: RwLock<HashMap<HandleId, Opened>>,
+}
+
+/// What a session knows, for the process that goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Knowledge {
+    pub(crate) inodes: Vec<(InodeId, u64)>,
+    pub(crate) handles: Vec<(HandleId, Opened)>,
 }
 
 impl Known {

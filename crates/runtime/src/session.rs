@@ -98,9 +98,9 @@ impl Live {
     pub(crate) fn give(&self, socket: &UnixStream) -> io::Result<GivenSession> {
         let memory = self.memory()?;
         let socket = socket.try_clone()?.into();
-        let known = self.view.0.known.take();
+        let known = self.view.0.bounds.known.take();
         let heads = self.queues.iter().map(|queue| queue.head()).collect();
-        let seen = (self.view.0.read_only, self.shown.load(Ordering::Relaxed));
+        let seen = (self.view.0.bounds.read_only, self.shown.load(Ordering::Relaxed));
         let state = SessionState::of(self.number, &self.terms, seen, heads, &known);
         Ok(GivenSession { state, memory, socket })
     }
@@ -120,7 +120,7 @@ impl Live {
             return Err(Errno::EMFILE.into());
         }
         let (ino, read_only) = look_at(mounted, directory)?;
-        if read_only != self.view.0.read_only {
+        if read_only != self.view.0.bounds.read_only {
             let what = "it is mounted read-only in one place and writable in another";
             return Err(Error::new(Errno::EROFS, what));
         }

@@ -4,8 +4,8 @@
 //! to date.
 
 use crate::access::is_in_group;
-use crate::handover::Knowledge;
-use crate::open::Known;
+use crate::admit::Bounds;
+use crate::open::{Knowledge, Known};
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FileKind, FileSystem, FileSystemCapabilities,
     FrontCache, HandleId, InodeId, OpenFlags, OpenRequest, Operation, Reply, Request, Result, Service,
@@ -19,11 +19,8 @@ const CREATE_TRIES: usize = 16;
 
 /// The file system as a session sees it.
 pub(crate) struct View {
-    pub(crate) top: Arc<dyn FileSystem>,
+    pub(crate) bounds: Bounds,
     kernel: Option<Arc<dyn FrontCache>>,
-    /// The mount is read-only where the session came from.
-    pub(crate) read_only: bool,
-    pub(crate) known: Known,
 }
 
 impl View {
@@ -33,7 +30,7 @@ impl View {
         read_only: bool,
         known: Known,
     ) -> Self {
-        Self { top, kernel, read_only, known }
+        Self { bounds: Bounds { top, read_only, known }, kernel }
     }
 
     /// Shows a directory to the session. The kernel let its user open it.
@@ -41,7 +38,7 @@ impl View {
     /// # Errors
     /// If it is not there any more, or the session knows too much already.
     pub(crate) fn show(&self, ino: InodeId) -> Result<Attr> {
-        let entry = self.top.lookup(&Caller::root(), ino, OsStr::new("."))?;
+        let entry = self.bounds.top.lookup(&Caller::root(), ino, OsStr::new("."))?;
         self.learn(entry.attr.ino)?;
         if entry.attr.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR.into());
@@ -51,32 +48,33 @@ impl View {
 
     /// Notes a lookup that the file system counted.
     fn learn(&self, ino: InodeId) -> Result<()> {
-        self.known.learn(ino).inspect_err(|_| self.top.forget(ino, 1))
+        self.bounds.known.learn(ino).inspect_err(|_| self.bounds.top.forget(ino, 1))
     }
 
     /// Creates a file, or opens that of the name: each as if the other could not happen.
     fn create_or_open(&self, create: &Creating<'_>) -> Reply {
         let Creating { caller, parent, name, mode, umask, request } = *create;
         for _ in 0..CREATE_TRIES {
-            let created = self.top.create(caller, parent, name, mode, umask, true, request);
+            let created = self.bounds.top.create(caller, parent, name, mode, umask, true, request);
             match created {
                 Err(error) if error.errno() == Errno::EEXIST => {}
                 reply => return Reply::Create(reply),
             }
-            let there = self.top.lookup(caller, parent, name);
+            let there = self.bounds.top.lookup(caller, parent, name);
             let entry = match there {
                 Err(error) if error.errno() == Errno::ENOENT => continue,
                 Err(error) => return Reply::Create(Err(error)),
                 Ok(entry) => entry,
             };
             let opened = self
+                .bounds
                 .admit_open_of(caller, &entry.attr, request.flags)
                 .and_then(|()| self.write_back(entry.attr.ino))
-                .and_then(|()| self.top.open(caller, entry.attr.ino, request));
+                .and_then(|()| self.bounds.top.open(caller, entry.attr.ino, request));
             return Reply::Create(match opened {
                 Ok(opened) => Ok((entry, opened)),
                 Err(error) => {
-                    self.top.forget(entry.attr.ino, 1);
+                    self.bounds.top.forget(entry.attr.ino, 1);
                     Err(error)
                 }
             });
@@ -106,10 +104,16 @@ impl View {
             | Reply::Link(Ok(entry)) => self.learn(entry.attr.ino),
             Reply::Create(Ok((entry, opened))) | Reply::Tmpfile(Ok((entry, opened))) => {
                 let learnt = self.learn(entry.attr.ino);
-                learnt.and_then(|()| self.known.opened(opened.handle, entry.attr.ino, before.flags, false))
+                learnt.and_then(|()| {
+                    self.bounds.known.opened(opened.handle, entry.attr.ino, before.flags, false)
+                })
             }
-            Reply::Open(Ok(opened)) => self.known.opened(opened.handle, before.ino, before.flags, false),
-            Reply::OpenDir(Ok(handle)) => self.known.opened(*handle, before.ino, OpenFlags::default(), true),
+            Reply::Open(Ok(opened)) => {
+                self.bounds.known.opened(opened.handle, before.ino, before.flags, false)
+            }
+            Reply::OpenDir(Ok(handle)) => {
+                self.bounds.known.opened(*handle, before.ino, OpenFlags::default(), true)
+            }
             Reply::Listxattr(Ok(names)) if !before.root => {
                 *names = without_trusted(names);
                 Ok(())
@@ -122,10 +126,10 @@ impl View {
                 Reply::Open(Ok(opened))
                 | Reply::Create(Ok((_, opened)))
                 | Reply::Tmpfile(Ok((_, opened))) => {
-                    let _ = self.top.release(opened.handle);
+                    let _ = self.bounds.top.release(opened.handle);
                 }
                 Reply::OpenDir(Ok(handle)) => {
-                    let _ = self.top.release_dir(*handle);
+                    let _ = self.bounds.top.release_dir(*handle);
                 }
                 _ => {}
             }
@@ -209,7 +213,8 @@ impl View {
         let watched = self.kernel.is_some();
         let name_of =
             |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
-        let of_handle = |handle| self.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
+        let of_handle =
+            |handle| self.bounds.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
         match *request {
             Request::Open { ino, request, .. } => (before.ino, before.flags) = (ino, request.flags),
             Request::OpenDir { ino, .. }
@@ -228,7 +233,7 @@ impl View {
             | Request::Link { parent, name, .. } => before.names = name_of(parent, name),
             Request::Unlink { caller, parent, name } | Request::Rmdir { caller, parent, name } => {
                 before.names = name_of(parent, name);
-                let lost = watched.then(|| self.found(caller, parent, name).ok()).flatten();
+                let lost = watched.then(|| self.bounds.found(caller, parent, name).ok()).flatten();
                 before.lost = lost.map(|attr| attr.ino);
             }
             Request::Rename { parent, name, new_parent, new_name, .. } => {
@@ -248,19 +253,19 @@ impl View {
 impl Service for View {
     fn capabilities(&self) -> FileSystemCapabilities {
         // Descriptors don't come through a queue.
-        FileSystemCapabilities { passthrough: false, ..self.top.capabilities() }
+        FileSystemCapabilities { passthrough: false, ..self.bounds.top.capabilities() }
     }
 
     fn call(&self, request: Request<'_>) -> Reply {
         let operation = request.operation();
-        if let Err(error) = self.admit(&request) {
+        if let Err(error) = self.bounds.admit(&request) {
             return operation.failed(error);
         }
         let before = self.before(&request);
         let mut reply = match request {
             Request::Forget { ino, count } => {
-                let count = self.known.forget(ino, count);
-                self.top.forget(ino, count);
+                let count = self.bounds.known.forget(ino, count);
+                self.bounds.top.forget(ino, count);
                 Reply::Forget(())
             }
             Request::Lookup { caller, parent, name } if name == ".." => {
@@ -273,7 +278,7 @@ impl Service for View {
             Request::ReleaseDir { handle } => Reply::ReleaseDir(self.release(handle)),
             Request::Open { caller, ino, request } => {
                 let request = OpenRequest::from(request.flags);
-                Reply::Open(self.write_back(ino).and_then(|()| self.top.open(caller, ino, request)))
+                Reply::Open(self.write_back(ino).and_then(|()| self.bounds.top.open(caller, ino, request)))
             }
             Request::Create { caller, parent, name, mode, umask, exclusive: false, request } => {
                 let request = OpenRequest::from(request.flags);
@@ -281,11 +286,11 @@ impl Service for View {
             }
             Request::Create { caller, parent, name, mode, umask, exclusive: true, request } => {
                 let request = OpenRequest::from(request.flags);
-                Reply::Create(self.top.create(caller, parent, name, mode, umask, true, request))
+                Reply::Create(self.bounds.top.create(caller, parent, name, mode, umask, true, request))
             }
             Request::Tmpfile { caller, parent, mode, umask, request } => {
                 let request = OpenRequest::from(request.flags);
-                Reply::Tmpfile(self.top.tmpfile(caller, parent, mode, umask, request))
+                Reply::Tmpfile(self.bounds.top.tmpfile(caller, parent, mode, umask, request))
             }
             Request::Setattr { caller, ino, handle, changes } => {
                 // As the kernel has it: who is not root takes set-id bits away.
@@ -297,9 +302,9 @@ impl Service for View {
             Request::Write { caller, handle, offset, data, mut flags } => {
                 flags.kill_set_id |= caller.uid != 0;
                 flags.write_back = false;
-                Reply::Write(self.top.write(caller, handle, offset, data, flags))
+                Reply::Write(self.bounds.top.write(caller, handle, offset, data, flags))
             }
-            other => dispatch(&*self.top, other),
+            other => dispatch(&*self.bounds.top, other),
         };
         self.tell_kernel(&before, &reply);
         self.note(&before, &mut reply);
@@ -311,11 +316,11 @@ impl View {
     /// The directory above another one, if the session has been there: else it would get out
     /// of what it was shown.
     fn above(&self, caller: &Caller, dir: InodeId) -> Result<Entry> {
-        let entry = self.top.lookup(caller, dir, OsStr::new(".."))?;
-        let known = self.known.has(entry.attr.ino);
+        let entry = self.bounds.top.lookup(caller, dir, OsStr::new(".."))?;
+        let known = self.bounds.known.has(entry.attr.ino);
         known
             .map_err(|_| Errno::EACCES.into())
-            .inspect_err(|_: &Error| self.top.forget(entry.attr.ino, 1))?;
+            .inspect_err(|_: &Error| self.bounds.top.forget(entry.attr.ino, 1))?;
         Ok(entry)
     }
 
@@ -327,16 +332,22 @@ impl View {
         (offset, plus): (i64, bool),
         sink: &mut dyn DirSink,
     ) -> Result<()> {
-        let ino = self.known.directory(handle)?;
-        let plus = plus && self.dir(caller, ino).is_ok();
-        self.top.read_dir(caller, handle, offset, plus, &mut Learning { known: &self.known, sink })
+        let ino = self.bounds.known.directory(handle)?;
+        let plus = plus && self.bounds.dir(caller, ino).is_ok();
+        self.bounds.top.read_dir(
+            caller,
+            handle,
+            offset,
+            plus,
+            &mut Learning { known: &self.bounds.known, sink },
+        )
     }
 
     /// Closes a file or a directory. Of two that try, one succeeds.
     fn release(&self, handle: HandleId) -> Result<()> {
-        match self.known.close(handle)? {
-            true => self.top.release_dir(handle),
-            false => self.top.release(handle),
+        match self.bounds.known.close(handle)? {
+            true => self.bounds.top.release_dir(handle),
+            false => self.bounds.top.release(handle),
         }
     }
 
@@ -348,33 +359,36 @@ impl View {
         mut changes: SetAttr,
     ) -> Result<Attr> {
         let ino = match handle {
-            Some(handle) => self.known.open(handle)?.ino,
+            Some(handle) => self.bounds.known.open(handle)?.ino,
             None => ino,
         };
         if changes.size.is_some() {
             self.write_back(ino)?;
         }
         if let Some(mode) = changes.mode.filter(|_| caller.uid != 0) {
-            let gid = self.top.getattr(caller, ino, handle)?.gid;
+            let gid = self.bounds.top.getattr(caller, ino, handle)?.gid;
             // Who is not in the group can't give its rights away.
             changes.mode = Some(if is_in_group(caller, gid) { mode } else { mode & !0o2000 });
         }
-        self.top.setattr(caller, ino, handle, &changes)
+        self.bounds.top.setattr(caller, ino, handle, &changes)
     }
 }
 
 impl Drop for View {
     /// The session has ended: nothing of it is in use any more.
     fn drop(&mut self) {
-        let Knowledge { inodes, handles } = self.known.take();
+        let Knowledge { inodes, handles } = self.bounds.known.take();
         for (handle, opened) in handles {
-            let released =
-                if opened.directory { self.top.release_dir(handle) } else { self.top.release(handle) };
+            let released = if opened.directory {
+                self.bounds.top.release_dir(handle)
+            } else {
+                self.bounds.top.release(handle)
+            };
             if let Err(error) = released {
                 tracing::warn!(%error, "a file of a session that ended could not be closed");
             }
         }
-        inodes.into_iter().for_each(|(ino, count)| self.top.forget(ino, count));
+        inodes.into_iter().for_each(|(ino, count)| self.bounds.top.forget(ino, count));
     }
 }
 

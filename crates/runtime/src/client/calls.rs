@@ -21,6 +21,9 @@ impl Target for Session {
             let why = format!("more than the {most} bytes of a slot of the session");
             return Err(Failure { errno: Errno::EOVERFLOW.0, why });
         }
+        if operation == Operation::Forget as u32 {
+            return self.queue().post(&self.link, &message).map(|()| Answer::default());
+        }
         self.queue().call(&self.link, message)
     }
 

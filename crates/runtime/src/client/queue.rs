@@ -7,6 +7,7 @@ use braid_contract::Errno;
 use braid_sdk::abi::{Answer, Failure, Message};
 use braid_sys::{FutexScope, futex_wait, futex_wake};
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Queue {
 struct State {
     /// Slots without a request.
     free: Vec<usize>,
+    /// Slots with a request whose answer no thread waits for, the oldest first.
+    posted: VecDeque<usize>,
     /// Requests so far.
     tail: u64,
 }
@@ -35,7 +38,12 @@ struct State {
 impl Queue {
     pub(super) fn new(index: usize, geometry: Geometry) -> Self {
         let free = (0..geometry.depth).rev().collect();
-        Self { index, geometry, state: Mutex::new(State { free, tail: 0 }), freed: Condvar::new() }
+        Self {
+            index,
+            geometry,
+            state: Mutex::new(State { free, posted: VecDeque::new(), tail: 0 }),
+            freed: Condvar::new(),
+        }
     }
 
     /// Has a request carried out, and waits for its answer. Data and names have to fit.
@@ -51,11 +59,25 @@ impl Queue {
         answer
     }
 
+    /// Has a request carried out that has no answer; does not wait for it.
+    pub(super) fn post(&self, link: &Link, message: &Message<'_>) -> Result<(), Failure> {
+        let number = self.take_slot(link)?;
+        self.put(link, self.geometry.slot(self.index, number), message);
+        self.submit(link, number);
+        self.state.lock().posted.push_back(number);
+        Ok(())
+    }
+
     fn take_slot(&self, link: &Link) -> Result<usize, Failure> {
         let mut state = self.state.lock();
         loop {
             if let Some(slot) = state.free.pop() {
                 return Ok(slot);
+            }
+            if let Some(posted) = state.posted.pop_front() {
+                drop(state);
+                self.wait(link, self.geometry.slot(self.index, posted))?;
+                return Ok(posted);
             }
             if self.freed.wait_for(&mut state, LOOK).timed_out() && link.is_over() {
                 return Err(over());
