@@ -5,6 +5,7 @@ use crate::args::StatusArgs;
 use crate::failure::Result;
 use crate::locate;
 use crate::poll::Poller;
+use crate::runtime;
 use crate::served;
 use crate::table::{self, Align, Color, Table};
 use braid_contract::units::{show_duration, show_latency, show_size, write_size};
@@ -118,6 +119,7 @@ fn render(status: &Status, colour: bool) -> String {
         status.version,
         table.render(),
         restarts(status)
+            + &status.runtime.as_ref().map_or_else(String::new, |status| runtime::summary(status) + "\n")
             + &remaps(status)
             + &speeds(status)
             + &zones(status)

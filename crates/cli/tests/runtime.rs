@@ -356,6 +356,10 @@ fn many_threads_use_a_session() {
         assert_eq!(status["sessions"].as_array().unwrap().len(), 1);
         assert_eq!(status["queues"][0]["class"], "throughput");
         assert!(bench.ok(&["runtime", "m"]).contains("WORKER"));
+        for verb in ["status", "runtime"] {
+            let said = bench.ok(&[verb, "m"]);
+            assert!(said.contains("of at most 3") && said.contains("1 session, 3 queues"), "{said}");
+        }
     }
     bench.unmount_clean();
 }

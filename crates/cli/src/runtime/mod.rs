@@ -23,14 +23,25 @@ pub(crate) fn show(args: &RuntimeArgs) -> Result<()> {
     if args.json { table::print_json(&status) } else { table::print(&render(&status)) }
 }
 
-fn render(status: &RuntimeStatus) -> String {
-    let RuntimeStatus { policy, scheduler, workers_max, workers, queues, sessions } = status;
-    let mut text = format!(
-        "policy {policy}, scheduler {scheduler}; {} of at most {workers_max}, {}, {}\n",
+/// A runtime in a line.
+pub(crate) fn summary(status: &RuntimeStatus) -> String {
+    let RuntimeStatus { policy, scheduler, workers_max, workers, queues, .. } = status;
+    let mut sessions: Vec<u64> = queues.iter().map(|queue| queue.session).collect();
+    sessions.dedup();
+    let asleep = workers.iter().filter(|worker| worker.asleep).count();
+    let latency = workers.iter().filter(|worker| worker.latency).count();
+    let waiting: u64 = queues.iter().map(|queue| queue.waiting).sum();
+    format!(
+        "runtime: {} of at most {workers_max} ({latency} for latency, {asleep} asleep), {}, {}, {waiting} waiting; {policy}, {scheduler}",
         counted(workers.len() as u64, "worker"),
         counted(sessions.len() as u64, "session"),
         counted(queues.len() as u64, "queue"),
-    );
+    )
+}
+
+fn render(status: &RuntimeStatus) -> String {
+    let RuntimeStatus { workers, queues, sessions, .. } = status;
+    let mut text = summary(status) + "\n";
     if !workers.is_empty() {
         let mut table = Table::new(&[
             ("WORKER", Align::Right),

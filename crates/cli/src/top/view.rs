@@ -1,6 +1,7 @@
 //! The picture of `braid top`: a pure function of the state of a volume. Drawn
 //! to the terminal, or printed as text.
 
+use crate::runtime;
 use braid_contract::units::{show_duration, show_latency, show_size};
 use braid_contract::{Shown, TierId, counted};
 use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
@@ -147,7 +148,7 @@ impl View<'_> {
     /// Wanted lines of head, tiers, threads, jobs, files and keys.
     fn wanted(&self, width: u16) -> [u16; 6] {
         let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
-        let head = if width < WIDE { 3 } else { 2 };
+        let head = if width < WIDE { 3 } else { 2 } + u16::from(self.status.runtime.is_some());
         [
             head,
             lines(self.status.tiers.len() * 2 + 2),
@@ -301,14 +302,17 @@ impl View<'_> {
         let (open, known) = (counted(*open_files, "open file"), counted(*known_inodes, "inode"));
         let counts = format!("{open}, {known} in memory, {} pending", counted(*pending_removals, "removal"));
         let point = mountpoint.shown().to_string();
-        if width >= WIDE {
+        let mut lines = if width >= WIDE {
             let rest = format!("  policy {policy}  {counts}");
-            return Paragraph::new(Line::from(vec![Span::styled(point, Modifier::BOLD), Span::raw(rest)]));
-        }
-        let counts = format!("{counts}  policy {policy}");
-        let lines =
-            [Line::styled(fit_end(&point, width.into()), Modifier::BOLD), fit(&counts, width.into()).into()];
-        Paragraph::new(Vec::from(lines))
+            vec![Line::from(vec![Span::styled(point, Modifier::BOLD), Span::raw(rest)])]
+        } else {
+            let counts = format!("{counts}  policy {policy}");
+            let point = Line::styled(fit_end(&point, width.into()), Modifier::BOLD);
+            vec![point, fit(&counts, width.into()).into()]
+        };
+        let runtime = self.status.runtime.as_ref().map(runtime::summary);
+        lines.extend(runtime.map(|summary| fit(&summary, width.into()).into()));
+        Paragraph::new(lines)
     }
 
     fn tiers(&self, area: Rect) -> Table<'static> {
