@@ -110,7 +110,7 @@ def workers(args):
 def classes(args):
     """Short requests every millisecond, alone and beside clients that write 1 MiB at a time
     through compression."""
-    seen, module = {}, {"compress": {"algorithm": "zstd"}}
+    seen, module = {}, {"compress": {"codec": "zstd"}}
     for _ in range(args.reps):
         for scheduler in random.sample(["noop", "blk-switch"], 2):
             runtime = f"workers=2,policy=round-robin,scheduler={scheduler},dedicated=false"

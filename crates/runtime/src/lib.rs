@@ -18,6 +18,7 @@ mod layout;
 mod load;
 mod open;
 mod policy;
+mod polling;
 mod pool;
 mod queue;
 mod server;

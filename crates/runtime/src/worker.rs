@@ -1,6 +1,7 @@
 //! A worker: a thread that serves the queues of its share, polls them for a while when there
 //! is nothing to do, and then sleeps until an application rings.
 
+use crate::polling::Polling;
 use crate::queue::{Buffers, Queue};
 use braid_sys::{FutexScope, futex_wait_any, futex_wake};
 use parking_lot::Mutex;
@@ -11,10 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// For so long a worker polls without giving the processor away.
-const SPIN_MAX: Duration = Duration::from_micros(20);
-/// So many looks at the queues for one at the clock.
-const LOOKS: u32 = 64;
 /// Requests of a queue that is served before the next has its turn.
 const TURN: usize = 16;
 
@@ -208,7 +205,7 @@ impl Post {
     fn work(&self, manner: Manner) {
         let mut buffers = Buffers::default();
         let (mut known, mut duty) = (0, self.duty());
-        let mut idle_since: Option<Instant> = None;
+        let polling = Polling::default();
         loop {
             let changed = self.changed.load(Ordering::Acquire);
             if changed != known {
@@ -219,19 +216,12 @@ impl Post {
                 self.take_notice(known, &duty);
             }
             if self.serve(&duty, &mut buffers) {
-                idle_since = None;
                 continue;
             }
-            if self.look(&duty, known) {
-                continue;
-            }
-            let now = Instant::now();
-            let idle = now.duration_since(*idle_since.get_or_insert(now));
-            if idle >= manner.poll {
+            let is_work =
+                || self.changed.load(Ordering::Relaxed) != known || duty.own().any(|queue| queue.has_work());
+            if !polling.until(manner.poll, is_work) {
                 self.sleep(&duty, known);
-                idle_since = None;
-            } else if idle >= SPIN_MAX {
-                thread::yield_now();
             }
         }
     }
@@ -243,14 +233,6 @@ impl Post {
         });
         self.noticed.store(change, Ordering::Release);
         (self.told)();
-    }
-
-    /// Looks for work some times; answers whether there is any.
-    fn look(&self, duty: &Duty, known: u64) -> bool {
-        (0..LOOKS).any(|_| {
-            std::hint::spin_loop();
-            self.changed.load(Ordering::Relaxed) != known || duty.own().any(|queue| queue.has_work())
-        })
     }
 
     /// Serves each queue for a while; answers whether there was anything.

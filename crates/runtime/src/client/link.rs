@@ -2,6 +2,7 @@
 //! still a runtime.
 
 use crate::layout::{BELL, Geometry};
+use crate::polling::Polling;
 use braid_sys::SharedWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::net::UnixStream;
@@ -14,6 +15,7 @@ pub(super) struct Link {
     pub(super) geometry: Geometry,
     /// How long a thread polls for an answer before it sleeps.
     pub(super) poll: Duration,
+    pub(super) polling: Polling,
     pub(super) socket: UnixStream,
 }
 

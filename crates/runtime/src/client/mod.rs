@@ -6,6 +6,7 @@ mod queue;
 
 use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::layout::Geometry;
+use crate::polling::Polling;
 use braid_contract::{Class, Errno, Error, FileSystem, InodeId, Result, Served, Shown};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use link::Link;
@@ -82,7 +83,19 @@ impl Session {
             return Err(Error::new(Errno::EIO, "the runtime gives too little memory"));
         }
         let queues = (0..geometry.queues).map(|index| Queue::new(index, geometry)).collect();
-        Ok((Self { link: Link { memory, geometry, poll: options.poll, socket: stream }, queues }, ino))
+        Ok((
+            Self {
+                link: Link {
+                    memory,
+                    geometry,
+                    poll: options.poll,
+                    polling: Polling::default(),
+                    socket: stream,
+                },
+                queues,
+            },
+            ino,
+        ))
     }
 
     /// The session as a file system.

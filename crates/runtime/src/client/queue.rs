@@ -9,14 +9,10 @@ use braid_sys::{FutexScope, futex_wait, futex_wake};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// So often a thread that sleeps looks whether there is still a runtime.
 const LOOK: Duration = Duration::from_millis(100);
-/// For so long a thread polls without giving the processor away.
-const SPIN_MAX: Duration = Duration::from_micros(20);
-/// So many looks at the answer for one at the clock.
-const LOOKS: u32 = 64;
 
 /// A queue of a link.
 pub(super) struct Queue {
@@ -121,22 +117,8 @@ impl Queue {
     fn wait(&self, link: &Link, slot: Slot) -> Result<(), Failure> {
         let word = &link.memory.words()[slot.state()];
         let is_answered = || word.load(Ordering::Acquire) == state::ANSWERED;
-        let looked = |_| {
-            std::hint::spin_loop();
-            is_answered()
-        };
-        let begun = Instant::now();
-        loop {
-            if (0..LOOKS).any(looked) {
-                return Ok(());
-            }
-            let waited = begun.elapsed();
-            if waited >= link.poll {
-                break;
-            }
-            if waited >= SPIN_MAX {
-                std::thread::yield_now();
-            }
+        if link.polling.until(link.poll, is_answered) {
+            return Ok(());
         }
         let awaited = || {
             let asked =
