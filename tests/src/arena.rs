@@ -5,6 +5,8 @@ use braid_tests_support::error::{Context, Result, fail};
 use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier};
 use braid_tests_support::options::Options;
 use braid_tests_support::sh::cmd;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The tiers of a volume and how it spreads.
@@ -20,6 +22,8 @@ pub(crate) struct Shape {
     pub(crate) policy: &'static str,
     /// Weights of home and the other tier.
     pub(crate) weights: (u32, u32),
+    /// Modules above the volume, from the top down.
+    pub(crate) modules: &'static [&'static str],
 }
 
 /// Ranges dealt over both tiers.
@@ -46,10 +50,14 @@ pub(crate) const RANGES: &str = "{ weighted: { } }\n    rules:\n      \
 /// The smallest range, so that files spread soon.
 pub(crate) const RANGE: &str = "64KiB";
 
+/// The stacks of modules that store files in frames.
+pub(crate) const FRAMES: [&[&str]; 3] =
+    [&["compress"], &["encrypt", "checksum"], &["compress", "encrypt", "checksum"]];
+
 impl Shape {
     /// Equal weights and the policy `weighted`.
     pub(crate) const fn spread(home: Kind, other: Kind) -> Self {
-        Self { home, other, mib: 2048, policy: WEIGHTED, weights: (100, 100) }
+        Self { home, other, mib: 2048, policy: WEIGHTED, weights: (100, 100), modules: &[] }
     }
 
     /// The same with another policy.
@@ -62,6 +70,11 @@ impl Shape {
         Self { mib, ..self }
     }
 
+    /// The same below these modules.
+    pub(crate) const fn below(self, modules: &'static [&'static str]) -> Self {
+        Self { modules, ..self }
+    }
+
     /// The title of a trial on it, or on the directory that the options name.
     pub(crate) fn title(&self, options: &Options) -> String {
         options.on.as_ref().map_or_else(|| self.name(), |on| format!("on {}", on.display()))
@@ -69,7 +82,8 @@ impl Shape {
 
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
-        format!("{} + {}, {}", self.home.name(), self.other.name(), policy_name(self.policy))
+        let modules = self.modules.iter().map(|name| format!("{name} over ")).collect::<String>();
+        format!("{modules}{} + {}, {}", self.home.name(), self.other.name(), policy_name(self.policy))
     }
 }
 
@@ -103,7 +117,15 @@ impl Arena {
         let other = lab.file_system("other", shape.other, shape.mib)?;
         let tiers =
             vec![Tier::new("home", &home, shape.weights.0), Tier::new("other", &other, shape.weights.1)];
-        let stack = Stack { policy: shape.policy.into(), range: RANGE.into(), tiers };
+        let key = lab.path().join("key");
+        std::fs::write(&key, [7; 32]).at(&key)?;
+        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).at(&key)?;
+        let module = |name: &&str| {
+            let settings = (*name == "encrypt").then(|| format!("key_file: {}", key.display()));
+            [(*name).to_owned()].into_iter().chain(settings).collect()
+        };
+        let modules = shape.modules.iter().map(module).collect();
+        let stack = Stack { policy: shape.policy.into(), range: RANGE.into(), tiers, modules };
         let mount = lab.volume("mnt", &stack)?;
         Ok(Self { dir: mount.point.clone(), name: shape.name(), lab, mount: Some(mount) })
     }

@@ -1,7 +1,7 @@
 //! The file-system exerciser fsx: random operations on one file, with every
 //! read compared to the expected data.
 
-use crate::arena::{Arena, HOME_FIRST, SIZE, Shape};
+use crate::arena::{Arena, FRAMES, HOME_FIRST, SIZE, Shape};
 use crate::report::Report;
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::{Context, Result};
@@ -51,6 +51,9 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Xfs, Kind::Btrfs).mib(512),
     Shape::spread(Kind::Btrfs, Kind::Ext4).policy(SIZE).mib(512),
     Shape::spread(Kind::Tmpfs, Kind::Ext4).policy(HOME_FIRST).mib(512),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[0]),
+    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[1]),
+    Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[2]),
 ];
 
 fn trials(options: &Options) -> Vec<Trial> {

@@ -1,6 +1,7 @@
-//! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS.
+//! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS, and with files in
+//! frames.
 
-use crate::arena::{Arena, Shape};
+use crate::arena::{Arena, FRAMES, Shape};
 use crate::report::Report;
 use crate::trial::{Suite, Trial};
 use braid_tests_support::counts::Counts;
@@ -14,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 /// Named in the list of suites.
 pub(super) const SUITE: Suite = Suite {
     name: "pjdfstest",
-    about: "POSIX behaviour, over home tiers of ext4 and XFS",
+    about: "POSIX behaviour, over home tiers of ext4 and XFS, and in frames",
     on_request: false,
     on_directories: true,
     only_computes: false,
@@ -43,7 +44,10 @@ const REMOUNTING: &str = "erofs";
 fn trials(options: &Options) -> Vec<Trial> {
     let homes = [(Kind::Ext4, Kind::Xfs), (Kind::Xfs, Kind::Ext4)];
     let rounds = if options.on.is_some() { 1 } else { homes.len() };
-    let shapes = homes.into_iter().take(rounds).map(|(home, other)| Shape::spread(home, other).mib(512));
+    let plain = homes.into_iter().take(rounds).map(|(home, other)| Shape::spread(home, other).mib(512));
+    let framed = FRAMES.map(|modules| Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(modules));
+    let framed = framed.into_iter().filter(|_| options.on.is_none());
+    let shapes = plain.chain(framed);
     let trial = |shape: Shape| {
         let own = options.clone();
         Trial::new(&shape.title(options), move |report| run(shape, &own, report)).by_root()

@@ -51,6 +51,9 @@ pub struct Stack {
     pub range: String,
     /// Home first.
     pub tiers: Vec<Tier>,
+    /// The modules above the volume, from the top down: each its name and, on lines of
+    /// their own, its settings.
+    pub modules: Vec<Vec<String>>,
 }
 
 /// One tier of a stack.
@@ -83,7 +86,7 @@ impl Stack {
     pub fn yaml(&self) -> String {
         let home = self.tiers.first().map_or("", |tier| &tier.name);
         let mut text = format!(
-            "stack:\n  volume:\n    home: {home}\n    policy: {}\n    range: {}\n    tiers:\n",
+            "  volume:\n    home: {home}\n    policy: {}\n    range: {}\n    tiers:\n",
             self.policy, self.range
         );
         for tier in &self.tiers {
@@ -93,7 +96,16 @@ impl Stack {
             // Writing to a string does not fail.
             let _ = writeln!(text, "      {name}: {{ dir: {dir}, weight: {weight}{reserve} }}");
         }
-        text
+        let (mut all, mut indent) = (String::from("stack:\n"), String::new());
+        for module in &self.modules {
+            let mut lines = module.iter();
+            let name = lines.next().map_or("", String::as_str);
+            let _ = writeln!(all, "{indent}  {name}:");
+            lines.for_each(|line| _ = writeln!(all, "{indent}    {line}"));
+            indent.push_str("  ");
+        }
+        text.lines().for_each(|line| _ = writeln!(all, "{indent}{line}"));
+        all
     }
 }
 
