@@ -2,9 +2,10 @@
 
 use crate::args::{LogCreateArgs, LogMountArgs, LogPathArgs};
 use crate::failure::{Failure, Result};
-use crate::{background, table, umount};
+use crate::{background, kv, table, umount};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
+use braid_daemon::kv::settings::KvSettings;
 use braid_daemon::logfs::{self, LogMount};
 use braid_daemon::serve::ServeError;
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
 /// Mounts in this process or, usually, in a daemon; `words` are the command line.
 pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
     umount::clear_dead(&args.mountpoint)?;
-    let wanted = wanted(args);
+    let wanted = wanted(args)?;
     if args.foreground {
         return foreground(args, &wanted);
     }
@@ -31,19 +32,20 @@ pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
     background::start(args.log_file.as_deref(), words, 2, &point)
 }
 
-fn wanted(args: &LogMountArgs) -> LogMount {
+fn wanted(args: &LogMountArgs) -> Result<LogMount> {
     let allow_other = match (args.allow_other, args.no_allow_other) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
     };
-    LogMount {
+    Ok(LogMount {
         path: args.path.clone(),
         mountpoint: args.mountpoint.clone(),
         workers: args.workers,
         allow_other,
         nonempty: args.nonempty,
-    }
+        kv: KvSettings::from_flags(&kv::flags(&args.kv))?,
+    })
 }
 
 /// Mounts and serves; this is the daemon.

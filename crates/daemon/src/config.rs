@@ -2,6 +2,7 @@
 //! name that.
 
 use crate::drill::FaultRule;
+use crate::kv::settings::KvSettings;
 use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
@@ -341,6 +342,8 @@ pub struct MountSettings {
     pub restart: Option<Located<bool>>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
+    /// How keys and values are served; not at all if it is not set.
+    pub kv: Option<KvSettings>,
     /// Users who may modify and reload the stack, beside root and who mounts.
     pub modifiable_by: Vec<u32>,
 }
@@ -474,6 +477,7 @@ impl MountSettings {
             transport: self.transport.or(file.transport),
             restart: self.restart.or(file.restart),
             metrics: self.metrics.or(file.metrics),
+            kv: self.kv.or(file.kv),
             modifiable_by: file.modifiable_by,
         }
     }

@@ -225,6 +225,9 @@ impl Running {
         for (key, value) in dirty.into_iter().chain(metrics) {
             set(&mut settings, key, Value::Scalar(value));
         }
+        if let Some(kv) = &mount.kv {
+            set(&mut settings, "kv", kv.node());
+        }
         let written = stack_text::get(&root, "mount").and_then(|mount| stack_text::get(mount, "point"));
         if let Some(Node { value: Value::Scalar(point), .. }) = written {
             set(&mut settings, "point", Value::Scalar(self.base.join(point).to_string_lossy().into_owned()));

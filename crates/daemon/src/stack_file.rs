@@ -1,6 +1,7 @@
 //! Reads a stack file.
 
 use crate::config::{Cache, Config, INODES, MountSettings, StackNode, THREADS, Transport, mount_option};
+use crate::kv::settings::KvSettings;
 use crate::metrics::Address;
 use crate::module_settings::Settings;
 use crate::paths::join;
@@ -229,6 +230,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "transport",
         "restart",
         "metrics",
+        "kv",
         "modifiable-by",
     ];
     let mut section = Section::of(field, &known)?;
@@ -256,6 +258,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
             .take("metrics")
             .map(|field| field.parse("an address of this machine", Address::parse))
             .transpose()?,
+        kv: section.take("kv").map(|field| KvSettings::from_file(&field)).transpose()?,
         modifiable_by: users.unwrap_or_default().iter().map(user).collect::<Result<_, _>>()?,
     })
 }

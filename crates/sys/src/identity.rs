@@ -12,6 +12,10 @@ use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
 use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Groups for which there is room at first.
+const GROUPS_FIRST: usize = 32;
 
 thread_local! {
     /// Whether this thread has a umask of its own.
@@ -31,6 +35,41 @@ pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok()).collect()
+}
+
+/// The supplementary groups of the process at the other end of a UNIX socket, as they were
+/// when it connected.
+///
+/// # Errors
+/// Those of the system call.
+pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; GROUPS_FIRST];
+    loop {
+        let mut bytes = libc::socklen_t::try_from(size_of_val(&groups[..])).unwrap_or(libc::socklen_t::MAX);
+        let fd = socket.as_fd().as_raw_fd();
+        // SAFETY: the kernel writes at most `bytes` bytes, which the buffer has, and how
+        // many there are; both outlive the call.
+        let done = unsafe {
+            libc::getsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<u32>();
+        if done == 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        // The kernel says how many there are.
+        if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
+            return Err(error);
+        }
+        groups.resize(count, 0);
+    }
 }
 
 /// The time in which a thread acts for another user; ends when dropped.
@@ -110,6 +149,18 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, groups);
         assert_eq!(groups_of(0), None);
+    }
+
+    #[test]
+    fn groups_of_a_peer_are_those_of_its_process() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut groups: Vec<u32> =
+            rustix::process::getgroups().unwrap().into_iter().map(rustix::process::Gid::as_raw).collect();
+        let mut found = peer_groups(&one).unwrap();
+        groups.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, groups);
+        assert!(peer_groups(std::fs::File::open("/").unwrap()).is_err());
     }
 
     #[test]

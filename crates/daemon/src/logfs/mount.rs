@@ -3,6 +3,8 @@
 use super::control::Control;
 use super::refuse;
 use crate::config::{DIRTY_DEFAULT, THREADS_DEFAULT};
+use crate::kv::settings::KvSettings;
+use crate::kv::{self, Buckets, Owner, Prepared, Serving};
 use crate::refusal::{Place, Refusal};
 use crate::serve::{ServeError, mount_advice, start_control, tell_manager};
 use crate::signals::Watch;
@@ -37,6 +39,8 @@ pub struct LogMount {
     pub allow_other: Option<bool>,
     /// Whether the mount point may hold something.
     pub nonempty: bool,
+    /// How keys and values are served; not at all if it is not set.
+    pub kv: Option<KvSettings>,
 }
 
 /// A mount that is in use.
@@ -44,6 +48,7 @@ pub struct Mounted {
     session: Session,
     server: braid_ipc::Server,
     signals: Watch,
+    kv: Option<Serving>,
     fs: Arc<LogFs>,
 }
 
@@ -67,6 +72,7 @@ pub fn look(wanted: &LogMount) -> Result<PathBuf, Refusal> {
 /// If it can't be opened or mounted; nothing is mounted then.
 pub fn mount(wanted: &LogMount) -> Result<Mounted, Refusal> {
     let point = look(wanted)?;
+    let doors = kv::prepare(wanted.kv.as_ref())?;
     braid_sys::set_up_allocator();
     // What is written back must not wait for what is to be written back.
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
@@ -78,14 +84,18 @@ pub fn mount(wanted: &LogMount) -> Result<Mounted, Refusal> {
     let workers = wanted.workers.unwrap_or(processors.min(WORKERS_DEFAULT_MAX));
     let settings = Settings { workers, ..Settings::default() };
     let fs = Arc::new(LogFs::open(device, settings, Arc::new(Machine)).map_err(told)?);
+    doors.as_ref().map_or(Ok(()), |doors| doors.look(&Owner::Log(Arc::clone(&fs))))?;
     let session = braid_fuse::mount(Arc::clone(&fs) as Arc<dyn FileSystem>, &point, &front(wanted));
     let session = session.map_err(|error| {
         let place = Place::flag(format!("mount point {}", wanted.mountpoint.to_string_lossy()));
         place.refuse(format!("can't be mounted: {error}"), mount_advice(&error))
     })?;
-    begin(session, fs, &point).map_err(|error| {
+    let how = (front(wanted).allow_other, &[][..]);
+    let owner = Owner::Log(Arc::clone(&fs));
+    let buckets = Arc::new(Buckets::new(owner, Arc::new(session.cache()), &point, how));
+    begin(session, fs, &point, (buckets, doors)).map_err(|error| {
         let place = Place::flag(format!("mount point {}", wanted.mountpoint.to_string_lossy()));
-        place.refuse(format!("no control socket: {error}"), "make room for it")
+        place.refuse(format!("no socket: {error}"), "make room for it")
     })
 }
 
@@ -105,21 +115,27 @@ fn front(wanted: &LogMount) -> FuseConfig {
 }
 
 /// Starts what answers beside the session.
-fn begin(session: Session, fs: Arc<LogFs>, point: &Path) -> io::Result<Mounted> {
+fn begin(
+    session: Session,
+    fs: Arc<LogFs>,
+    point: &Path,
+    (buckets, doors): (Arc<Buckets>, Option<Prepared>),
+) -> io::Result<Mounted> {
     let begun = || {
-        let control = Arc::new(Control::new(Arc::clone(&fs), session.unmounter()));
-        let server = start_control(point, control)?;
+        let control = Control::new(Arc::clone(&fs), session.unmounter(), Arc::clone(&buckets));
+        let server = start_control(point, Arc::new(control))?;
+        let kv = doors.map(|doors| doors.serve(&buckets)).transpose()?;
         let signals =
             Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;
-        Ok((server, signals))
+        Ok((server, kv, signals))
     };
     match begun() {
-        Ok((server, signals)) => {
+        Ok((server, kv, signals)) => {
             // A working directory would keep some other file system from being unmounted.
             let _ = std::env::set_current_dir("/");
             tracing::info!(mountpoint = %point.shown(), "mounted");
             tell_manager(&[NotifyState::Ready]);
-            Ok(Mounted { session, server, signals, fs })
+            Ok(Mounted { session, server, signals, kv, fs })
         }
         Err(error) => {
             let _ = session.unmounter().unmount();
@@ -134,11 +150,11 @@ impl Mounted {
     /// # Errors
     /// If the connection to the kernel failed, or the file system was not closed cleanly.
     pub fn serve(self) -> Result<(), ServeError> {
-        let Self { session, server, signals, fs } = self;
+        let Self { session, server, signals, kv, fs } = self;
         let served = session.run();
         tracing::info!("unmounted; closing the file system");
         tell_manager(&[NotifyState::Stopping]);
-        drop(signals);
+        drop((signals, kv));
         let closed = fs.close();
         let error = match (served, closed) {
             (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),
