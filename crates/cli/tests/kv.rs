@@ -206,7 +206,7 @@ fn session(what: What) {
     let hello = redis(&bench, &["-3", "HELLO", "3", "SETNAME", "me"]);
     assert!(hello.contains("proto 3") && hello.contains("server redis"), "{hello}");
     fs::create_dir(bench.path("m/sub")).unwrap();
-    check(&["GET", "sub"], "WRONGTYPE Is a directory");
+    check(&["GET", "sub"], "WRONGTYPE Is a directory (os error 21)");
     let long = redis(&bench, &["SET", &"k".repeat(300), "v"]);
     assert!(long.starts_with("ERR") && long.contains("300 bytes"), "{long}");
     bench.ok(&["umount", "m"]);
@@ -368,33 +368,61 @@ fn who_may_connect_is_decided_before_anything_is_mounted() {
     let Some(bench) = Bench::bare(&["a", "m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
     let secret = bench.path("secret").display().to_string();
-    let mount = |flags: &[&str]| {
-        [&["log", "mount", "--log-file", "log"], flags, &["fs", "m"]]
-            .concat()
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect::<Vec<String>>()
-    };
-    let refused = |flags: &[&str], says: &str| {
-        let words = mount(flags);
-        let said = bench.refused(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(said.contains(says) && said.contains("help:"), "{flags:?}: {said}");
+    let socket = format!("unix:{}", bench.path("kv.sock").display());
+    let refused = |words: &[&str], says: &str| {
+        let said = bench.refused(words);
+        assert!(said.contains(says) && said.contains("help:"), "{words:?}: {said}");
         assert!(fs::read_dir(bench.path("m")).unwrap().next().is_none());
     };
-    refused(&["--kv", "127.0.0.1:26379"], "every user of this machine");
-    refused(&["--kv", "0.0.0.0:26379", "--kv-user", "root"], "anybody on the network");
-    refused(&["--kv", "127.0.0.1:26379", "--kv-password-file", &secret], "No such file");
+    refused(&["log", "mount", "--kv", "127.0.0.1:26379", "fs", "m"], "every user of this machine");
+    refused(
+        &["log", "mount", "--kv", "0.0.0.0:26379", "--kv-user", "root", "fs", "m"],
+        "anybody on the network",
+    );
+    let with_secret = [
+        "log",
+        "mount",
+        "--kv",
+        "127.0.0.1:26379",
+        "--kv-password-file",
+        &secret,
+        "--log-file",
+        "log",
+        "fs",
+        "m",
+    ];
+    refused(&with_secret, "No such file");
     fs::write(&secret, "pass word\n").unwrap();
     fs::set_permissions(&secret, Permissions::from_mode(0o644)).unwrap();
-    refused(&["--kv", "127.0.0.1:26379", "--kv-password-file", &secret], "others could know the password");
+    refused(&with_secret, "others could know the password");
     fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
-    let socket = format!("unix:{}", bench.path("kv.sock").display());
-    refused(&["--kv", &socket, "--kv-directory", "none"], "No such file");
-    refused(&["--kv", &socket, "--kv-directory", "../a"], "from its root on");
-    let flags =
-        ["--kv", "127.0.0.1:26379", "--kv", &socket, "--kv-password-file", &secret, "--kv-user", "nobody"];
-    let words = mount(&flags);
-    bench.ok(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    refused(
+        &["log", "mount", "--kv", &socket, "--kv-directory", "none", "--log-file", "log", "fs", "m"],
+        "No such file",
+    );
+    refused(&["log", "mount", "--kv", &socket, "--kv-directory", "../a", "fs", "m"], "from its root on");
+    let beside =
+        ["--kv-directory", "x", "--kv-password-file", "secret", "--kv-user", "nobody", "--tier", "a=a", "m"];
+    refused(&[&["mount", "--kv", &socket], &beside[..]].concat(), "name the file from the root on");
+    refused(
+        &[
+            "mount",
+            "--kv",
+            "x",
+            "--kv-directory",
+            "x",
+            "--kv-password-file",
+            "x",
+            "--kv-user",
+            "0",
+            "--tier",
+            "a=a",
+            "m",
+        ],
+        "write unix:",
+    );
+    let flags = ["--kv", &socket, "--kv-user", "nobody"];
+    bench.ok(&[&with_secret[..8], &flags[..], &["fs", "m"]].concat());
     fs::set_permissions(bench.path("m"), Permissions::from_mode(0o777)).unwrap();
     says(&bench, b"GET a\r\nAUTH wrong\r\nAUTH default wrong\r\nPING\r\n", "-NOAUTH");
     let answer = raw(&bench, b"HELLO 3\r\nHELLO 3 AUTH default wrong\r\n");
@@ -460,7 +488,7 @@ fn an_upgrade_and_a_crash_of_the_daemon_hang_up_and_the_next_one_serves() {
     let (socket, secret) = (bench.path("kv.sock"), bench.path("secret"));
     let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
     let mount = format!(
-        "mount:\n  restart: true\n  kv:\n    listen: [ 'unix:{}' ]\n    directory: .\n    password-file: {}\n    user: root\n    connections: 9\n",
+        "mount:\n  restart: true\n  kv: {{ listen: [ 'unix:{}' ], directory: ., password-file: {}, user: root, connections: 9 }}\n",
         socket.display(),
         secret.display()
     );
