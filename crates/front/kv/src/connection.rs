@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What a request may have: room for the longest value, and for a thousand keys.
 const LIMITS: Limits = Limits { words: 1024, bytes: VALUE_MAX + (256 << 10) };
 /// Bytes that are read at a time.
-const AT_A_TIME: usize = 64 << 10;
+const AT_A_TIME: usize = FREE;
 /// How long a client may take for the rest of a request that it began, for the password,
 /// and to take answers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,44 +42,77 @@ pub(crate) fn serve(
         answers,
         share: Share::of(budget),
     };
-    let (mut bytes, mut share) = (Vec::new(), Share::of(budget));
+    let (mut input, mut share) = (Input::default(), Share::of(budget));
+    let mut patience = None;
     loop {
-        let (taken, needed) = carry_out(socket, &mut client, &bytes)?;
-        bytes.drain(..taken);
+        let (taken, needed) = carry_out(socket, &mut client, input.bytes())?;
         flush(socket, &mut client)?;
         if client.is_over {
             return Ok(());
         }
-        let needed = needed.saturating_sub(taken).max(bytes.len() + 1);
-        if bytes.capacity() > 4 * FREE && needed < FREE {
-            bytes.shrink_to(FREE);
-        }
-        if !share.fit(needed.max(bytes.len()) + AT_A_TIME) {
+        input.take(taken);
+        let needed = needed.saturating_sub(taken).max(input.len + 1);
+        input.shrink(needed);
+        if !share.fit(needed.max(input.buf.len())) {
             client.answers.error("ERR too many long requests at once: try again");
             return flush(socket, &mut client);
         }
-        let waits = bytes.is_empty() && client.is_known;
-        socket.set_patience((!waits).then_some(PATIENCE))?;
-        if receive(socket, &mut bytes, needed)? == 0 {
+        let waits = input.len == 0 && client.is_known;
+        let wanted = (!waits).then_some(PATIENCE);
+        if wanted != patience {
+            socket.set_patience(wanted)?;
+            patience = wanted;
+        }
+        if input.receive(socket, needed)? == 0 {
             return Ok(());
         }
     }
 }
 
-/// Reads what there is, up to what the present request needs and a little more.
-fn receive(socket: &mut dyn Socket, bytes: &mut Vec<u8>, needed: usize) -> io::Result<usize> {
-    let begin = bytes.len();
-    // What a client claims is only taken as it comes.
-    let most = (needed - begin).clamp(AT_A_TIME, 16 * AT_A_TIME);
-    bytes.resize(begin + most, 0);
-    let read = loop {
-        match socket.read(&mut bytes[begin..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => break read,
+/// What was received and is no whole request yet.
+#[derive(Default)]
+struct Input {
+    buf: Vec<u8>,
+    /// Bytes of it that were received.
+    len: usize,
+}
+
+impl Input {
+    fn bytes(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+
+    /// Forgets the first bytes.
+    fn take(&mut self, count: usize) {
+        self.buf.copy_within(count..self.len, 0);
+        self.len -= count;
+    }
+
+    /// Gives memory back that a long request needed.
+    fn shrink(&mut self, needed: usize) {
+        if self.buf.len() > 4 * FREE && needed < FREE {
+            self.buf.truncate(FREE);
+            self.buf.shrink_to_fit();
         }
-    };
-    bytes.truncate(begin + read.as_ref().copied().unwrap_or(0));
-    read
+    }
+
+    /// Receives what there is, up to what the present request needs and a little more.
+    fn receive(&mut self, socket: &mut dyn Socket, needed: usize) -> io::Result<usize> {
+        // What a client claims is only taken as it comes.
+        let most = (needed - self.len).clamp(AT_A_TIME, 16 * AT_A_TIME);
+        if self.buf.len() < self.len + (needed - self.len).min(most) {
+            self.buf.resize(self.len + most, 0);
+        }
+        loop {
+            match socket.read(&mut self.buf[self.len..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => {
+                    self.len += read.as_ref().copied().unwrap_or(0);
+                    return read;
+                }
+            }
+        }
+    }
 }
 
 /// Carries out all whole requests; answers how many bytes those had, and how many there

@@ -7,7 +7,7 @@ use braid_contract::ScanRange;
 use std::sync::Arc;
 
 /// Keys of a page.
-const PAGE: usize = 1000;
+const PAGE_KEYS: usize = 1000;
 /// Most keys that one command answers.
 const KEYS_MAX: usize = 100_000;
 
@@ -37,13 +37,11 @@ pub(super) fn kind(client: &mut Client, words: Words<'_>) -> Done {
     Ok(())
 }
 
-/// A page of keys that match, and the cursor behind it.
-fn page(
-    client: &Client,
-    range: &ScanRange,
-    pattern: &[u8],
-    count: usize,
-) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), Refusal> {
+/// Keys, and the cursor behind them.
+type Page = (Vec<Vec<u8>>, Option<Vec<u8>>);
+
+/// A page of keys that match.
+fn page(client: &Client, range: &ScanRange, pattern: &[u8], count: usize) -> Result<Page, Refusal> {
     let page = client.shared.values.scan(&client.caller, range, count, false)?;
     let keys = page.entries.into_iter().map(|(key, _)| key).filter(|key| glob::matches(pattern, key));
     Ok((keys.collect(), page.next))
@@ -64,7 +62,7 @@ pub(super) fn scan(client: &mut Client, words: Words<'_>) -> Done {
         match (&*pair[0].to_ascii_lowercase(), pair.get(1)) {
             (b"match", Some(word)) => pattern = word,
             (b"count", Some(word)) => match number(word) {
-                Some(wanted) if wanted > 0 => count = wanted.min(PAGE as u64) as usize,
+                Some(wanted) if wanted > 0 => count = wanted.min(PAGE_KEYS as u64) as usize,
                 _ => return refuse("value is not an integer or out of range"),
             },
             (b"type", Some(word)) => strings = word.eq_ignore_ascii_case(b"string"),
@@ -96,7 +94,7 @@ pub(super) fn scan(client: &mut Client, words: Words<'_>) -> Done {
 fn each_page(client: &Client, pattern: &[u8], mut visit: impl FnMut(Vec<Vec<u8>>) -> Done) -> Done {
     let mut range = range_of(pattern);
     loop {
-        let (keys, next) = page(client, &range, pattern, PAGE)?;
+        let (keys, next) = page(client, &range, pattern, PAGE_KEYS)?;
         visit(keys)?;
         match next {
             Some(next) => range.after = Some(next),

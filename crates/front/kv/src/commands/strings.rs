@@ -96,7 +96,13 @@ pub(super) fn mget(client: &mut Client, words: Words<'_>) -> Done {
         return refuse("too many long values are being read: try again, or read them one by one");
     }
     client.answers.array(values.len());
-    values.iter().try_for_each(|value| client.answer(value.as_deref()))
+    for value in &values {
+        match value {
+            Some(value) => client.answers.bulk(value),
+            None => client.answers.null(),
+        }
+    }
+    Ok(())
 }
 
 /// The changes of keys and values that follow each other.
