@@ -88,6 +88,9 @@ pub(crate) struct Client {
     pub(crate) share: Share,
 }
 
+/// The words of a request.
+pub(crate) type Words<'a> = &'a [&'a [u8]];
+
 /// Why a command is refused: a word in capitals, then the reason.
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) String);

@@ -1,7 +1,6 @@
 //! Commands about keys.
 
-use super::Words;
-use crate::client::{Client, Done, Refusal, refuse};
+use crate::client::{Client, Done, Refusal, Words, refuse};
 use crate::glob;
 use braid_contract::ScanRange;
 use std::sync::Arc;

@@ -4,10 +4,7 @@ mod keys;
 mod server;
 mod strings;
 
-use crate::client::{Client, Done, Refusal};
-
-/// The words of a request.
-pub(crate) type Words<'a> = &'a [&'a [u8]];
+use crate::client::{Client, Done, Refusal, Words};
 
 /// A command.
 struct Command {

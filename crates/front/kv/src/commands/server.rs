@@ -1,7 +1,6 @@
 //! Commands about the connection and the server.
 
-use super::Words;
-use crate::client::{Client, Done, Refusal, refuse};
+use crate::client::{Client, Done, Refusal, Words, refuse};
 use crate::glob;
 
 /// The version of Redis whose answers these are like.

@@ -1,7 +1,6 @@
 //! Commands about values.
 
-use super::Words;
-use crate::client::{Client, Done, Refusal, refuse};
+use crate::client::{Client, Done, Refusal, Words, refuse};
 use braid_contract::key_value::{BATCH_MAX, VALUE_MAX};
 use braid_contract::{KeyChange, PutOptions, PutWhen};
 
