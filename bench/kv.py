@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import tempfile
 
-SIZES = {100: 20_000, 1024: 20_000, 16_384: 4_000, 1_048_576: 100}
+SIZES = {100: 5_000, 1024: 5_000, 16_384: 1_000, 1_048_576: 40}
 SIDES = ["library", "log", "log-16", "volume", "volume-16", "files-ext4", "files-log", "files-volume", "rocksdb"]
 
 
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("--values", required=True, help="the program of cargo bench -p braid-log --bench values")
     parser.add_argument("--dir", default="/var/tmp", help="where everything is")
     parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--volume-count", type=int, default=200, help="most values on a volume, which syncs each")
+    parser.add_argument("--volume-count", type=int, default=60, help="most values on a volume, which syncs each")
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--out", help="a file for all that was seen, as JSON")
     args = parser.parse_args()

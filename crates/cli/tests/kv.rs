@@ -325,6 +325,18 @@ fn rights(what: What) {
     assert_eq!(by(BOB, &["kv", "scan", "m/shared"]).stdout, b"hers\n");
     assert_eq!(by(ALICE, &["kv", "get", "m/shared", "hers"]).stdout, b"secret");
     denied(BOB, &["kv", "put", "m", "new", "x"]);
+    let acl = Command::new("setfacl")
+        .args(["-m", &format!("u:{BOB}:rw")])
+        .arg(bench.path("m/shared/hers"))
+        .output();
+    if what == What::Volume && acl.is_ok_and(|acl| acl.status.success()) {
+        // What an ACL would allow is not looked at.
+        denied(BOB, &["kv", "get", "m/shared", "hers"]);
+        assert_eq!(by(ALICE, &["kv", "get", "m/shared", "hers"]).stdout, b"secret");
+        assert!(by(ALICE, &["kv", "put", "m/shared", "hers", "secret"]).status.success());
+        let kept = Command::new("getfacl").arg(bench.path("m/shared/hers")).output().unwrap();
+        assert!(String::from_utf8_lossy(&kept.stdout).contains(&format!("user:{BOB}:rw")));
+    }
     // Not by asking the daemon for a directory that is out of reach.
     let (socket, request) =
         (socket_of(&bench), r#"{"verb":"kv","directory":"closed/open","operation":{"get":{"key":[107]}}}"#);

@@ -5,40 +5,21 @@
 //! put once more; prints microseconds for each, as JSON.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement fails by panicking")]
 
-use braid_contract::{Caller, Environment, InodeId, KeyValue, PutOptions, Result, SplitMix};
+mod common;
+
+use braid_contract::{Caller, InodeId, KeyValue, PutOptions, SplitMix};
 use braid_log::{Device, Disk, LogFs, Owner, Settings, Use, format};
+use common::Machine;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Bytes of the file of a log file system.
 const SIZE: u64 = 1 << 30;
-
-#[derive(Debug)]
-struct Machine;
-
-impl Environment for Machine {
-    fn wall_ns(&self) -> i64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
-    }
-
-    fn monotonic_ns(&self) -> u64 {
-        self.wall_ns() as u64
-    }
-
-    fn fill_random(&self, bytes: &mut [u8]) -> Result<()> {
-        SplitMix::new(self.wall_ns() as u64).fill(bytes);
-        Ok(())
-    }
-
-    fn threads(&self) -> bool {
-        true
-    }
-}
 
 /// Something that has values.
 trait Side {
