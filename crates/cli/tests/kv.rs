@@ -540,3 +540,35 @@ fn a_read_only_mount_takes_no_values() {
     assert!(said.contains("Read-only file system"), "{said}");
     bench.ok(&["umount", "m"]);
 }
+
+#[test]
+fn rules_of_the_module_permissions_hold_for_keys_too() {
+    let _turn = turn();
+    let Some(bench) = Bench::bare(&["a", "m"]) else { return };
+    fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
+    bench.write_stack(&format!(
+        "stack:\n  permissions:\n    rules:\n      - {{ paths: [ 'island/**' ], uid: [ {BOB} ], deny: [ read, write, list ] }}\n    \
+         volume: {{ home: a, tiers: {{ a: {{ dir: a }} }} }}\n"
+    ));
+    bench.ok(&["mount", "s.yaml", "m", "--no-measure"]);
+    fs::create_dir(bench.path("m/island")).unwrap();
+    fs::set_permissions(bench.path("m/island"), Permissions::from_mode(0o777)).unwrap();
+    fs::write(bench.path("m/island/k"), "v").unwrap();
+    fs::set_permissions(bench.path("m/island/k"), Permissions::from_mode(0o666)).unwrap();
+    let by = |uid: u32, words: &[&str]| as_user(uid, &bench.command(words));
+    for words in [
+        &["kv", "get", "m/island", "k"][..],
+        &["kv", "put", "m/island", "k", "w"],
+        &["kv", "put", "m/island", "new", "w"],
+        &["kv", "delete", "m/island", "k"],
+        &["kv", "scan", "m/island"],
+    ] {
+        let output = by(BOB, words);
+        assert!(output.status.code() == Some(1) && output.stdout.is_empty(), "{words:?}: {}", said(&output));
+    }
+    assert_eq!(by(ALICE, &["kv", "scan", "m/island"]).stdout, b"k\n");
+    assert_eq!(by(ALICE, &["kv", "get", "m/island", "k"]).stdout, b"v");
+    assert!(by(ALICE, &["kv", "put", "m/island", "k", "w"]).status.success());
+    assert_eq!(fs::read(bench.path("m/island/k")).unwrap(), b"w");
+    bench.unmount_clean();
+}

@@ -1,6 +1,10 @@
 //! A directory of any file system as keys and values. A put makes another file, writes it,
 //! has it made durable, and renames it over the value that is there: neither a reader nor
 //! a crash finds half of one.
+//!
+//! The file system is used in the caller's name, so that modules which judge or account
+//! callers do; bits of mode are looked at here. What is the bucket's own business (leftovers,
+//! what stays of a replaced file) is done as root.
 
 use crate::held::{ACL, Held, check};
 use crate::listing::{Listing, UnfinishedName};
@@ -109,15 +113,15 @@ impl FileBucket {
         self.with_file(name, |file| {
             check(self.fs(), caller, &file.attr, READ)?;
             let flags = OpenFlags { read: true, ..OpenFlags::default() };
-            let handle = self.fs().open(&Caller::root(), file.ino(), flags.into())?.handle;
-            let read = self.read_all(file.ino(), handle);
+            let handle = self.fs().open(caller, file.ino(), flags.into())?.handle;
+            let read = self.read_all(caller, file.ino(), handle);
             self.fs().release(handle)?;
             read
         })
     }
 
-    fn read_all(&self, ino: InodeId, handle: HandleId) -> Result<Vec<u8>> {
-        let size = self.fs().getattr(&Caller::root(), ino, Some(handle))?.size;
+    fn read_all(&self, caller: &Caller, ino: InodeId, handle: HandleId) -> Result<Vec<u8>> {
+        let size = self.fs().getattr(caller, ino, Some(handle))?.size;
         if size > VALUE_MAX as u64 {
             return Err(Error::new(
                 Errno::EFBIG,
@@ -127,7 +131,7 @@ impl FileBucket {
         let mut value = vec![0; size as usize];
         let mut done = 0;
         while done < value.len() {
-            match self.fs().read(&Caller::root(), handle, done as u64, &mut value[done..], false)? {
+            match self.fs().read(caller, handle, done as u64, &mut value[done..], false)? {
                 0 => break,
                 read => done += read,
             }
@@ -165,7 +169,7 @@ impl FileBucket {
             PutWhen::Present => (RenameMode::Exchange, Some(Errno::ENOENT)),
         };
         let (dir, temporary) = (self.dir.ino(), new.name.name());
-        match self.fs().rename(&Caller::root(), dir, &temporary, dir, name, mode) {
+        match self.fs().rename(caller, dir, &temporary, dir, name, mode) {
             // Somebody else was faster.
             Err(error) if Some(error.errno()) == otherwise => return Ok(false),
             renamed => renamed?,
@@ -213,20 +217,20 @@ impl FileBucket {
         };
         let file = Held::of(&self.fs.0, entry.attr);
         let new = Unfinished { bucket: self, name, file, is_done: false };
-        let written = self.fill(opened.handle, value).and_then(|()| match old {
+        let written = self.fill(caller, opened.handle, value).and_then(|()| match old {
             Some(old) => self.keep(old, &new.file),
             None => Ok(()),
         });
-        let synced = written.and_then(|()| self.fs().fsync(&Caller::root(), opened.handle, false));
+        let synced = written.and_then(|()| self.fs().fsync(caller, opened.handle, false));
         self.fs().release(opened.handle)?;
         synced.map(|()| new)
     }
 
-    fn fill(&self, handle: HandleId, value: &[u8]) -> Result<()> {
+    fn fill(&self, caller: &Caller, handle: HandleId, value: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < value.len() {
             let flags = WriteFlags::default();
-            match self.fs().write(&Caller::root(), handle, done as u64, &value[done..], flags)? {
+            match self.fs().write(caller, handle, done as u64, &value[done..], flags)? {
                 0 => return Err(Errno::EIO.into()),
                 written => done += written,
             }
@@ -269,7 +273,7 @@ impl FileBucket {
         let dir = self.enter(caller, WRITE | SEARCH)?;
         let Some(file) = self.find(name)? else { return Ok(false) };
         self.may_remove(caller, &dir, &file)?;
-        match self.fs().unlink(&Caller::root(), self.dir.ino(), name) {
+        match self.fs().unlink(caller, self.dir.ino(), name) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(false),
             removed => removed?,
         }
@@ -278,7 +282,10 @@ impl FileBucket {
     }
 
     /// The keys, as the page before found them if nothing changed.
-    fn listing(&self, is_first: bool) -> Result<Arc<Listing>> {
+    fn listing(&self, caller: &Caller, is_first: bool) -> Result<Arc<Listing>> {
+        // Modules may keep a caller from listing, whatever another one found.
+        let handle = self.fs().open_dir(caller, self.dir.ino())?;
+        self.fs().release_dir(handle)?;
         let kept = self.listing.lock().clone();
         if let Some(kept) = kept.filter(|_| !is_first)
             && kept.is_current(self.fs(), self.dir.ino())?
@@ -335,7 +342,7 @@ impl KeyValue for FileBucket {
 
     fn scan(&self, caller: &Caller, range: &ScanRange, count: usize, values: bool) -> Result<ScanPage> {
         self.enter(caller, READ | SEARCH)?;
-        let listing = self.listing(range.after.is_none())?;
+        let listing = self.listing(caller, range.after.is_none())?;
         let first = range.after.as_ref().unwrap_or(&range.from).max(&range.prefix);
         let begin = listing.keys.partition_point(|(key, _)| key < first);
         let (mut page, mut bytes, mut last) = (ScanPage::default(), 0, None);
