@@ -3,6 +3,7 @@
 mod frames;
 mod hints;
 mod jobs;
+mod kv;
 mod log;
 mod modules;
 mod runtime;
@@ -29,6 +30,7 @@ pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecord
 
 pub(crate) use frames::{CatArgs, FramesCommand};
 pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
+pub(crate) use kv::{KeyState, KvArgs, KvCommand, KvDeleteArgs, KvGetArgs, KvPutArgs, KvScanArgs};
 pub(crate) use log::{LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
@@ -109,6 +111,9 @@ pub(crate) enum Command {
     /// Make, mount, check and show log-structured file systems
     #[command(subcommand)]
     Log(LogCommand),
+    /// Read and write keys and values, which are the files of a directory
+    #[command(subcommand)]
+    Kv(KvCommand),
     /// Read files of the modules compress, encrypt and checksum without a mount
     #[command(subcommand)]
     Frames(FramesCommand),
@@ -256,6 +261,9 @@ pub(crate) struct MountArgs {
     /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) kv: KvArgs,
 
     /// Mount over a directory that is not empty, and hide what is in it
     #[arg(long)]

@@ -2,9 +2,10 @@
 
 use crate::args::{LogCreateArgs, LogMountArgs, LogPathArgs};
 use crate::failure::{Failure, Result};
-use crate::{background, table, umount};
+use crate::{background, kv, table, umount};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
+use braid_daemon::kv::settings::KvSettings;
 use braid_daemon::logfs::{self, LogMount};
 use braid_daemon::runtime::RuntimeSettings;
 use braid_daemon::serve::ServeError;
@@ -45,6 +46,7 @@ fn wanted(args: &LogMountArgs) -> Result<LogMount> {
         allow_other,
         nonempty: args.nonempty,
         runtime: args.runtime.as_deref().map(RuntimeSettings::from_flag).transpose()?,
+        kv: KvSettings::from_flags(&kv::flags(&args.kv))?,
     })
 }
 

@@ -18,6 +18,7 @@ mod hints;
 mod import;
 mod interrupt;
 mod job;
+mod kv;
 mod limits;
 mod locate;
 mod logfs;
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Command::Hints(HintsCommand::List(args)) => hints::list(&args),
         Command::Hints(HintsCommand::Explain(args)) => hints::explain(&args),
         Command::Hints(HintsCommand::Learn(args)) => hints::learn(&args),
+        Command::Kv(command) => return kv::run(&command),
         Command::Frames(FramesCommand::Cat(args)) => frames::cat(&args),
         Command::Zoned(ZonedCommand::Emulate(args)) => zoned::emulate(&args),
         Command::Log(LogCommand::Create(args)) => logfs::create(&args),

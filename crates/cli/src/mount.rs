@@ -2,12 +2,14 @@
 
 use crate::args::{MountArgs, StackArgs};
 use crate::failure::{Failure, Result};
+use crate::kv;
 use crate::{background, limits, serving, table, umount};
 use braid_contract::Shown;
 use braid_contract::units::parse_size;
 use braid_daemon::config::{Cache, Config, INODES, MountSettings, THREADS, Transport};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
+use braid_daemon::kv::settings::KvSettings;
 use braid_daemon::metrics::Address;
 use braid_daemon::refusal::{Located, Place};
 use braid_daemon::runtime::RuntimeSettings;
@@ -165,6 +167,7 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
             "not an address of this machine",
             Address::parse,
         )?,
+        kv: KvSettings::from_flags(&kv::flags(&args.kv))?,
         modifiable_by: Vec::new(),
     })
 }

@@ -65,7 +65,7 @@ impl Bench {
 }
 
 /// Number of requests.
-const REQUESTS: usize = 30;
+const REQUESTS: usize = 31;
 
 /// All requests, and whether only root and the user who mounted may make them.
 /// New ones have to be added here.
@@ -75,6 +75,7 @@ const VERBS: [(&str, bool, &str); REQUESTS + 3] = [
     ("explain", false, r#","ino":1"#),
     ("sync", false, ""),
     ("wait", false, ""),
+    ("kv", false, r#","directory":"","operation":{"get":{"key":[97,108,105,99,101]}}"#),
     ("set-options", true, r#","options":["noatime"]"#),
     ("affected", true, ""),
     ("drill", true, r#","tier":"slow","rules":["fail=EIO"]"#),

@@ -293,8 +293,9 @@ operations!(file_system_trait);
 /// A front end's cache: of names and attributes, valid as long as only requests
 /// through the front end change them, and of data.
 pub trait FrontCache: Send + Sync {
-    /// Names were added to a directory without such a request. The caller holds
-    /// no lock that a request waits for.
+    /// Names were added to a directory, taken out of it, or lead elsewhere,
+    /// without such a request. The caller holds no lock that a request waits
+    /// for.
     fn names_came(&self, dir: InodeId, names: &[OsString]);
     /// An inode's attributes changed without such a request.
     fn attributes_changed(&self, ino: InodeId);

@@ -3,7 +3,7 @@
 //! Every other crate uses these terms: ids, the caller of an operation,
 //! placement hints, attributes, one error type, and the two central traits:
 //! [`FileSystem`] (the view of applications; its operations are one table,
-//! `operations.rs`) and [`Store`] (a tier's objects). The native file system
+//! `operations.rs`) and [`Store`] (a tier's objects); [`KeyValue`] stands beside the first. The native file system
 //! and the machine's time and chance, which both need, are behind [`NativeFd`]
 //! and [`Environment`]. There is no I/O here and no in-house dependency.
 #![forbid(unsafe_code)]
@@ -20,11 +20,15 @@ mod file_system;
 mod hint;
 mod id;
 mod job;
+/// Keys and values, and how keys are file names.
+pub mod key_value;
 mod layer;
 mod native;
 mod printable;
 mod random;
 mod request;
+/// What permission bits allow.
+pub mod rights;
 mod runtime;
 mod status;
 mod store;
@@ -46,6 +50,7 @@ pub use file_system::{
 pub use hint::{Hint, StreamId, WriteLife};
 pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
+pub use key_value::{KeyChange, KeyValue, PutOptions, PutWhen, ScanPage, ScanRange};
 pub use layer::Layer;
 pub use native::{
     Access, AccessTimes, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords,

@@ -2,6 +2,7 @@
 //! name that.
 
 use crate::drill::FaultRule;
+use crate::kv::settings::KvSettings;
 use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
@@ -344,6 +345,8 @@ pub struct MountSettings {
     pub runtime: Option<RuntimeSettings>,
     /// The address for Prometheus; no metrics if it is not set.
     pub metrics: Option<Located<Address>>,
+    /// How keys and values are served; not at all if it is not set.
+    pub kv: Option<KvSettings>,
     /// Users who may modify and reload the stack, beside root and who mounts.
     pub modifiable_by: Vec<u32>,
 }
@@ -478,6 +481,7 @@ impl MountSettings {
             restart: self.restart.or(file.restart),
             runtime: self.runtime.or(file.runtime),
             metrics: self.metrics.or(file.metrics),
+            kv: self.kv.or(file.kv),
             modifiable_by: file.modifiable_by,
         }
     }

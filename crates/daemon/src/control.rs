@@ -4,6 +4,7 @@ use crate::clock::now_ns;
 use crate::config::Config;
 use crate::guard::Guarded;
 use crate::handle::VolumeHandle;
+use crate::kv::{self, Buckets, Gate};
 use crate::modify;
 use crate::reload::{self, Mounted};
 use crate::running::Running;
@@ -11,13 +12,14 @@ use crate::stack_text::Edit;
 use crate::tiers::Settings;
 use crate::upgrade::{Giver, Launch, departure};
 use crate::{check, jobs, rehome, replacement, tiers, trace};
-use braid_contract::{AccessTimes, Errno, JobId, Renewal, RuntimeStatus};
+use braid_contract::{AccessTimes, Caller, Errno, JobId, Renewal, RuntimeStatus};
 use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobKind, JobState, LearnedStream, LearnedStreams, Modified, ModifyStack,
-    ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Restarts, Saved, StackDump,
-    StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade, Upgrading,
+    ImportSurvey, Job, JobChange, JobKind, JobState, KvAnswer, KvRequest, LearnedStream, LearnedStreams,
+    Modified, ModifyStack, ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply,
+    Restarts, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade,
+    Upgrading,
 };
 use braid_runtime::Runtime;
 use std::collections::BTreeMap;
@@ -59,6 +61,8 @@ pub(crate) struct Control {
     restarts: Option<Restarts>,
     /// What serves sessions, as long as it does.
     runtime: OnceLock<Weak<Runtime>>,
+    /// Directories as keys and values, where something is mounted.
+    buckets: OnceLock<Arc<Buckets>>,
 }
 
 /// The FUSE session.
@@ -138,6 +142,7 @@ impl Control {
             guard,
             restarts,
             runtime: OnceLock::new(),
+            buckets: OnceLock::new(),
         }
     }
 
@@ -149,6 +154,11 @@ impl Control {
 
     fn sessions(&self) -> Option<Arc<Runtime>> {
         self.runtime.get().and_then(Weak::upgrade)
+    }
+
+    /// Answers about keys and values, too, from now on.
+    pub(crate) fn set_buckets(&self, buckets: &Arc<Buckets>) {
+        let _ = self.buckets.set(Arc::clone(buckets));
     }
 
     /// Has the guard follow the stack, from now on.
@@ -180,12 +190,14 @@ impl Control {
         let before = self.upgrade.wait().as_ref().map_or(0, |last| last.count);
         let request = departure::Request { giver, launch, paused_at_ns: now_ns(), before };
         *self.departure.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
-        let runtime = self.sessions();
-        // First, since its requests may have the kernel send some.
+        // First those whose requests may have the kernel send some.
+        let (runtime, gate) = (self.sessions(), self.buckets.get().map(|buckets| buckets.gate()));
         let quiet = runtime.as_ref().is_none_or(|runtime| runtime.pause(DRAINED_WITHIN));
-        if quiet && served.holder.hold_up(DRAINED_WITHIN) {
+        let closed = quiet && gate.is_none_or(|gate| gate.close(DRAINED_WITHIN));
+        if closed && served.holder.hold_up(DRAINED_WITHIN) {
             return Ok(upgrading);
         }
+        gate.into_iter().for_each(Gate::open);
         runtime.iter().filter(|_| quiet).for_each(|runtime| runtime.resume());
         if let Some(request) = self.take_departure() {
             request.giver.give_up();
@@ -321,6 +333,16 @@ impl braid_ipc::Handler for Control {
         // It guards no state of its own.
         let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(self.volume.file_system().sync()?)
+    }
+
+    fn kv(
+        &self,
+        caller: &Caller,
+        request: &KvRequest,
+        value: &[u8],
+    ) -> Result<(KvAnswer, Vec<u8>), ErrorReply> {
+        let buckets = self.buckets.get().ok_or_else(|| ErrorReply::new("nothing is mounted"))?;
+        kv::answer(buckets, caller, request, value)
     }
 
     fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {

@@ -7,7 +7,7 @@
 //! `wire` opens the volume and mounts the front end; `handle` is an open
 //! volume. `control` answers requests for it, by `jobs`, `tiers`,
 //! `replacement`, `rehome`, `reload`, `running`, `drill` and [`check`];
-//! [`metrics`] serves Prometheus. The command line is the only caller.
+//! [`metrics`] serves Prometheus, [`kv`] keys and values. The command line is the only caller.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
@@ -17,6 +17,7 @@ pub mod eject;
 pub mod elsewhere;
 pub mod flags;
 pub mod frames;
+pub mod kv;
 pub mod learn;
 pub mod log;
 pub mod logfs;

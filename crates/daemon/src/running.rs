@@ -225,6 +225,9 @@ impl Running {
         for (key, value) in dirty.into_iter().chain(metrics) {
             set(&mut settings, key, Value::Scalar(value));
         }
+        if let Some(kv) = &mount.kv {
+            set(&mut settings, "kv", kv.node());
+        }
         if let Some(runtime) = mount.runtime.as_ref().filter(|runtime| runtime.on.value) {
             let mut keys = Node::new(Value::Map(Vec::new()));
             for (key, value) in runtime.written() {

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::control::{Control, Served};
 use crate::guard::{Guarded, Told};
 use crate::handle::VolumeHandle;
+use crate::kv;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
 use crate::runtime::{self, RuntimeSettings};
@@ -166,8 +167,16 @@ struct Beside {
     control: Arc<Control>,
     server: Server,
     metrics: Option<metrics::Server>,
+    kv: Option<kv::Serving>,
     signals: Watch,
     runtime: Option<Arc<Runtime>>,
+}
+
+/// Addresses that are bound before anything is mounted.
+#[derive(Default)]
+struct Bound {
+    metrics: Option<Listener>,
+    kv: Option<kv::Prepared>,
 }
 
 impl Beside {
@@ -206,9 +215,9 @@ impl Serving<'_> {
         guard: Option<Guarded>,
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
-        let listener = listen(self.config)?;
+        let bound = Bound { metrics: listen(self.config)?, kv: kv::prepare(self.config.mount.kv.as_ref())? };
         let volume = wire::open(self.config, self.config.create)?;
-        let begun = self.begin_mount(&volume, listener, guard);
+        let begun = self.begin_mount(&volume, bound, guard);
         let (session, beside) = begun.inspect_err(|_| {
             // The volume was never used; an error of closing it does not matter.
             let _ = volume.shutdown();
@@ -231,9 +240,11 @@ impl Serving<'_> {
     fn begin_mount(
         &self,
         volume: &VolumeHandle,
-        listener: Option<Listener>,
+        bound: Bound,
         guard: Option<Guarded>,
     ) -> Result<(Session, Beside), Refusal> {
+        let owner = kv::Owner::Volume(volume.file_system());
+        bound.kv.as_ref().map_or(Ok(()), |kv| kv.look(&owner))?;
         if let (Some(_), Some(why)) = (&guard, volume.ends_with_process()) {
             return Err(self.refuse_restart(&why));
         }
@@ -243,7 +254,7 @@ impl Serving<'_> {
                 self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
             })?;
         let guarded = (guard.clone(), None);
-        let beside = self.begin_beside(volume, &session, (listener, guarded), Vec::new(), |control| {
+        let beside = self.begin_beside(volume, &session, (bound, guarded), Vec::new(), |control| {
             let _ = control.last_upgrade().set(None);
             start_control(&self.point.path, control)
         });
@@ -269,7 +280,7 @@ impl Serving<'_> {
         &self,
         volume: &VolumeHandle,
         session: &Session,
-        (listener, guarded): (Option<Listener>, (Option<Guarded>, Option<Restarts>)),
+        (bound, guarded): (Bound, (Option<Guarded>, Option<Restarts>)),
         sessions: Vec<GivenSession>,
         start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
     ) -> io::Result<Beside> {
@@ -281,6 +292,8 @@ impl Serving<'_> {
         let how = (self.config, self.launch);
         let control = Control::new(volume.clone(), &self.point.path, how, served, guarded);
         let control = Arc::new(control);
+        let buckets = Arc::new(self.buckets(volume, session));
+        control.set_buckets(&buckets);
         control.tell_stack();
         let server = start(Arc::clone(&control))?;
         let (path, _) = server.socket()?;
@@ -292,7 +305,9 @@ impl Serving<'_> {
         let wanted = RuntimeSettings::wanted(self.config.mount.runtime.as_ref());
         let runtime = runtime::start(wanted, &path, mounted, sessions)?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
-        let metrics = listener.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
+        let metrics =
+            bound.metrics.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
+        let kv = bound.kv.map(|prepared| prepared.serve(&buckets)).transpose()?;
         let reloader = Arc::clone(&control);
         let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
         // A working directory would keep some other file system from being
@@ -301,7 +316,17 @@ impl Serving<'_> {
         let served = Served::of(session);
         let (cache, transport) = (served.cache, served.transport());
         tracing::info!(mountpoint = %self.point.path.shown(), cache, transport, "mounted");
-        Ok(Beside { control, server, metrics, signals, runtime })
+        Ok(Beside { control, server, metrics, kv, signals, runtime })
+    }
+
+    /// The directories as keys and values.
+    fn buckets(&self, volume: &VolumeHandle, session: &Session) -> kv::Buckets {
+        let mount = &self.config.mount;
+        let is_root = rustix::process::geteuid().is_root();
+        let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
+        let owner = kv::Owner::Volume(volume.file_system());
+        let how = (allow_other, &mount.options[..]);
+        kv::Buckets::new(owner, Arc::new(session.cache()), &self.point.path, how)
     }
 
     /// Goes on with the mount of another process, or with this one's own, which another
@@ -367,15 +392,19 @@ impl Serving<'_> {
             tracing::error!("no metrics any more: {refusal}");
             None
         });
+        let kv = kv::prepare(self.config.mount.kv.as_ref()).unwrap_or_else(|refusal| {
+            tracing::error!("no keys and values any more: {refusal}");
+            None
+        });
+        let bound = Bound { metrics, kv };
         let guarded = (inheritance.guard.clone(), inheritance.restarts());
         let sessions = sessions_of(&inheritance.sessions).map_err(failed)?;
-        let beside =
-            self.begin_beside(&volume, &session, (metrics, guarded), sessions, |control| match &inheritance
-                .control
-            {
+        let beside = self.begin_beside(&volume, &session, (bound, guarded), sessions, |control| {
+            match &inheritance.control {
                 Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
                 None => start_control(&self.point.path, control),
-            });
+            }
+        });
         match beside {
             Ok(beside) => {
                 if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
@@ -403,9 +432,9 @@ fn serve(session: Session, beside: Beside, volume: VolumeHandle) -> Result<Optio
 
 /// Ends all use of the volume in this process.
 fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
-    let Beside { control, server, metrics, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime } = beside;
     let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
-    drop(metrics);
+    drop((metrics, kv));
     volume.stop_recording();
     control.await_recording();
     let guarded = control.guard();
@@ -424,11 +453,11 @@ fn sessions_of(given: &[GivenSession]) -> io::Result<Vec<GivenSession>> {
 }
 
 fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {
-    let Beside { control, server, metrics, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime } = beside;
     tracing::info!("unmounted; closing the volume");
     runtime.iter().for_each(|runtime| runtime.stop());
     tell_manager(&[NotifyState::Stopping]);
-    drop(metrics);
+    drop((metrics, kv));
     control.end();
     let (guard, _) = control.guard();
     let closed = volume.shutdown();

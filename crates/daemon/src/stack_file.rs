@@ -1,6 +1,7 @@
 //! Reads a stack file.
 
 use crate::config::{Cache, Config, INODES, MountSettings, StackNode, THREADS, Transport, mount_option};
+use crate::kv::settings::KvSettings;
 use crate::metrics::Address;
 use crate::module_settings::Settings;
 use crate::paths::join;
@@ -231,6 +232,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "restart",
         "runtime",
         "metrics",
+        "kv",
         "modifiable-by",
     ];
     let mut section = Section::of(field, &known)?;
@@ -259,6 +261,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
             .take("metrics")
             .map(|field| field.parse("an address of this machine", Address::parse))
             .transpose()?,
+        kv: section.take("kv").map(|field| KvSettings::from_file(&field)).transpose()?,
         modifiable_by: users.unwrap_or_default().iter().map(user).collect::<Result<_, _>>()?,
     })
 }

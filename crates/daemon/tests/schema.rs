@@ -40,6 +40,10 @@ const PLACES: &[(&str, &str)] = &[
         "stack: { permissions: { rules: [ { zzz: 1 } ], volume: { home: a, tiers: { a: { dir: x } } } } }",
     ),
     ("/definitions/movers", "stack: { volume: { home: a, movers: { zzz: 1 }, tiers: { a: { dir: x } } } }"),
+    (
+        "/definitions/mount/properties/kv",
+        "stack: { volume: { home: a, tiers: { a: { dir: x } } } }\nmount: { kv: { zzz: 1 } }",
+    ),
     ("/definitions/mount", "stack: { volume: { home: a, tiers: { a: { dir: x } } } }\nmount: { zzz: 1 }"),
 ];
 

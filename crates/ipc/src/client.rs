@@ -1,11 +1,11 @@
 //! The client: one connection to one daemon.
 
-use crate::protocol::{ErrorReply, PROTOCOL, Reply, ReplyLine, Request, RequestLine};
+use crate::protocol::{ErrorReply, KvAnswer, KvRequest, PROTOCOL, Reply, ReplyLine, Request, RequestLine};
 use crate::socket;
 use braid_contract::Shown;
 use rustix::net::sockopt::socket_peercred;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -157,6 +157,30 @@ impl Client {
                 return Err(ClientError::Protocol("it is one to something else".into()));
             }
         }
+    }
+
+    /// Reads or changes keys and values: sends a request with a value, and answers with
+    /// the bytes that follow the reply.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub fn kv(&mut self, request: &KvRequest, value: &[u8]) -> Result<(KvAnswer, Vec<u8>), ClientError> {
+        self.stream.get_ref().set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        self.send(&Request::Kv(request.clone()))?;
+        if let Err(error) = self.stream.get_mut().write_all(value)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            return Err(error.into());
+        }
+        let Reply::Kv(answer) = self.receive()? else {
+            return Err(ClientError::Protocol("it is one to something else".into()));
+        };
+        let mut bytes = Vec::new();
+        self.stream.by_ref().take(answer.bytes).read_to_end(&mut bytes)?;
+        if (bytes.len() as u64) < answer.bytes {
+            return Err(ClientError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok((answer, bytes))
     }
 
     /// Sends a request; [`receive`](Self::receive) fetches the answer.

@@ -2,11 +2,11 @@
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, PinRequest,
-    Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved,
-    TierSet, TraceRequest, Upgrading,
+    ImportSurvey, Job, JobChange, JobId, KvAnswer, KvRequest, LearnedStreams, Modified, ModifyStack,
+    ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status,
+    TierAdded, TierRemoved, TierSet, TraceRequest, Upgrading,
 };
-use braid_contract::RuntimeStatus;
+use braid_contract::{Caller, RuntimeStatus};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -32,6 +32,18 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If part of it failed; the rest is durable.
     fn sync(&self) -> Result<(), ErrorReply>;
+
+    /// Reads or changes keys and values in the name of a caller; `value` is what followed
+    /// the request. Answers with what is to follow the reply.
+    ///
+    /// # Errors
+    /// If the caller has no right to it, or it fails.
+    fn kv(
+        &self,
+        caller: &Caller,
+        request: &KvRequest,
+        value: &[u8],
+    ) -> Result<(KvAnswer, Vec<u8>), ErrorReply>;
 
     /// Sets generic mount options.
     ///

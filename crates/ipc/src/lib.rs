@@ -21,4 +21,4 @@ pub mod socket;
 
 pub use client::{Breaker, Client, ClientError};
 pub use handler::Handler;
-pub use server::Server;
+pub use server::{Server, caller_of};

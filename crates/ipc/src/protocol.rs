@@ -5,6 +5,7 @@
 
 mod fsck;
 mod jobs;
+mod kv;
 mod stack_file;
 mod status;
 mod tiers;
@@ -18,6 +19,7 @@ pub use braid_contract::{
 };
 pub use fsck::{FsckProblem, FsckProgress, FsckRequest, FsckSummary};
 pub use jobs::{Job, JobChange, Pin, PinRequest, StartJob};
+pub use kv::{KvAnswer, KvKey, KvOperation, KvRequest, KvWhen};
 pub use stack_file::{Modified, ModifyStack, Reloaded, Saved, StackDump};
 pub use status::{HotFile, LearnedStream, LearnedStreams, Status};
 pub use tiers::{
@@ -207,6 +209,9 @@ pub enum Request {
         /// Its number.
         id: u64,
     },
+    /// Reads or changes keys and values of a directory, by the rights of the caller. The
+    /// bytes of a value follow the line.
+    Kv(KvRequest),
     /// Answered when the daemon has ended, with the outcome.
     Wait,
 }
@@ -218,7 +223,9 @@ impl Request {
     pub fn is_for_owner(&self) -> bool {
         // One by one, so that a new request is not overlooked.
         match self {
-            Self::Hello | Self::Status | Self::Explain { .. } | Self::Sync | Self::Wait => false,
+            Self::Hello | Self::Status | Self::Explain { .. } | Self::Sync | Self::Kv(_) | Self::Wait => {
+                false
+            }
             Self::SetOptions { .. }
             | Self::Affected
             | Self::Drill { .. }
@@ -330,6 +337,8 @@ pub enum Reply {
     TraceLines(TraceLines),
     /// To [`Request::RecordTrace`], in the end.
     TraceEnded(TraceEnded),
+    /// To [`Request::Kv`]. The bytes of values follow the line.
+    Kv(KvAnswer),
     /// To [`Request::Wait`].
     Ended(Ended),
     /// After the last of several replies.

@@ -6,8 +6,11 @@
 
 use crate::handler::Handler;
 use crate::protocol::{
-    Done, Ended, ErrorReply, PROTOCOL, REQUEST_BYTES_MAX, Reply, ReplyLine, Request, RequestLine,
+    Done, Ended, ErrorReply, KvAnswer, KvOperation, KvRequest, PROTOCOL, REQUEST_BYTES_MAX, Reply, ReplyLine,
+    Request, RequestLine,
 };
+use braid_contract::Caller;
+use braid_contract::key_value::VALUE_MAX;
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
@@ -368,6 +371,25 @@ fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()>
         }
         let reply = match parse(&line).and_then(|request| shared.permit(number, request)) {
             Ok(Request::Wait) => return answer(stream, Reply::Ended(shared.wait())),
+            Ok(Request::Kv(request)) => {
+                let value = match value_of(&request, &mut reader)? {
+                    Ok(value) => value,
+                    // What follows can't be told from requests.
+                    Err(error) => return answer(stream, Reply::Error(error)),
+                };
+                shared.set_busy(number, true);
+                let done = caller_of(stream)
+                    .map_err(|error| ErrorReply::new(error.to_string()))
+                    .and_then(|caller| shared.handler.kv(&caller, &request, &value));
+                let (reply, bytes) = done.map_or_else(
+                    |error| (Reply::Error(error), Vec::new()),
+                    |(answer, bytes)| (Reply::Kv(KvAnswer { bytes: bytes.len() as u64, ..answer }), bytes),
+                );
+                answer(stream, reply)?;
+                (&mut &*stream).write_all(&bytes)?;
+                shared.set_busy(number, false);
+                continue;
+            }
             Ok(request) => {
                 shared.set_busy(number, true);
                 handle(&*shared.handler, &request, &mut |reply| answer(stream, reply))
@@ -377,6 +399,33 @@ fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()>
         answer(stream, shared.redact(number, reply))?;
         shared.set_busy(number, false);
     }
+}
+
+/// The value that follows a request.
+fn value_of(request: &KvRequest, reader: &mut impl Read) -> io::Result<Result<Vec<u8>, ErrorReply>> {
+    let KvOperation::Put { bytes, .. } = request.operation else { return Ok(Ok(Vec::new())) };
+    if bytes > VALUE_MAX as u64 {
+        let message = format!("a value of {bytes} bytes; {VALUE_MAX} are the most");
+        let errno = Some(rustix::io::Errno::FBIG.raw_os_error());
+        return Ok(Err(ErrorReply { errno, message }));
+    }
+    let mut value = Vec::new();
+    reader.take(bytes).read_to_end(&mut value)?;
+    if (value.len() as u64) < bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Ok(value))
+}
+
+/// The process at the other end of a UNIX socket, as it was when it connected.
+///
+/// # Errors
+/// Those of the socket.
+pub fn caller_of(stream: &UnixStream) -> io::Result<Caller> {
+    let peer = socket_peercred(stream)?;
+    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+    let groups = Some(braid_sys::peer_groups(stream)?.into());
+    Ok(Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), groups, pid, tid: pid })
 }
 
 fn parse(line: &[u8]) -> Result<Request, ErrorReply> {
@@ -437,6 +486,7 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
         | Request::ChangeJob { .. }
         | Request::UndoEvacuation { .. }
         | Request::Pin(_) => handle_job(handler, request),
+        Request::Kv(_) => Err(ErrorReply::new("the value is missing")),
     };
     reply.unwrap_or_else(Reply::Error)
 }

@@ -1,13 +1,13 @@
 //! Client and server over a real socket.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_contract::TierId;
+use braid_contract::{Caller, TierId};
 use braid_ipc::protocol::{
     AffectedFile, Amount, Drill, DrillTier, Ended, ErrorReply, Explanation, FsckProblem, FsckProgress,
     FsckRequest, FsckSummary, Hello, HomeReplaced, ImportSurvey, Job, JobChange, JobId, JobKind, JobState,
-    LearnedStreams, Modified, ModifyStack, ModuleUpgraded, Mover, NamedTier, PinRequest, Pinned, Reloaded,
-    Replaced, Replacing, Reply, Request, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet,
-    TraceBegun, TraceEnded, TraceLines, TraceRequest, Upgrading,
+    KvAnswer, KvOperation, KvRequest, KvWhen, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, Mover,
+    NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, Saved, StackDump, StartJob,
+    Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest, Upgrading,
 };
 use braid_ipc::{Client, ClientError, Handler, Server};
 use std::collections::BTreeMap;
@@ -49,6 +49,20 @@ impl Handler for Fake {
 
     fn sync(&self) -> Result<(), ErrorReply> {
         Err(ErrorReply { errno: Some(5), message: "nothing is durable today".into() })
+    }
+
+    fn kv(
+        &self,
+        caller: &Caller,
+        request: &KvRequest,
+        value: &[u8],
+    ) -> Result<(KvAnswer, Vec<u8>), ErrorReply> {
+        let KvOperation::Put { key, .. } = &request.operation else {
+            return Err(ErrorReply { errno: Some(13), message: "not today".into() });
+        };
+        assert_eq!(caller.uid, rustix::process::geteuid().as_raw());
+        let both = [&key[..], value].concat();
+        Ok((KvAnswer { done: true, ..KvAnswer::default() }, both))
     }
 
     fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {
@@ -648,4 +662,21 @@ fn a_recording_is_told_to_its_end_and_is_for_the_owner() {
     let Err(ClientError::Refused(error)) = bench.client().request(&stop) else { panic!("not refused") };
     assert_eq!((error.errno, error.message.as_str()), (Some(2), "there is no recording 9"));
     assert!([request, stop].iter().all(Request::is_for_owner));
+}
+
+#[test]
+fn values_follow_the_line_and_the_next_request_is_understood() {
+    let bench = bench();
+    let mut client = bench.client();
+    let request = |operation| KvRequest { directory: "d".into(), operation };
+    let put = |bytes| KvOperation::Put { key: vec![0, 255], bytes, when: KvWhen::Absent, mode: 0o600 };
+    for value in [vec![b'\n'; 3], Vec::new(), vec![7; 3_000_000]] {
+        let (answer, both) = client.kv(&request(put(value.len() as u64)), &value).unwrap();
+        assert!(answer.done && answer.bytes == both.len() as u64);
+        assert_eq!(both, [&[0, 255], &value[..]].concat());
+        let refused = client.kv(&request(KvOperation::Get { key: vec![1] }), b"").unwrap_err();
+        assert_eq!(refused.to_string(), "not today");
+    }
+    let refused = client.kv(&request(put(u64::MAX)), b"").unwrap_err();
+    assert!(refused.to_string().contains("16777216 are the most"), "{refused}");
 }

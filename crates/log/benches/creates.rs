@@ -3,38 +3,18 @@
 //! that each operation of a thread takes, as JSON: of time, and of a processor's.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement fails by panicking")]
 
-use braid_contract::{Caller, Environment, FileSystem, InodeId, OpenFlags, Result};
+mod common;
+
+use braid_contract::{Caller, FileSystem, InodeId, OpenFlags};
 use braid_log::{Device, Disk, LogFs, Owner, Settings, Use, format};
+use common::Machine;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Bytes of a file that is made for the measurement.
 const SIZE: u64 = 1 << 30;
-
-#[derive(Debug)]
-struct Machine;
-
-impl Environment for Machine {
-    fn wall_ns(&self) -> i64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
-    }
-
-    fn monotonic_ns(&self) -> u64 {
-        self.wall_ns() as u64
-    }
-
-    fn fill_random(&self, bytes: &mut [u8]) -> Result<()> {
-        let seed = self.wall_ns() as u64;
-        braid_contract::SplitMix::new(seed).fill(bytes);
-        Ok(())
-    }
-
-    fn threads(&self) -> bool {
-        true
-    }
-}
 
 fn caller(thread: usize) -> Caller {
     Caller { pid: std::process::id(), tid: thread as u32, ..Caller::root() }

@@ -1,12 +1,18 @@
 //! The names in a directory.
 
 use crate::record::Name;
+use braid_contract::ScanRange;
+use braid_contract::key_value::key_of_name;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 /// Offsets below this one are those of `.` and `..`.
 const FIRST: u64 = 3;
 /// Bytes that a name takes in an image beside its own.
 const NAME_WEIGHT: usize = 14;
+
+/// The type of a regular file, as entries have it.
+const REGULAR: u8 = 8;
 
 /// What a name leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,11 +31,13 @@ pub(crate) struct Directory {
     entries: BTreeMap<u64, Named>,
     next: u64,
     name_bytes: usize,
+    /// Names by the keys that they are of, in order; `None` as long as nobody asked.
+    keys: Option<BTreeMap<Vec<u8>, Name>>,
 }
 
 impl Default for Directory {
     fn default() -> Self {
-        Self { offsets: HashMap::new(), entries: BTreeMap::new(), next: FIRST, name_bytes: 0 }
+        Self { offsets: HashMap::new(), entries: BTreeMap::new(), next: FIRST, name_bytes: 0, keys: None }
     }
 }
 
@@ -51,6 +59,11 @@ impl Directory {
     pub(crate) fn enter(&mut self, name: Name, ino: u64, kind: u8) {
         self.leave(&name);
         self.name_bytes += name.len();
+        if let Some(keys) = &mut self.keys
+            && let Some(key) = key_of_name(&name)
+        {
+            keys.insert(key, Name::clone(&name));
+        }
         self.offsets.insert(Name::clone(&name), self.next);
         self.entries.insert(self.next, Named { name, ino, kind });
         self.next += 1;
@@ -60,7 +73,38 @@ impl Directory {
         if let Some(offset) = self.offsets.remove(name) {
             self.name_bytes -= name.len();
             self.entries.remove(&offset);
+            if let Some(keys) = &mut self.keys
+                && let Some(key) = key_of_name(name)
+            {
+                keys.remove(&key);
+            }
         }
+    }
+
+    /// Whether names are in the order of keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Puts names in the order of keys, from now on.
+    pub(crate) fn order_keys(&mut self) {
+        let names = self.offsets.keys();
+        self.keys = Some(names.filter_map(|name| Some((key_of_name(name)?, Name::clone(name)))).collect());
+    }
+
+    /// The entries of regular files whose names are keys of a range, with these.
+    pub(crate) fn keys(&self, range: &ScanRange) -> impl Iterator<Item = (&Vec<u8>, &Named)> {
+        let from = match &range.after {
+            Some(after) if *after >= range.from && *after >= range.prefix => Bound::Excluded(after.clone()),
+            _ => Bound::Included(range.from.clone().max(range.prefix.clone())),
+        };
+        let keys = self.keys.iter().flat_map(move |keys| keys.range((from.clone(), Bound::Unbounded)));
+        let range = range.clone();
+        let over = range.clone();
+        keys.take_while(move |(key, _)| !over.is_over_at(key))
+            .filter(move |(key, _)| range.has(key))
+            .filter_map(|(key, name)| Some((key, self.find(name)?)))
+            .filter(|(_, named)| named.kind == REGULAR)
     }
 
     /// The entries after an offset, with theirs.
@@ -87,5 +131,27 @@ mod tests {
         assert_eq!(dir.find(b"a").map(|named| (named.ino, named.kind)), Some((13, 4)));
         assert_eq!((dir.after(0).count(), dir.find(b"b")), (2, None));
         assert_eq!(dir.weight(), 2 + 2 * NAME_WEIGHT);
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_bytes_and_stay_so() {
+        let mut dir = Directory::default();
+        for name in ["b", "%2F", "a", "%zz", "sub"] {
+            dir.enter(name.as_bytes().into(), 10, if name == "sub" { 4 } else { REGULAR });
+        }
+        let keys = |dir: &Directory, range: &ScanRange| {
+            dir.keys(range).map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>()
+        };
+        let mut range = ScanRange::default();
+        assert!(keys(&dir, &range).is_empty() && !dir.has_keys());
+        dir.order_keys();
+        assert_eq!(keys(&dir, &range), ["/", "a", "b"]);
+        dir.leave(b"a");
+        dir.enter((*b"+").into(), 11, REGULAR);
+        assert_eq!(keys(&dir, &range), ["+", "/", "b"]);
+        range.after = Some(b"/".to_vec());
+        assert_eq!(keys(&dir, &range), ["b"]);
+        range.from = b"c".to_vec();
+        assert!(keys(&dir, &range).is_empty());
     }
 }

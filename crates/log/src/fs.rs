@@ -1,5 +1,6 @@
 //! The file system in use.
 
+use crate::bucket::LogBucket;
 use crate::checkpoint::checkpoint;
 use crate::core::Core;
 use crate::device::{BLOCK, Device};
@@ -10,8 +11,8 @@ use crate::settings::Settings;
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{
     Attr, Caller, DirSink, Entry, Environment, Errno, Error, FallocateMode, FileKind, FileSystem,
-    FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened, RenameMode, Result,
-    SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
+    FileSystemCapabilities, FrontCache, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
+    RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -70,6 +71,15 @@ impl LogFs {
         checkpoint(&self.core, true)?;
         self.core.journal.close();
         Ok(())
+    }
+
+    /// A directory as keys and values. `cache` is that of the mount which shows the same
+    /// files, if there is one.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such inode, `ENOTDIR`.
+    pub fn bucket(&self, dir: InodeId, cache: Option<Arc<dyn FrontCache>>) -> Result<LogBucket> {
+        LogBucket::new(Arc::clone(&self.core), dir, cache)
     }
 
     /// Makes a checkpoint now.

@@ -8,10 +8,11 @@
 //!
 //! Reading order: `device`; `record` and `inode` (what changes, and what of); `layout`,
 //! `writer`, `journal` (how that becomes durable); `space`; `core`, `checkpoint`, `room`;
-//! `scan`, `load`, `open` (recovery); `ops` (the operations), `fs`.
+//! `scan`, `load`, `open` (recovery); `ops` (the operations), `fs`; `bucket` (keys and values).
 #![forbid(unsafe_code)]
 
 mod audit;
+mod bucket;
 mod check;
 mod checkpoint;
 mod codec;
@@ -38,6 +39,7 @@ mod table;
 mod who;
 mod writer;
 
+pub use bucket::LogBucket;
 pub use check::{Checked, Figures, check, figures};
 pub use device::{BLOCK, Device};
 pub use disk::{Disk, Use, make_file};

@@ -4,9 +4,10 @@
 
 mod common;
 
-use braid_contract::{Environment, FileSystem, Result};
+use braid_contract::{Environment, FileSystem, InodeId, KeyValue, Result};
 use braid_log::{Device, LogFs, Owner, Settings, format};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
+use braid_testkit::conformance::key_value;
 use braid_testkit::{Common, DirectSide, ModelSide, Runner, run_parallel};
 use common::SimDisk;
 use std::sync::Arc;
@@ -50,6 +51,30 @@ fn it_keeps_the_promises_of_a_file_system() {
     for (workers, threads) in [(1, false), (4, true)] {
         let make = || Fresh::new(fresh(64 << 20, workers, threads), ());
         run(&format!("the log, {workers} workers"), &[Part::Namespace, Part::Data], &make).conclude();
+    }
+}
+
+#[test]
+fn a_directory_keeps_the_promises_of_keys_and_values() {
+    for (workers, threads) in [(1, false), (4, true)] {
+        let make = || {
+            let fs = fresh(128 << 20, workers, threads);
+            let values: Arc<dyn KeyValue> = Arc::new(fs.bucket(InodeId::ROOT, None).unwrap());
+            let kept = Box::new(Audited(Arc::clone(&fs)));
+            key_value::Fresh { values, fs, dir: InodeId::ROOT, kept }
+        };
+        key_value::run(&format!("the log, {workers} workers"), &make).conclude();
+    }
+}
+
+/// A file system whose free blocks have to be right in the end.
+struct Audited(Arc<LogFs>);
+
+impl Drop for Audited {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.0.audit().unwrap();
+        }
     }
 }
 

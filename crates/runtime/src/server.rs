@@ -5,7 +5,7 @@ use crate::hello::{Answer, send};
 use crate::pool::{Pool, Settings};
 use crate::session::{End, Live, Mounted, attend, welcome};
 use braid_contract::{Caller, Errno, Error, RuntimeStatus, SessionStatus};
-use braid_sys::groups_of_peer;
+use braid_sys::peer_groups;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Mode, chmod};
@@ -204,7 +204,7 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     let peer = socket_peercred(&socket)?;
     let (pid, uid, gid) =
         (peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw(), peer.gid.as_raw());
-    let caller = Caller { uid, gid, groups: Some(groups_of_peer(&socket)?.into()), pid, tid: pid };
+    let caller = Caller { uid, gid, groups: Some(peer_groups(&socket)?.into()), pid, tid: pid };
     let mut sessions = shared.sessions.lock();
     // Their threads are about to return.
     for thread in std::mem::take(&mut sessions.finished) {

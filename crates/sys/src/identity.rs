@@ -14,6 +14,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
 
+/// Groups for which there is room at first.
+const GROUPS_FIRST: usize = 32;
+
 thread_local! {
     /// Whether this thread has a umask of its own.
     static OWN_UMASK: Cell<bool> = const { Cell::new(false) };
@@ -34,38 +37,38 @@ pub fn groups_of(tid: u32) -> Option<Vec<u32>> {
     groups.split_whitespace().map(|group| group.parse().ok()).collect()
 }
 
-/// Supplementary groups that a process may have, by the kernel's limit.
-const GROUPS_MAX: usize = 65_536;
-
-/// The supplementary groups that the process at the other end of a UNIX socket had when it
-/// connected.
+/// The supplementary groups of the process at the other end of a UNIX socket, as they were
+/// when it connected.
 ///
 /// # Errors
-/// Those of `getsockopt(2)`.
-pub fn groups_of_peer(socket: impl AsFd) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0_u32; 64];
+/// Those of the system call.
+pub fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; GROUPS_FIRST];
     loop {
-        let mut len = (groups.len() * size_of::<u32>()) as libc::socklen_t;
-        // SAFETY: `len` is the length of `groups` in bytes, of which the kernel fills at most
-        // so many; both live during the call. Any bytes are groups.
-        let got = unsafe {
+        let mut bytes = libc::socklen_t::try_from(size_of_val(&groups[..])).unwrap_or(libc::socklen_t::MAX);
+        let fd = socket.as_fd().as_raw_fd();
+        // SAFETY: the kernel writes at most `bytes` bytes, which the buffer has, and how
+        // many there are; both outlive the call.
+        let done = unsafe {
             libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
+                fd,
                 libc::SOL_SOCKET,
                 libc::SO_PEERGROUPS,
                 groups.as_mut_ptr().cast(),
-                &raw mut len,
+                &raw mut bytes,
             )
         };
-        if got == 0 {
-            groups.truncate(len as usize / size_of::<u32>());
+        let count = bytes as usize / size_of::<u32>();
+        if done == 0 {
+            groups.truncate(count);
             return Ok(groups);
         }
         let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::ERANGE) || groups.len() >= GROUPS_MAX {
+        // The kernel says how many there are.
+        if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
             return Err(error);
         }
-        groups.resize(GROUPS_MAX, 0);
+        groups.resize(count, 0);
     }
 }
 
@@ -138,16 +141,6 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
-    fn the_groups_of_a_peer_are_those_of_its_process() {
-        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut groups = groups_of_peer(&one).unwrap();
-        let mut own = groups_of(std::process::id()).unwrap();
-        groups.sort_unstable();
-        own.sort_unstable();
-        assert_eq!(groups, own);
-    }
-
-    #[test]
     fn groups_are_those_of_the_kernel() {
         let mut groups: Vec<u32> =
             rustix::process::getgroups().unwrap().into_iter().map(rustix::process::Gid::as_raw).collect();
@@ -156,6 +149,18 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, groups);
         assert_eq!(groups_of(0), None);
+    }
+
+    #[test]
+    fn groups_of_a_peer_are_those_of_its_process() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut groups: Vec<u32> =
+            rustix::process::getgroups().unwrap().into_iter().map(rustix::process::Gid::as_raw).collect();
+        let mut found = peer_groups(&one).unwrap();
+        groups.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, groups);
+        assert!(peer_groups(std::fs::File::open("/").unwrap()).is_err());
     }
 
     #[test]

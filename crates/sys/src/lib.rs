@@ -36,7 +36,7 @@ pub use fs_uuid::fs_uuid;
 pub use fuse_ring::{FuseRing, RingEnd, RingReply};
 pub use futex::{FUTEX_WORDS_MAX, FutexScope, futex_wait, futex_wait_any, futex_wake};
 pub use handle::{handle_of, numbered_handle, open_handle};
-pub use identity::{Acting, act_as, groups_of, groups_of_peer, is_privileged};
+pub use identity::{Acting, act_as, groups_of, is_privileged, peer_groups};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
 pub use nvme::{NvmeCommand, NvmeData, NvmeQueue, discard, nvme_command, nvme_namespace};

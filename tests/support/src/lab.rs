@@ -425,10 +425,19 @@ mod tests {
             Tier::new("fast", Path::new("/a"), 400),
             Tier::new("slow", Path::new("/b"), 120).reserve("5%"),
         ];
-        let stack = Stack { policy: "{ weighted: { } }".into(), range: "64KiB".into(), tiers };
+        let (policy, range) = ("{ weighted: { } }".into(), "64KiB".into());
+        let mut stack = Stack { policy, range, tiers, modules: Vec::new() };
         let expected = "stack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    tiers:\n      \
                         fast: { dir: /a, weight: 400 }\n      slow: { dir: /b, weight: 120, reserve: 5% }\n";
         assert_eq!(stack.yaml(), expected);
+        stack.modules = vec![vec!["compress".into()], vec!["encrypt".into(), "key_file: /k".into()]];
+        let yaml = stack.yaml();
+        assert!(
+            yaml.starts_with(
+                "stack:\n  compress:\n    encrypt:\n      key_file: /k\n      volume:\n        home: fast\n"
+            ),
+            "{yaml}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The arguments of `braid log`.
 
+use super::kv::KvArgs;
 use braid_contract::units::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -72,6 +73,9 @@ pub(crate) struct LogMountArgs {
     /// Keep the mount to this user [default for everybody but root]
     #[arg(long)]
     pub(crate) no_allow_other: bool,
+
+    #[command(flatten)]
+    pub(crate) kv: KvArgs,
 
     /// Mount over a directory that is not empty, and hide what is in it
     #[arg(long)]

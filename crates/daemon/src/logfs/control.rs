@@ -1,14 +1,15 @@
-//! The control socket of a mounted log file system: who it is, a sync, and its end, for
-//! which `braid umount` waits. What is about volumes is refused.
+//! The control socket of a mounted log file system: who it is, a sync, keys and values,
+//! and its end, for which `braid umount` waits. What is about volumes is refused.
 
-use braid_contract::{FileSystem, RuntimeStatus};
+use crate::kv::{self, Buckets};
+use braid_contract::{Caller, FileSystem, RuntimeStatus};
 use braid_fuse::Unmounter;
 use braid_ipc::Handler;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
-    ImportSurvey, Job, JobChange, JobId, LearnedStreams, Modified, ModifyStack, ModuleUpgraded, PinRequest,
-    Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status, TierAdded, TierRemoved,
-    TierSet, TraceRequest, Upgrading,
+    ImportSurvey, Job, JobChange, JobId, KvAnswer, KvRequest, LearnedStreams, Modified, ModifyStack,
+    ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status,
+    TierAdded, TierRemoved, TierSet, TraceRequest, Upgrading,
 };
 use braid_log::LogFs;
 use braid_runtime::Runtime;
@@ -20,13 +21,14 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(super) struct Control {
     fs: Arc<LogFs>,
     session: Unmounter,
+    buckets: Arc<Buckets>,
     /// What serves sessions, as long as it does.
     runtime: OnceLock<Weak<Runtime>>,
 }
 
 impl Control {
-    pub(super) fn new(fs: Arc<LogFs>, session: Unmounter) -> Self {
-        Self { fs, session, runtime: OnceLock::new() }
+    pub(super) fn new(fs: Arc<LogFs>, session: Unmounter, buckets: Arc<Buckets>) -> Self {
+        Self { fs, session, buckets, runtime: OnceLock::new() }
     }
 
     /// Notes what serves sessions.
@@ -73,6 +75,15 @@ impl Handler for Control {
         self.fs
             .sync()
             .map_err(|error| ErrorReply { errno: Some(error.errno().0), message: error.to_string() })
+    }
+
+    fn kv(
+        &self,
+        caller: &Caller,
+        request: &KvRequest,
+        value: &[u8],
+    ) -> Result<(KvAnswer, Vec<u8>), ErrorReply> {
+        kv::answer(&self.buckets, caller, request, value)
     }
 
     fn set_options(&self, _: &[String]) -> Result<(), ErrorReply> {

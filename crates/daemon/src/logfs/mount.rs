@@ -3,6 +3,8 @@
 use super::control::Control;
 use super::refuse;
 use crate::config::{DIRTY_DEFAULT, THREADS_DEFAULT};
+use crate::kv::settings::KvSettings;
+use crate::kv::{self, Buckets, Owner, Prepared, Serving};
 use crate::refusal::{Place, Refusal};
 use crate::runtime::{self, RuntimeSettings};
 use crate::serve::{ServeError, device_of, mount_advice, start_control, tell_manager};
@@ -42,6 +44,8 @@ pub struct LogMount {
     pub nonempty: bool,
     /// Whether applications may have sessions.
     pub runtime: Option<RuntimeSettings>,
+    /// How keys and values are served; not at all if it is not set.
+    pub kv: Option<KvSettings>,
 }
 
 /// A mount that is in use.
@@ -49,6 +53,7 @@ pub struct Mounted {
     session: Session,
     server: braid_ipc::Server,
     signals: Watch,
+    kv: Option<Serving>,
     fs: Arc<LogFs>,
     runtime: Option<Arc<Runtime>>,
 }
@@ -73,6 +78,7 @@ pub fn look(wanted: &LogMount) -> Result<PathBuf, Refusal> {
 /// If it can't be opened or mounted; nothing is mounted then.
 pub fn mount(wanted: &LogMount) -> Result<Mounted, Refusal> {
     let point = look(wanted)?;
+    let doors = kv::prepare(wanted.kv.as_ref())?;
     braid_sys::set_up_allocator();
     // What is written back must not wait for what is to be written back.
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
@@ -84,14 +90,18 @@ pub fn mount(wanted: &LogMount) -> Result<Mounted, Refusal> {
     let workers = wanted.workers.unwrap_or(processors.min(WORKERS_DEFAULT_MAX));
     let settings = Settings { workers, ..Settings::default() };
     let fs = Arc::new(LogFs::open(device, settings, Arc::new(Machine)).map_err(told)?);
+    doors.as_ref().map_or(Ok(()), |doors| doors.look(&Owner::Log(Arc::clone(&fs))))?;
     let session = braid_fuse::mount(Arc::clone(&fs) as Arc<dyn FileSystem>, &point, &front(wanted));
     let session = session.map_err(|error| {
         let place = Place::flag(format!("mount point {}", wanted.mountpoint.to_string_lossy()));
         place.refuse(format!("can't be mounted: {error}"), mount_advice(&error))
     })?;
-    begin(session, fs, &point, wanted.runtime.as_ref()).map_err(|error| {
+    let how = (front(wanted).allow_other, &[][..]);
+    let owner = Owner::Log(Arc::clone(&fs));
+    let buckets = Arc::new(Buckets::new(owner, Arc::new(session.cache()), &point, how));
+    begin(session, fs, &point, (buckets, doors), wanted.runtime.as_ref()).map_err(|error| {
         let place = Place::flag(format!("mount point {}", wanted.mountpoint.to_string_lossy()));
-        place.refuse(format!("no control socket: {error}"), "make room for it")
+        place.refuse(format!("no socket: {error}"), "make room for it")
     })
 }
 
@@ -115,11 +125,13 @@ fn begin(
     session: Session,
     fs: Arc<LogFs>,
     point: &Path,
+    (buckets, doors): (Arc<Buckets>, Option<Prepared>),
     wanted: Option<&RuntimeSettings>,
 ) -> io::Result<Mounted> {
     let begun = || {
-        let control = Arc::new(Control::new(Arc::clone(&fs), session.unmounter()));
+        let control = Arc::new(Control::new(Arc::clone(&fs), session.unmounter(), Arc::clone(&buckets)));
         let server = start_control(point, Arc::clone(&control) as Arc<dyn Handler>)?;
+        let kv = doors.map(|doors| doors.serve(&buckets)).transpose()?;
         let (path, _) = server.socket()?;
         let mounted = braid_runtime::Mounted {
             top: Arc::clone(&fs) as Arc<dyn FileSystem>,
@@ -131,15 +143,15 @@ fn begin(
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let signals =
             Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;
-        Ok((server, signals, runtime))
+        Ok((server, kv, signals, runtime))
     };
     match begun() {
-        Ok((server, signals, runtime)) => {
+        Ok((server, kv, signals, runtime)) => {
             // A working directory would keep some other file system from being unmounted.
             let _ = std::env::set_current_dir("/");
             tracing::info!(mountpoint = %point.shown(), "mounted");
             tell_manager(&[NotifyState::Ready]);
-            Ok(Mounted { session, server, signals, fs, runtime })
+            Ok(Mounted { session, server, signals, kv, fs, runtime })
         }
         Err(error) => {
             let _ = session.unmounter().unmount();
@@ -154,12 +166,12 @@ impl Mounted {
     /// # Errors
     /// If the connection to the kernel failed, or the file system was not closed cleanly.
     pub fn serve(self) -> Result<(), ServeError> {
-        let Self { session, server, signals, fs, runtime } = self;
+        let Self { session, server, signals, kv, fs, runtime } = self;
         let served = session.run();
         runtime.iter().for_each(|runtime| runtime.stop());
         tracing::info!("unmounted; closing the file system");
         tell_manager(&[NotifyState::Stopping]);
-        drop(signals);
+        drop((signals, kv));
         let closed = fs.close();
         let error = match (served, closed) {
             (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),

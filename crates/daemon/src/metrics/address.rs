@@ -11,7 +11,7 @@ pub const FORM: &str = "write 127.0.0.1:9464, [::1]:9464 or unix:/run/braid-metr
 /// The address of metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A port on a loopback address.
+    /// A port, for metrics on a loopback address.
     Tcp(SocketAddr),
     /// A UNIX socket.
     Unix(PathBuf),
@@ -23,22 +23,27 @@ impl Address {
     /// # Errors
     /// Advice what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
+        match Self::parse_any(text, FORM)? {
+            Self::Tcp(address) if !address.ip().is_loopback() => Err(format!(
+                "anybody on the network could read it there, and nobody is asked for a password; {FORM}, \
+                 and put a proxy before it for other machines"
+            )),
+            address => Ok(address),
+        }
+    }
+
+    /// Reads an address, also one that other machines reach; `form` says how to write it.
+    pub(crate) fn parse_any(text: &str, form: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = Path::new(path);
             return match path.is_absolute() && path.file_name().is_some() {
                 true => Ok(Self::Unix(path.to_owned())),
-                false => Err(format!("name the socket from the root on; {FORM}")),
+                false => Err(format!("name the socket from the root on; {form}")),
             };
         }
-        let address: SocketAddr = text.parse().map_err(|_| FORM.to_owned())?;
-        if !address.ip().is_loopback() {
-            return Err(format!(
-                "anybody on the network could read it there, and nobody is asked for a password; {FORM}, \
-                 and put a proxy before it for other machines"
-            ));
-        }
+        let address: SocketAddr = text.parse().map_err(|_| form.to_owned())?;
         match address.port() {
-            0 => Err(format!("nobody would know the port; {FORM}")),
+            0 => Err(format!("nobody would know the port; {form}")),
             _ => Ok(Self::Tcp(address)),
         }
     }

@@ -14,7 +14,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 /// Longest file that is kept in the log, in bytes.
-const INLINE_MAX: usize = 512;
+pub(crate) const INLINE_MAX: usize = 512;
 /// Longest file in bytes.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 /// Most bytes of one record.
@@ -34,7 +34,7 @@ pub(crate) fn read(core: &Core, open: &Open, offset: u64, buf: &mut [u8]) -> Res
 }
 
 /// Fills `buf`, which is within the file.
-fn read_state(core: &Core, state: &State, offset: u64, buf: &mut [u8]) -> Result<()> {
+pub(crate) fn read_state(core: &Core, state: &State, offset: u64, buf: &mut [u8]) -> Result<()> {
     match &state.content {
         Content::Blocks(extents) => read_blocks(core, extents, offset, buf),
         Content::Inline(bytes) => {
@@ -146,7 +146,7 @@ fn finish(
 }
 
 /// Nothing refers to them: they are free at once.
-fn give_back(core: &Core, runs: Vec<Run>) {
+pub(crate) fn give_back(core: &Core, runs: Vec<Run>) {
     runs.into_iter().for_each(|run| core.journal.medium.space.free(run));
 }
 
@@ -215,7 +215,7 @@ fn surrounded(core: &Core, state: &State, offset: u64, data: &[u8]) -> Result<Ve
 
 /// Where these blocks of a file will be: in those that are reserved for them, else in new
 /// ones, which are answered, too.
-fn place(
+pub(crate) fn place(
     core: &Core,
     caller: &Caller,
     state: &State,
@@ -250,7 +250,7 @@ fn place(
 }
 
 /// Writes whole blocks to where they are.
-fn store(core: &Core, pieces: &[Piece], mut bytes: &[u8]) -> Result<()> {
+pub(crate) fn store(core: &Core, pieces: &[Piece], mut bytes: &[u8]) -> Result<()> {
     for piece in pieces {
         let (here, rest) = bytes.split_at((piece.run.len * BLOCK) as usize);
         core.journal.device().write_at(piece.run.start * BLOCK, &[IoSlice::new(here)])?;

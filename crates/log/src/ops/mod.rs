@@ -7,4 +7,5 @@ pub(crate) mod names;
 pub(crate) mod rename;
 pub(crate) mod reserve;
 pub(crate) mod set_id;
+pub(crate) mod values;
 pub(crate) mod xattrs;

@@ -4,7 +4,7 @@ use crate::inode::State;
 use crate::record::Change;
 
 /// The extended attribute by which a program has capabilities.
-const CAPABILITY: &[u8] = b"security.capability";
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// The changes by which a file loses its set-id bits, and its capabilities, as by a
 /// write or with a new owner. Without group execution, the set-group-id bit means something else.

@@ -38,6 +38,10 @@ pub(crate) enum Kind {
     /// Gives a name to what is kept.
     LinkHeld,
     WriteHeld,
+    /// Gives a key a value, by one record.
+    Put,
+    /// Changes several keys, by one record.
+    Batch,
     Fsync,
     SyncDir,
     Sync,
@@ -61,13 +65,13 @@ pub(crate) struct Op {
 }
 
 use Kind::{
-    Allocate, Append, Audit, Checkpoint, Chmod, Clear, Create, Drop, Exchange, Fill, Fsync, Hold, Kill, Link,
-    LinkHeld, Mkdir, Mknod, Punch, RemoveXattr, Rename, Restart, Rmdir, SetXattr, Symlink, Sync, SyncDir,
-    Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
+    Allocate, Append, Audit, Batch, Checkpoint, Chmod, Clear, Create, Drop, Exchange, Fill, Fsync, Hold,
+    Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir, SetXattr, Symlink,
+    Sync, SyncDir, Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
 };
 
 /// How often each is drawn.
-const WEIGHTS: [(Kind, u64); 33] = [
+const WEIGHTS: [(Kind, u64); 35] = [
     (Create, 60),
     (Mkdir, 20),
     (Symlink, 8),
@@ -92,6 +96,8 @@ const WEIGHTS: [(Kind, u64); 33] = [
     (Drop, 12),
     (LinkHeld, 6),
     (WriteHeld, 14),
+    (Put, 50),
+    (Batch, 40),
     (Fsync, 50),
     (SyncDir, 12),
     (Sync, 24),

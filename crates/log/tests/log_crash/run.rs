@@ -4,8 +4,8 @@ use super::common::SimDisk;
 use super::op::{Kind, NAMES, Op, SLOTS};
 use super::tree::Tree;
 use braid_contract::{
-    Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, RenameMode, Result, SetAttr,
-    SplitMix, WriteFlags, XattrMode,
+    Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags, PutOptions,
+    RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
 };
 use braid_log::{Device, LogFs, Owner, Planted, Settings, format};
 use braid_testkit::sim::{SimClock, SimEnvironment};
@@ -247,6 +247,7 @@ impl Run {
         let (parent, name) = self.place(random)?;
         self.note(&format!(" {}/{}", parent.0, name.to_string_lossy()));
         match kind {
+            Kind::Put | Kind::Batch => self.put(kind, &caller, (parent, &name), random),
             Kind::Create | Kind::Mkdir | Kind::Symlink | Kind::Mknod => {
                 self.make(kind, &caller, (parent, &name), random)
             }
@@ -295,6 +296,34 @@ impl Run {
         };
         self.fs.forget(made.attr.ino, 1);
         Ok(())
+    }
+
+    /// Changes keys of a directory: the names that it has in any case.
+    fn put(
+        &self,
+        kind: Kind,
+        caller: &Caller,
+        (parent, name): (InodeId, &OsStr),
+        random: &mut SplitMix,
+    ) -> Result<()> {
+        let caller = Caller { uid: 0, ..caller.clone() };
+        let bucket = self.fs.bucket(parent, None)?;
+        let most = random.pick(&[50, 600, self.setup.longest]);
+        let mut value = || {
+            let mut value = vec![0; random.below(most) as usize];
+            random.fill(&mut value);
+            value
+        };
+        if kind == Kind::Put {
+            return bucket.put(&caller, name.as_encoded_bytes(), &value(), PutOptions::default()).map(drop);
+        }
+        let (keys, values) = ([b"n0", b"n1", b"n2"], [value(), value(), value()]);
+        let change = |at: usize| match random.below(4) {
+            0 => KeyChange::Delete(keys[at]),
+            _ => KeyChange::Put(keys[at], &values[at]),
+        };
+        let changes: Vec<KeyChange<'_>> = (0..keys.len()).map(change).collect();
+        bucket.batch(&caller, &changes)
     }
 
     fn with_held(&mut self, kind: Kind, caller: &Caller, random: &mut SplitMix) -> Result<()> {

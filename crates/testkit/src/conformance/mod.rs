@@ -1,6 +1,7 @@
 //! The promises of every implementation of a trait: one suite for
 //! [`Store`](braid_contract::Store), one for
-//! [`FileSystem`](braid_contract::FileSystem).
+//! [`FileSystem`](braid_contract::FileSystem), one for
+//! [`KeyValue`](braid_contract::KeyValue).
 //!
 //! A suite is a list of named cases, each of them for a subject of its own. The
 //! capabilities that the subject declares select the cases: supported
@@ -8,6 +9,7 @@
 //! panicking.
 
 pub mod file_system;
+pub mod key_value;
 pub mod store;
 
 use std::any::Any;

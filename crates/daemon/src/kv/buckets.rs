@@ -1,0 +1,120 @@
+//! The directories of a mounted file system as keys and values, for who could reach them
+//! through the mount.
+
+use super::gate::{Gate, Gated};
+use braid_contract::rights::{Guard, SEARCH};
+use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, KeyValue, Result};
+use braid_kv::{FileBucket, resolve};
+use braid_log::LogFs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The extended attribute that is an ACL.
+const ACL: &str = "system.posix_acl_access";
+
+/// Whose directories they are.
+pub(crate) enum Owner {
+    /// A volume, or what is on top of it.
+    Volume(Arc<dyn FileSystem>),
+    /// A log file system, which has keys and values of its own.
+    Log(Arc<LogFs>),
+}
+
+/// All directories of a mount.
+pub(crate) struct Buckets {
+    owner: Owner,
+    /// That of the kernel.
+    cache: Arc<dyn FrontCache>,
+    mountpoint: PathBuf,
+    allow_other: bool,
+    is_readonly: bool,
+    gate: Arc<Gate>,
+}
+
+impl Buckets {
+    /// Those of the mount at `mountpoint`, with these options.
+    pub(crate) fn new(
+        owner: Owner,
+        cache: Arc<dyn FrontCache>,
+        mountpoint: &Path,
+        (allow_other, options): (bool, &[String]),
+    ) -> Self {
+        let last = options.iter().rfind(|option| ["ro", "rw"].contains(&option.as_str()));
+        let is_readonly = last.is_some_and(|option| option == "ro");
+        let mountpoint = mountpoint.to_owned();
+        Self { owner, cache, mountpoint, allow_other, is_readonly, gate: Arc::default() }
+    }
+
+    /// What is to be closed before requests of the kernel are held up.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Refuses who could not get to the mount point, or whom the mount does not let in.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    pub(crate) fn admit(&self, caller: &Caller) -> Result<()> {
+        let own = rustix::process::geteuid().as_raw();
+        if [0, own].contains(&caller.uid) {
+            return Ok(());
+        }
+        // Without privilege, one can't act for others.
+        if !self.allow_other || own != 0 {
+            return Err(Error::new(Errno::EACCES, "the mount is for the user who mounted it alone"));
+        }
+        for above in self.mountpoint.ancestors().skip(1) {
+            let found = std::fs::symlink_metadata(above).map_err(Error::from)?;
+            let guard = Guard { uid: found.uid(), gid: found.gid(), mode: (found.mode() & 0o7777) as u16 };
+            // Group bits are the mask of an ACL, which is not looked at.
+            let has_acl = || rustix::fs::getxattr(above, ACL, &mut [0_u8; 0][..]).is_ok();
+            if !guard.lets(caller, SEARCH) || found.uid() != caller.uid && has_acl() {
+                return Err(Error::new(Errno::EACCES, "the mount point is out of reach"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory, by its path below the root.
+    ///
+    /// # Errors
+    /// `EACCES` if the caller can't get there, `ENOENT`, `ENOTDIR`.
+    pub(crate) fn open(&self, caller: &Caller, path: &Path) -> Result<Arc<dyn KeyValue>> {
+        let _pass = self.gate.enter()?;
+        self.admit(caller)?;
+        let values = self.owner.open(caller, path, Some(Arc::clone(&self.cache)))?;
+        Ok(Arc::new(Gated { values, gate: Arc::clone(&self.gate), is_readonly: self.is_readonly }))
+    }
+}
+
+impl Owner {
+    fn file_system(&self) -> Arc<dyn FileSystem> {
+        match self {
+            Self::Volume(fs) => Arc::clone(fs),
+            Self::Log(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
+        }
+    }
+
+    /// Whether there is such a directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`.
+    pub(super) fn look(&self, path: &Path) -> Result<()> {
+        resolve(&self.file_system(), &Caller::root(), path).map(drop)
+    }
+
+    fn open(
+        &self,
+        caller: &Caller,
+        path: &Path,
+        cache: Option<Arc<dyn FrontCache>>,
+    ) -> Result<Arc<dyn KeyValue>> {
+        let fs = self.file_system();
+        let dir = resolve(&fs, caller, path).context("finding the directory")?;
+        Ok(match self {
+            Self::Volume(_) => Arc::new(FileBucket::new(fs, dir, cache)),
+            Self::Log(fs) => Arc::new(fs.bucket(dir.ino(), cache)?),
+        })
+    }
+}

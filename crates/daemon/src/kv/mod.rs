@@ -1,0 +1,13 @@
+//! Keys and values of a mounted file system: how they are served is in [`settings`], the
+//! directories in `buckets`, the doors in `serving`; `gate` holds changes up.
+
+mod buckets;
+mod gate;
+mod requests;
+mod serving;
+pub mod settings;
+
+pub(crate) use buckets::{Buckets, Owner};
+pub(crate) use gate::Gate;
+pub(crate) use requests::answer;
+pub(crate) use serving::{Prepared, Serving, prepare};

@@ -1,0 +1,129 @@
+//! The doors to keys and values: bound before anything is mounted, opened when it is.
+
+use super::buckets::{Buckets, Owner};
+use super::settings::{CONNECTIONS_DEFAULT, KvSettings};
+use crate::metrics::{Address, Listener};
+use crate::refusal::{Located, Refusal};
+use crate::text_file;
+use braid_contract::{Caller, Shown};
+use braid_kv::{Door, Server, Settings};
+use rustix::process::{getegid, geteuid};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Longest password in bytes.
+const PASSWORD_MAX: usize = 512;
+
+/// What is ready to be served.
+pub(crate) struct Prepared {
+    listeners: Vec<Listener>,
+    password: Option<Vec<u8>>,
+    directory: Located<PathBuf>,
+    /// Whose rights clients of TCP ports have.
+    caller: Caller,
+    connections: usize,
+}
+
+/// Keys and values that are served; ends when dropped.
+pub(crate) struct Serving {
+    // Before the listeners, which remove their sockets.
+    _server: Server,
+    _listeners: Vec<Listener>,
+}
+
+/// Reads the password and binds the addresses.
+///
+/// # Errors
+/// If one of that can't be done.
+pub(crate) fn prepare(settings: Option<&KvSettings>) -> Result<Option<Prepared>, Refusal> {
+    let Some(settings) = settings else { return Ok(None) };
+    let password = settings.password_file.as_ref().map(password).transpose()?;
+    let bind = |Located { value: address, place }: &Located<Address>| {
+        Listener::bind(address).map_err(|error| {
+            let found = format!("nobody can listen at {address}: {error}");
+            place.refuse(found, "end who does, or name another port or socket")
+        })
+    };
+    let listeners = settings.listen.iter().map(bind).collect::<Result<_, _>>()?;
+    let own = || Caller { uid: geteuid().as_raw(), gid: getegid().as_raw(), ..Caller::root() };
+    let caller = settings.user.as_ref().map_or_else(own, |user| Caller {
+        uid: user.value.uid,
+        gid: user.value.gid,
+        groups: Some(user.value.groups.as_slice().into()),
+        ..Caller::root()
+    });
+    let connections = settings.connections.as_ref().map_or(CONNECTIONS_DEFAULT, |count| count.value);
+    Ok(Some(Prepared { listeners, password, directory: settings.directory.clone(), caller, connections }))
+}
+
+/// The password in the first line of a file, which nobody else may read.
+fn password(file: &Located<PathBuf>) -> Result<Vec<u8>, Refusal> {
+    let Located { value: path, place } = file;
+    let refuse = |found: String, advice: &str| Err(place.refuse(found, advice));
+    let found = match std::fs::metadata(path) {
+        Err(error) => {
+            return refuse(format!("{}: {error}", path.shown()), "make the file, with the password in it");
+        }
+        Ok(found) => found,
+    };
+    if ![0, geteuid().as_raw()].contains(&found.uid()) || found.mode() & 0o077 != 0 {
+        let advice = "give it to the user who mounts, with mode 0600";
+        return refuse(format!("{}: others could know the password", path.shown()), advice);
+    }
+    let text = match text_file::read(path) {
+        Err(error) => {
+            return refuse(format!("{}: {error}", path.shown()), "write the password in the first line");
+        }
+        Ok(text) => text,
+    };
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() || line.len() > PASSWORD_MAX {
+        let advice = format!("write one of up to {PASSWORD_MAX} bytes in the first line");
+        return Err(place.refuse(format!("{}: no password", path.shown()), advice));
+    }
+    Ok(line.as_bytes().to_vec())
+}
+
+impl Prepared {
+    /// Refuses a directory that is not there, before anything is mounted.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub(crate) fn look(&self, owner: &Owner) -> Result<(), Refusal> {
+        let Located { value: path, place } = &self.directory;
+        owner.look(path).map_err(|error| {
+            let advice = "mount without keys and values, and make it there";
+            place.refuse(format!("{}: {error}", path.shown()), advice)
+        })
+    }
+
+    /// Opens the doors.
+    ///
+    /// # Errors
+    /// If there are no descriptors or threads left.
+    pub(crate) fn serve(self, buckets: &Arc<Buckets>) -> io::Result<Serving> {
+        // The directory is the mounting user's to choose.
+        let values = buckets.open(&Caller::root(), &self.directory.value)?;
+        let identify = {
+            let (buckets, directory) = (Arc::clone(buckets), self.directory.value.clone());
+            Box::new(move |stream: &std::os::unix::net::UnixStream| {
+                let caller = braid_ipc::caller_of(stream)?;
+                // Who can't get to the directory can't get to its values.
+                buckets.open(&caller, &directory)?;
+                Ok(caller)
+            })
+        };
+        let doors = self.listeners.iter().map(|listener| {
+            Ok(match listener {
+                Listener::Tcp(listener) => Door::Tcp(listener.try_clone()?, self.caller.clone()),
+                Listener::Unix { listener, .. } => Door::Unix(listener.try_clone()?),
+            })
+        });
+        let doors = doors.collect::<io::Result<Vec<Door>>>()?;
+        let settings = Settings { password: self.password, connections: self.connections, identify };
+        let server = Server::start(values, doors, settings)?;
+        Ok(Serving { _server: server, _listeners: self.listeners })
+    }
+}

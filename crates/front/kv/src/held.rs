@@ -1,0 +1,86 @@
+//! Inodes that are looked up, and the rights to them.
+
+use braid_contract::rights::{Guard, SEARCH};
+use braid_contract::{Attr, Caller, Errno, Error, FileKind, FileSystem, InodeId, Result};
+use std::ffi::OsStr;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+/// The extended attribute that is an ACL.
+pub(crate) const ACL: &str = "system.posix_acl_access";
+
+/// An inode that counts as looked up as long as this lives.
+pub struct Held {
+    fs: Arc<dyn FileSystem>,
+    /// Its attributes, as they were when it was looked up.
+    pub attr: Attr,
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Held").field(&self.attr.ino).finish()
+    }
+}
+
+impl Held {
+    pub(crate) fn look_up(fs: &Arc<dyn FileSystem>, parent: InodeId, name: &OsStr) -> Result<Self> {
+        let entry = fs.lookup(&Caller::root(), parent, name)?;
+        Ok(Self { fs: Arc::clone(fs), attr: entry.attr })
+    }
+
+    /// An inode that was looked up by another operation.
+    pub(crate) fn of(fs: &Arc<dyn FileSystem>, attr: Attr) -> Self {
+        Self { fs: Arc::clone(fs), attr }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn ino(&self) -> InodeId {
+        self.attr.ino
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.fs.forget(self.attr.ino, 1);
+    }
+}
+
+/// Refuses a caller that lacks a right to an inode.
+pub(crate) fn check(fs: &dyn FileSystem, caller: &Caller, attr: &Attr, wanted: u16) -> Result<()> {
+    if !Guard::from(attr).lets(caller, wanted) {
+        return Err(Errno::EACCES.into());
+    }
+    // Group bits are the mask of an ACL, which says more than is looked at here.
+    if caller.uid == 0 || caller.uid == attr.uid || !fs.capabilities().posix_acl {
+        return Ok(());
+    }
+    match fs.getxattr(&Caller::root(), attr.ino, OsStr::new(ACL)) {
+        Ok(_) => Err(Error::new(Errno::EACCES, "it has an ACL: only its owner may")),
+        Err(error) if [Errno::ENODATA, Errno::EOPNOTSUPP].contains(&error.errno()) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The directory of a path below the root, if the caller may get there. Symbolic links are
+/// not followed.
+///
+/// # Errors
+/// `EACCES` without the right to search one of the directories, `ENOENT`, `ENOTDIR`,
+/// `EINVAL` for a path with `..`.
+pub fn resolve(fs: &Arc<dyn FileSystem>, caller: &Caller, path: &Path) -> Result<Held> {
+    let mut dir = Held::look_up(fs, InodeId::ROOT, OsStr::new("."))?;
+    for component in path.components() {
+        let name = match component {
+            Component::RootDir | Component::CurDir => continue,
+            Component::Normal(name) => name,
+            _ => return Err(Error::new(Errno::EINVAL, "a path with '..'")),
+        };
+        check(&**fs, caller, &dir.attr, SEARCH)?;
+        dir = Held::look_up(fs, dir.ino(), name)?;
+        if dir.attr.kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+    }
+    Ok(dir)
+}

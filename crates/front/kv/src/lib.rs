@@ -1,0 +1,22 @@
+//! The key-value front: translates between keys and values and the files of a directory,
+//! and between the Redis protocol and keys and values. It holds no storage logic.
+//!
+//! Reading order: `held` (finding a directory), `files` (any file system's directory as
+//! keys and values); `resp` (the protocol), `budget`, `client` (what a connection has),
+//! `commands`, `connection`, `server`.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod client;
+mod commands;
+mod connection;
+mod files;
+mod glob;
+mod held;
+mod listing;
+mod resp;
+mod server;
+
+pub use files::FileBucket;
+pub use held::{Held, resolve};
+pub use server::{Door, Identify, Server, Settings};
