@@ -6,7 +6,7 @@ use crate::drill::Drills;
 use crate::modules::Modules;
 use crate::places::Places;
 use crate::{memory, process};
-use braid_contract::{Error, FileSystem, InodeId};
+use braid_contract::{Error, FileSystem, InodeId, ModuleStatus};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
     TierStatus,
@@ -206,7 +206,14 @@ impl VolumeHandle {
             lost_tiers: status.lost_tiers,
             hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
             moves: status.moves,
+            modules: self.modules_status(),
         }
+    }
+
+    /// The modules, those of the daemon before those of the stack file.
+    fn modules_status(&self) -> Vec<ModuleStatus> {
+        let trace = ModuleStatus { module: "trace".to_owned(), place: 0, figures: self.trace.figures() };
+        std::iter::once(trace).chain(self.modules.status()).collect()
     }
 
     fn hot_file(file: braid_volume::HotFile, home: &Path) -> HotFile {

@@ -8,6 +8,7 @@
 pub mod checksum;
 pub mod compress;
 pub mod consistency;
+mod count;
 pub mod deny;
 pub mod encrypt;
 pub mod frames;

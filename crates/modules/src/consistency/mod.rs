@@ -7,10 +7,11 @@ mod later;
 #[cfg(test)]
 mod tests;
 
+use crate::count::Count;
 use crate::{Module, State};
 use braid_contract::units::parse_duration;
 use braid_contract::{
-    Attr, Caller, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId, InodeId,
+    Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId,
     IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
 };
 use files::Files;
@@ -77,6 +78,10 @@ pub struct Consistency {
     files: Files,
     /// In the mode `relaxed`.
     later: Option<Later>,
+    /// What programs asked to be made durable, by syncs or by closing.
+    asked: Count,
+    /// Syncs of the child for it.
+    done: Count,
     child: Arc<dyn FileSystem>,
 }
 
@@ -89,7 +94,19 @@ impl Module for Consistency {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
             Mode::CloseToOpen => None,
         };
-        Ok(Self { mode: settings.0, files: Files::default(), later, child })
+        let (files, asked, done) = (Files::default(), Count::default(), Count::default());
+        Ok(Self { mode: settings.0, files, later, asked, done, child })
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let later = self.later.as_ref().map_or(0, Later::done);
+        let pending = self.later.as_ref().map_or(0, |later| later.waiting().len() as u64);
+        let pending_help = "Files for which a sync that programs asked for is put off";
+        vec![
+            Figure::counter("syncs_asked", "Syncs that programs asked for, and closes that are syncs", self.asked.get()),
+            Figure::counter("syncs_done", "Syncs that were done, of files, directories or all", self.done.get() + later),
+            Figure::gauge("syncs_pending", pending_help, pending),
+        ]
     }
 
     fn export(&self) -> State {
@@ -164,6 +181,7 @@ impl Consistency {
         let mut request = OpenRequest::default();
         request.flags.read = true;
         let handle = self.child.open(&caller, ino, request)?.handle;
+        self.done.one();
         let done = self.child.fsync(&caller, handle, false);
         self.child.release(handle)?;
         done
@@ -261,6 +279,8 @@ impl Layer for Consistency {
         if self.mode != Mode::CloseToOpen || !self.files.take_change(handle) {
             return Ok(());
         }
+        self.asked.one();
+        self.done.one();
         self.child.fsync(caller, handle, false).inspect_err(|_| self.files.is_changed(handle))
     }
 
@@ -270,13 +290,23 @@ impl Layer for Consistency {
     }
 
     fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
-        if self.put_off(handle) { Ok(()) } else { self.child.fsync(caller, handle, data_only) }
+        self.asked.one();
+        if self.put_off(handle) {
+            return Ok(());
+        }
+        self.done.one();
+        self.child.fsync(caller, handle, data_only)
     }
 
     fn sync_dir(&self, caller: &Caller, handle: HandleId) -> Result<()> {
         // All is made durable together: any directory stands for this one.
         let is_put_off = self.later.as_ref().is_some_and(|later| later.put_off(InodeId::ROOT));
-        if is_put_off { Ok(()) } else { self.child.sync_dir(caller, handle) }
+        self.asked.one();
+        if is_put_off {
+            return Ok(());
+        }
+        self.done.one();
+        self.child.sync_dir(caller, handle)
     }
 
     fn fallocate(

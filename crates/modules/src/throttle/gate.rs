@@ -4,7 +4,9 @@
 use super::settings::Settings;
 use super::share::{Next, Shares, Ticket};
 use super::who::Client;
+use crate::count::Count;
 use crate::sync::{Condvar, Instant, Mutex};
+use braid_contract::Figure;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use std::time::Duration;
 pub(super) struct Gate {
     begun: Instant,
     state: Mutex<State>,
+    waits: Count,
+    waited_ns: Count,
 }
 
 struct State {
@@ -27,7 +31,7 @@ impl Gate {
     pub(super) fn new(settings: &Settings) -> Self {
         let shares = Shares::new(settings.all, settings.each, settings.weights.clone(), 0);
         let state = State { shares, waiting: HashMap::new(), watcher: None, is_open: false };
-        Self { begun: Instant::now(), state: Mutex::new(state) }
+        Self { begun: Instant::now(), state: Mutex::new(state), waits: Count::default(), waited_ns: Count::default() }
     }
 
     /// Waits for the turn of a request of the client with so many bytes.
@@ -42,6 +46,7 @@ impl Gate {
         if goes {
             return;
         }
+        self.waits.one();
         let turn = Arc::new(Condvar::new());
         state.waiting.insert(ticket, Arc::clone(&turn));
         state.tell_watcher(now_ns + wait_ns);
@@ -63,6 +68,16 @@ impl Gate {
             // Another one watches on.
             state.waiting.values().next().map(|turn| turn.notify_one());
         }
+        self.waited_ns.add(self.now_ns().saturating_sub(now_ns));
+    }
+
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let waiting = self.state.lock().waiting.len() as u64;
+        vec![
+            Figure::counter("waits", "Operations that waited for their turn", self.waits.get()),
+            Figure::seconds("wait_seconds", "Time for which operations waited, those that go on", self.waited_ns.get()),
+            Figure::gauge("waiting", "Operations that wait now", waiting),
+        ]
     }
 
     /// Gives back what a request of the client did not use.

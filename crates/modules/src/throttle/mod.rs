@@ -11,7 +11,7 @@ mod writers;
 
 use crate::{Module, State};
 use braid_contract::{
-    Caller, Errno, Error, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request, Result,
+    Caller, Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request, Result,
     Served, Service,
 };
 use gate::Gate;
@@ -46,6 +46,10 @@ impl Module for Throttle {
         let counts_operations = settings.all.operations.is_some() || settings.each.operations.is_some();
         let (clients, gate) = (Clients::new(settings.by), Gate::new(settings));
         Ok(Self(Throttled { clients, writers: Writers::default(), gate, counts_operations, child }))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.0.gate.figures()
     }
 
     /// What waits goes on: for what comes, the successor has limits.
