@@ -104,7 +104,10 @@ fn it_comes_and_goes_with_the_stack_file() {
     read();
     stack(&bench, "cache: { memory: 256KiB, range: 16KiB },");
     let refused = bench.refused(&["reload", "m"]);
-    assert!(refused.contains("s.yaml:2: stack.volume.cache.range: the cache has ranges of 64KiB"), "{refused}");
+    assert!(
+        refused.contains("s.yaml:2: stack.volume.cache.range: the cache has ranges of 64KiB"),
+        "{refused}"
+    );
     stack(&bench, "cache: { tiers: { fast: auto } },");
     let refused = bench.refused(&["reload", "m"]);
     assert!(refused.contains("the home tier has no part of the cache"), "{refused}");

@@ -7,7 +7,8 @@ use crate::config::StackNode;
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served, Service, dispatch,
+    Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served, Service,
+    dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;

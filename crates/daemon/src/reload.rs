@@ -111,8 +111,15 @@ fn plan(mounted: &Mounted<'_>, files: &Files<'_>) -> Result<Plan, ErrorReply> {
     let modules = files.module_changes();
     let exchange = !modules.is_empty();
     changes.extend(modules);
-    let mut plan =
-        Plan { placement, cache, set: Vec::new(), drills: Vec::new(), add: Vec::new(), modules: exchange, changes };
+    let mut plan = Plan {
+        placement,
+        cache,
+        set: Vec::new(),
+        drills: Vec::new(),
+        add: Vec::new(),
+        modules: exchange,
+        changes,
+    };
     for tier in &new.tiers {
         match old.tier(&tier.name) {
             Some(before) => plan_tier(mounted, before, tier, &mut plan).map_err(invalid)?,

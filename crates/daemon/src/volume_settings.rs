@@ -1,8 +1,8 @@
 //! The settings of a volume and its tiers, from a stack file, with parts that
 //! flags share.
 
-use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings, ZonedTier};
 use crate::cache;
+use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings, ZonedTier};
 use crate::cross_check;
 use crate::drill::{self, FaultRule};
 use crate::hints;

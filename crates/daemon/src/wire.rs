@@ -1,7 +1,9 @@
 //! From settings to stores, volume and front end.
 
 use crate::cache::Cache;
-use crate::config::{Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings};
+use crate::config::{
+    Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings,
+};
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;

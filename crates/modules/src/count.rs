@@ -2,7 +2,6 @@
 
 use braid_contract::Figure;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A count that many threads add to.
 #[derive(Debug, Default)]
@@ -17,11 +16,6 @@ impl Count {
         self.add(1);
     }
 
-    /// Adds a time, in nanoseconds.
-    pub(crate) fn time(&self, took: Duration) {
-        self.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    }
-
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -30,4 +24,12 @@ impl Count {
 /// The figure of what rules refused.
 pub(crate) fn refused(count: &Count) -> Figure {
     Figure::counter("refused", "Operations that the module refused", count.get())
+}
+
+/// The figures of what a module held up.
+pub(crate) fn held_up(waits: &Count, waited_ns: &Count) -> Vec<Figure> {
+    vec![
+        Figure::counter("waits", "Operations that the module held up", waits.get()),
+        Figure::seconds("wait_seconds", "Time for which operations were held up", waited_ns.get()),
+    ]
 }

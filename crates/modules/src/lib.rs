@@ -2,7 +2,8 @@
 //!
 //! One folder holds one module. A stack file can name a module when it is in
 //! the list below; only the daemon builds stacks out of them. Nothing here
-//! performs I/O of its own, but for reading a key; `throttle` asks `/proc` who a thread is.
+//! performs I/O of its own, but for reading a key; `throttle` and
+//! `provenance` ask `/proc` who a thread is.
 #![forbid(unsafe_code)]
 
 pub mod checksum;
@@ -13,11 +14,14 @@ pub mod deny;
 pub mod encrypt;
 pub mod frames;
 mod fused;
+pub mod metrics;
+pub mod model;
 mod module;
 mod names;
 pub mod noop;
 mod pattern;
 pub mod permissions;
+pub mod provenance;
 mod sync;
 #[cfg(test)]
 mod testing;
@@ -62,4 +66,7 @@ modules!(
     compress::Compress,
     encrypt::Encrypt,
     checksum::Checksum,
+    metrics::Metrics,
+    provenance::Provenance,
+    model::Model,
 );

@@ -3,9 +3,7 @@
 //! and how tiers share its memory.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_contract::{
-    ObjectId, ReadPiece, Result, SplitMix, Store, StoreIo, StoreLayer, StoreOperation,
-};
+use braid_contract::{ObjectId, ReadPiece, Result, SplitMix, Store, StoreIo, StoreLayer, StoreOperation};
 use braid_stores::cache::{CacheFigures, CacheMemory, CacheShare};
 use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;

@@ -18,7 +18,8 @@ const AT_LEAST: u64 = 64 << 20;
 /// Bytes that the daemon may use.
 pub(super) fn allowance() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = ROOTS.iter().flat_map(|(mark, root, files)| limits_in(&groups, mark, Path::new(root), files));
+    let limits =
+        ROOTS.iter().flat_map(|(mark, root, files)| limits_in(&groups, mark, Path::new(root), files));
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
     limits.chain(machine).min().unwrap_or(AT_LEAST)
 }

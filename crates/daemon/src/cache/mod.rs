@@ -70,7 +70,9 @@ fn memory(field: &Field) -> Result<Memory, Refusal> {
             };
         }
         let bytes = parse_size(text);
-        bytes.map(Memory::Bytes).map_err(|advice| format!("write a percentage such as 25%, or a size: {advice}"))
+        bytes
+            .map(Memory::Bytes)
+            .map_err(|advice| format!("write a percentage such as 25%, or a size: {advice}"))
     });
     Ok(parsed?.value)
 }
@@ -81,7 +83,12 @@ fn range(field: &Field) -> Result<Located<u64>, Refusal> {
     if size.value.is_power_of_two() && (least..=most).contains(&size.value) {
         return Ok(size);
     }
-    let found = format!("a range of {} is no power of two from {} to {}", write_size(size.value), write_size(least), write_size(most));
+    let found = format!(
+        "a range of {} is no power of two from {} to {}",
+        write_size(size.value),
+        write_size(least),
+        write_size(most)
+    );
     Err(size.place.refuse(found, "write 64KiB, or less where small pieces are read by chance"))
 }
 
@@ -90,7 +97,8 @@ fn share(field: &Field) -> Result<CacheShare, Refusal> {
         "auto" => Ok(CacheShare::Auto),
         "off" | "no" | "false" => Ok(CacheShare::Off),
         text => {
-            let percent = units::parse_percent(text).map_err(|_| "write auto, off, or a share such as 60%".to_owned())?;
+            let percent = units::parse_percent(text)
+                .map_err(|_| "write auto, off, or a share such as 60%".to_owned())?;
             match percent > 0.0 && percent <= 100.0 {
                 true => Ok(CacheShare::Part(percent / 100.0)),
                 false => Err("write more than 0% and at most 100%, or off".into()),
@@ -230,7 +238,9 @@ mod tests {
         assert_eq!(change(Some(&given), Some(&given)), None);
         assert_eq!(change(None, Some(&given)).as_deref(), Some("cache: on"));
         let whole = Place::file("s.yaml");
-        assert!(refuse_range(16 << 10, Some(&given), &whole).is_ok() && refuse_range(1, None, &whole).is_ok());
+        assert!(
+            refuse_range(16 << 10, Some(&given), &whole).is_ok() && refuse_range(1, None, &whole).is_ok()
+        );
         let refused = refuse_range(64 << 10, Some(&given), &whole).unwrap_err().to_string();
         assert!(refused.starts_with("s.yaml:2: range: the cache has ranges of 64KiB"), "{refused}");
     }

@@ -60,7 +60,8 @@ fn open_trigger() -> Option<File> {
         file.write_all(TRIGGER).map(|()| file)
     };
     let opened = places.map(|path| armed(&path)).find_map(|file| {
-        file.inspect_err(|error| tracing::debug!(%error, "the kernel does not tell of pressure on memory")).ok()
+        file.inspect_err(|error| tracing::debug!(%error, "the kernel does not tell of pressure on memory"))
+            .ok()
     });
     if opened.is_none() {
         tracing::info!("the cache keeps its memory: the kernel does not tell when it is short");

@@ -11,8 +11,8 @@ use crate::count::Count;
 use crate::{Module, State};
 use braid_contract::units::parse_duration;
 use braid_contract::{
-    Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId,
-    IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+    Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities, HandleId,
+    InodeId, IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
 };
 use files::Files;
 use later::Later;
@@ -103,8 +103,16 @@ impl Module for Consistency {
         let pending = self.later.as_ref().map_or(0, |later| later.waiting().len() as u64);
         let pending_help = "Files for which a sync that programs asked for is put off";
         vec![
-            Figure::counter("syncs_asked", "Syncs that programs asked for, and closes that are syncs", self.asked.get()),
-            Figure::counter("syncs_done", "Syncs that were done, of files, directories or all", self.done.get() + later),
+            Figure::counter(
+                "syncs_asked",
+                "Syncs that programs asked for, and closes that are syncs",
+                self.asked.get(),
+            ),
+            Figure::counter(
+                "syncs_done",
+                "Syncs that were done, of files, directories or all",
+                self.done.get() + later,
+            ),
             Figure::gauge("syncs_pending", pending_help, pending),
         ]
     }

@@ -35,7 +35,12 @@ impl Module for Deny {
     type Settings = Settings;
 
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
-        Ok(Self(Guard { settings: settings.clone(), names: Names::default(), refused: Count::default(), child }))
+        Ok(Self(Guard {
+            settings: settings.clone(),
+            names: Names::default(),
+            refused: Count::default(),
+            child,
+        }))
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -32,7 +32,11 @@ impl Counts {
             Figure::counter("frames_checked", "Frames that were read and checked", self.checked.get()),
             Figure::counter("frames_damaged", "Reads of frames that were found damaged", self.damaged.get()),
             Figure::counter("data_bytes", "Bytes of data that were put into frames", self.data.get()),
-            Figure::counter("stored_bytes", "Bytes that the data put into frames takes there", self.stored.get()),
+            Figure::counter(
+                "stored_bytes",
+                "Bytes that the data put into frames takes there",
+                self.stored.get(),
+            ),
         ]
     }
 }

@@ -16,8 +16,8 @@ use crate::sync::Mutex;
 use crate::{Module, Names, State};
 use asked::{Judge, caller};
 use braid_contract::{
-    Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, OpenFlags, Reply, Request, Result, Served,
-    Service,
+    Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, OpenFlags, Reply, Request, Result,
+    Served, Service,
 };
 pub use rules::Settings;
 use rules::Who;

@@ -4,7 +4,7 @@
 use super::settings::Settings;
 use super::share::{Next, Shares, Ticket};
 use super::who::Client;
-use crate::count::Count;
+use crate::count::{Count, held_up};
 use crate::sync::{Condvar, Instant, Mutex};
 use braid_contract::Figure;
 use std::collections::HashMap;
@@ -31,7 +31,12 @@ impl Gate {
     pub(super) fn new(settings: &Settings) -> Self {
         let shares = Shares::new(settings.all, settings.each, settings.weights.clone(), 0);
         let state = State { shares, waiting: HashMap::new(), watcher: None, is_open: false };
-        Self { begun: Instant::now(), state: Mutex::new(state), waits: Count::default(), waited_ns: Count::default() }
+        Self {
+            begun: Instant::now(),
+            state: Mutex::new(state),
+            waits: Count::default(),
+            waited_ns: Count::default(),
+        }
     }
 
     /// Waits for the turn of a request of the client with so many bytes.
@@ -73,11 +78,8 @@ impl Gate {
 
     pub(super) fn figures(&self) -> Vec<Figure> {
         let waiting = self.state.lock().waiting.len() as u64;
-        vec![
-            Figure::counter("waits", "Operations that waited for their turn", self.waits.get()),
-            Figure::seconds("wait_seconds", "Time for which operations waited, those that go on", self.waited_ns.get()),
-            Figure::gauge("waiting", "Operations that wait now", waiting),
-        ]
+        let now = Figure::gauge("waiting", "Operations that wait now", waiting);
+        held_up(&self.waits, &self.waited_ns).into_iter().chain([now]).collect()
     }
 
     /// Gives back what a request of the client did not use.

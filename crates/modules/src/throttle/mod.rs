@@ -11,8 +11,8 @@ mod writers;
 
 use crate::{Module, State};
 use braid_contract::{
-    Caller, Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request, Result,
-    Served, Service,
+    Caller, Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request,
+    Result, Served, Service,
 };
 use gate::Gate;
 pub use settings::Settings;

@@ -8,8 +8,8 @@ mod recorder;
 pub use recorder::{Recorded, Recording, Traced};
 
 use braid_contract::{
-    Attr, Caller, Entry, Environment, FallocateMode, Figure, FileKind, FileSystem, HandleId, InodeId, IoMode, Layer,
-    OpenFlags, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+    Attr, Caller, Entry, Environment, FallocateMode, Figure, FileKind, FileSystem, HandleId, InodeId, IoMode,
+    Layer, OpenFlags, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
 };
 use braid_placement::{Record, TraceOpKind};
 use files::File;
@@ -60,7 +60,11 @@ impl Trace {
         let totals = self.tracing.totals();
         vec![
             Figure::counter("records", "Operations that were recorded in traces", totals.records.get()),
-            Figure::counter("records_dropped", "Operations that a trace had no room for", totals.dropped.get()),
+            Figure::counter(
+                "records_dropped",
+                "Operations that a trace had no room for",
+                totals.dropped.get(),
+            ),
         ]
     }
 

@@ -112,9 +112,7 @@ impl Change<'_> {
     pub(super) fn was_alone(&self, range: u64) -> bool {
         let known = usize::try_from(range - self.first).ok().and_then(|at| self.slots.get(at));
         known.is_some_and(|(slot, number, is_alone)| {
-            *is_alone
-                && self.changes.slots[*slot].is_still(*number)
-                && self.changes.all.quiet().is_some()
+            *is_alone && self.changes.slots[*slot].is_still(*number) && self.changes.all.quiet().is_some()
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The memory that the tiers of a volume share.
 
+use super::RANGE_DEFAULT;
 use super::store::CacheStore;
 use super::tier::{Admission, CacheFigures, TierCache};
-use super::RANGE_DEFAULT;
 use braid_contract::Store;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

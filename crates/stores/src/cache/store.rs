@@ -49,22 +49,25 @@ impl CacheStore {
         Ok(())
     }
 
-    /// Reads ranges from the store, and keeps them.
+    /// Reads ranges from the store, those next to each other at once, and keeps them.
     fn fetch(&self, id: ObjectId, missing: &[u64], io: StoreIo) -> Result<Vec<Data>> {
         let tickets: Vec<_> = missing.iter().map(|range| self.part.ticket(id, *range)).collect();
-        let mut buffers: Vec<Vec<u8>> = missing.iter().map(|_| vec![0; 1 << self.shift]).collect();
+        let runs: Vec<&[u64]> = missing.chunk_by(|one, next| one + 1 == *next).collect();
+        let mut buffers: Vec<Vec<u8>> = runs.iter().map(|run| vec![0; run.len() << self.shift]).collect();
+        let at = |run: &[u64]| run.first().map_or(0, |range| range << self.shift);
         let mut reads: Vec<ReadPiece<'_>> =
-            missing.iter().zip(&mut buffers).map(|(range, buf)| ReadPiece::new(range << self.shift, buf)).collect();
+            runs.iter().zip(&mut buffers).map(|(run, buf)| ReadPiece::new(at(run), buf)).collect();
         let begun = Instant::now();
         self.inner.read_pieces(id, &mut reads, io)?;
-        let took = begun.elapsed() / missing.len().max(1) as u32;
+        let took = begun.elapsed() / runs.len().max(1) as u32;
         let done: Vec<usize> = reads.iter().map(|read| read.done).collect();
-        self.part.was_read(1 << self.shift, took);
-        let data = buffers.into_iter().zip(done).map(|(mut buffer, done)| {
-            buffer.truncate(done);
-            Arc::new(buffer)
+        self.part.was_read(done.iter().sum::<usize>() / runs.len().max(1), took);
+        let ranges = runs.iter().zip(&buffers).zip(done).flat_map(|((run, buffer), done)| {
+            let held = &buffer[..done];
+            let range = |at: usize| held.get(at << self.shift..).unwrap_or_default();
+            (0..run.len()).map(move |at| range(at)).map(|rest| &rest[..rest.len().min(1 << self.shift)])
         });
-        let data: Vec<Data> = data.collect();
+        let data: Vec<Data> = ranges.map(|range| Arc::new(range.to_vec())).collect();
         let read = missing.iter().zip(&data).zip(tickets);
         self.part.keep(id, read.map(|((range, data), ticket)| (*range, Arc::clone(data), ticket)).collect());
         self.memory.were_read(missing.len() as u64);
@@ -75,8 +78,12 @@ impl CacheStore {
         let wanted: Vec<(u64, usize)> =
             pieces.iter().flat_map(|piece| self.wanted(piece.offset, piece.buf.len())).collect();
         let mut found = self.part.look(id, &wanted);
-        let mut missing: Vec<u64> =
-            wanted.iter().zip(&found).filter(|(_, data)| data.is_none()).map(|((range, _), _)| *range).collect();
+        let mut missing: Vec<u64> = wanted
+            .iter()
+            .zip(&found)
+            .filter(|(_, data)| data.is_none())
+            .map(|((range, _), _)| *range)
+            .collect();
         missing.dedup();
         if !missing.is_empty() {
             let Ok(fetched) = self.fetch(id, &missing, io) else {
