@@ -53,7 +53,7 @@ fn unknown_keys() {
     refused(
         "    range:",
         "    stripe:",
-        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers, measure, hints",
+        "s.yaml:5: stack.volume.stripe: unknown key\n  help: the keys here are home, policy, rules, epoch, profile, range, jobs, tiers, heat, monitor, movers, measure, hints, cache",
     );
     refused(
         "mount:",
@@ -259,7 +259,7 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum"
+         help: did you mean 'noop'? The modules are volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance, model"
     );
     assert_eq!(
         stack(" { mirror: { } }"),

@@ -25,6 +25,7 @@ pub mod provenance;
 mod sync;
 #[cfg(test)]
 mod testing;
+mod threads;
 pub mod throttle;
 pub mod trace;
 

@@ -26,13 +26,13 @@ pub(crate) fn opened(handle: u64) -> Opened {
     Opened { handle: HandleId(handle), mode: IoMode::Cached, set_id: false }
 }
 
-/// A child that answers each request by this function.
-pub(crate) struct Answers<F>(F);
+struct Answers<F>(F);
 
-impl<F: Fn(Request<'_>) -> Reply + Send + Sync + 'static> Answers<F> {
-    pub(crate) fn new(answer: F) -> Arc<dyn FileSystem> {
-        Arc::new(Served(Self(answer)))
-    }
+/// A child that answers each request by this function.
+pub(crate) fn answering(
+    answer: impl Fn(Request<'_>) -> Reply + Send + Sync + 'static,
+) -> Arc<dyn FileSystem> {
+    Arc::new(Served(Answers(answer)))
 }
 
 impl<F: Fn(Request<'_>) -> Reply + Send + Sync> Service for Answers<F> {

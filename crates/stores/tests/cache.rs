@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_contract::{ObjectId, ReadPiece, Result, SplitMix, Store, StoreIo, StoreLayer, StoreOperation};
-use braid_stores::cache::{CacheFigures, CacheMemory, CacheShare};
+use braid_stores::cache::{CacheFigures, CacheMemory, CacheShare, CacheStore};
 use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ fn whatever_is_done_it_answers_what_the_store_would() {
         // From next to nothing to enough for all.
         memory.set_budget(RANGE * (1 + seed % 15));
         all_of_it(&memory, "t");
-        let cached = memory.cached("t", Arc::new(MemoryStore::new(64 << 20)));
+        let cached = CacheStore::new(&memory, "t", Arc::new(MemoryStore::new(64 << 20)));
         let plain = MemoryStore::new(64 << 20);
         for _ in 0..400 {
             step(&mut random, &cached, &plain);
@@ -126,7 +126,7 @@ fn what_is_read_again_comes_from_memory_with_what_was_written_since() {
     let memory = CacheMemory::new(RANGE);
     memory.set_budget(1 << 20);
     all_of_it(&memory, "t");
-    let store = &memory.cached("t", Arc::clone(&slow) as _) as &dyn Store;
+    let store = &CacheStore::new(&memory, "t", Arc::clone(&slow) as _) as &dyn Store;
     store.create(A).unwrap();
     write(store, A, 0, &[1; 3 * RANGE as usize]).unwrap();
     assert_eq!(read(store, A, 100, 2 * RANGE as usize).unwrap(), [1; 2 * RANGE as usize]);
@@ -158,7 +158,7 @@ fn after_a_failed_sync_or_write_the_store_is_asked() {
     let memory = CacheMemory::new(RANGE);
     memory.set_budget(1 << 20);
     all_of_it(&memory, "t");
-    let store = &memory.cached("t", Arc::new(faults)) as &dyn Store;
+    let store = &CacheStore::new(&memory, "t", Arc::new(faults)) as &dyn Store;
     store.create(A).unwrap();
     write(store, A, 0, &[1; 2 * RANGE as usize]).unwrap();
     for fault in ["write:EIO", "write:short", "sync:EIO"] {
@@ -180,7 +180,7 @@ fn a_reader_never_sees_less_than_what_was_written_before_it_asked() {
     let memory = CacheMemory::new(RANGE);
     memory.set_budget(40 * RANGE);
     all_of_it(&memory, "t");
-    let store = &memory.cached("t", slow) as &dyn Store;
+    let store = &CacheStore::new(&memory, "t", slow) as &dyn Store;
     store.create(A).unwrap();
     store.truncate(A, 8 * RANGE).unwrap();
     let written: &[AtomicU64] = &[const { AtomicU64::new(0) }; 8];

@@ -9,7 +9,7 @@ use crate::section::{Field, Section};
 use allowance::allowance;
 use braid_contract::units::{self, parse_size, write_size};
 use braid_contract::{Figure, ModuleStatus, Store};
-use braid_stores::cache::{CacheFigures, CacheMemory, CacheShare, RANGE_DEFAULT};
+use braid_stores::cache::{CacheFigures, CacheMemory, CacheShare, CacheStore, RANGE_DEFAULT};
 use pressure::Watch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -186,7 +186,7 @@ impl Cache {
 
     /// Puts it on the store of a tier.
     pub(crate) fn put_on(&self, tier: &str, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(self.memory.cached(tier, store))
+        Arc::new(CacheStore::new(&self.memory, tier, store))
     }
 
     /// Its figures, as those of a module below all others; `None` without memory.

@@ -1,7 +1,7 @@
 //! What is counted, by one thread and by several.
 
 use super::*;
-use crate::testing::Answers;
+use crate::testing::answering;
 use braid_contract::{Caller, Errno, HandleId, InodeId, WriteFlags};
 
 fn of(figures: &[Figure], name: &str, operation: &str) -> Option<FigureValue> {
@@ -23,7 +23,7 @@ fn bounds_are_powers_of_four_and_belong_to_what_is_below() {
 
 #[test]
 fn operations_are_counted_with_what_they_moved_and_how_they_failed() {
-    let child = Answers::new(|request| match request {
+    let child = answering(|request| match request {
         Request::Write { data, .. } => Reply::Write(Ok(data.len())),
         other => other.operation().failed(Errno::EIO.into()),
     });

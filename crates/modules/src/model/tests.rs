@@ -2,7 +2,7 @@
 
 use super::device::Figures;
 use super::*;
-use crate::testing::Answers;
+use crate::testing::answering;
 use braid_contract::{Caller, SplitMix, WriteFlags};
 use serde_json::json;
 
@@ -97,7 +97,7 @@ fn devices_are_presets_with_figures_of_ones_own() {
 
 #[test]
 fn what_waits_goes_on_when_the_module_goes() {
-    let child = Answers::new(|request| match request {
+    let child = answering(|request| match request {
         Request::Fsync { .. } => Reply::Fsync(Ok(())),
         Request::Write { data, .. } => Reply::Write(Ok(data.len())),
         other => other.operation().failed(braid_contract::Errno::ENOSYS.into()),

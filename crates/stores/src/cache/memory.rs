@@ -1,9 +1,7 @@
 //! The memory that the tiers of a volume share.
 
 use super::RANGE_DEFAULT;
-use super::store::CacheStore;
 use super::tier::{Admission, CacheFigures, TierCache};
-use braid_contract::Store;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,13 +72,12 @@ impl CacheMemory {
         self.deal();
     }
 
-    /// Puts the cache on the store of a tier.
-    #[must_use]
-    pub fn cached(self: &Arc<Self>, tier: &str, store: Arc<dyn Store>) -> CacheStore {
+    /// A part for one more tier.
+    pub(super) fn join(&self, tier: &str) -> Arc<TierCache> {
         let part = Arc::new(TierCache::new(tier.to_owned()));
         self.parts.lock().tiers.push(Arc::downgrade(&part));
         self.deal();
-        CacheStore::new(store, part, Arc::clone(self))
+        part
     }
 
     /// What it did for each tier.
@@ -119,7 +116,7 @@ impl CacheMemory {
             }
         }
         let caching = by_weight.iter().filter(|(_, weight)| *weight > 0.0).count() as u64;
-        let least = if caching > 0 { (left / LEAST).min(left / caching) } else { 0 };
+        let least = left.checked_div(caching).map_or(0, |each| each.min(left / LEAST));
         let sum: f64 = by_weight.iter().map(|(_, weight)| weight).sum();
         for (tier, weight) in by_weight {
             let more = (left - least * caching) as f64 * weight / sum.max(1.0);

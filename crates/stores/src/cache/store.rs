@@ -19,9 +19,11 @@ pub struct CacheStore {
 }
 
 impl CacheStore {
-    pub(super) fn new(inner: Arc<dyn Store>, part: Arc<TierCache>, memory: Arc<CacheMemory>) -> Self {
+    /// Puts the cache on the store of the tier of this name.
+    #[must_use]
+    pub fn new(memory: &Arc<CacheMemory>, tier: &str, inner: Arc<dyn Store>) -> Self {
         let shift = memory.range().ilog2();
-        Self { inner, part, memory, shift }
+        Self { inner, part: memory.join(tier), memory: Arc::clone(memory), shift }
     }
 
     /// First and last range of some bytes, at least one.
@@ -65,7 +67,7 @@ impl CacheStore {
         let ranges = runs.iter().zip(&buffers).zip(done).flat_map(|((run, buffer), done)| {
             let held = &buffer[..done];
             let range = |at: usize| held.get(at << self.shift..).unwrap_or_default();
-            (0..run.len()).map(move |at| range(at)).map(|rest| &rest[..rest.len().min(1 << self.shift)])
+            (0..run.len()).map(range).map(|rest| &rest[..rest.len().min(1 << self.shift)])
         });
         let data: Vec<Data> = ranges.map(|range| Arc::new(range.to_vec())).collect();
         let read = missing.iter().zip(&data).zip(tickets);

@@ -139,7 +139,7 @@ impl TierCache {
         // A lost one of several at a time does not matter.
         let mean = if reads == 0 { beside } else { old - old / 16 + beside / 16 };
         self.cost_ns.store(mean, Ordering::Relaxed);
-        if reads >= READS_MIN && (mean < AS_MEMORY_NS || mean > NO_MEMORY_NS) {
+        if reads >= READS_MIN && !(AS_MEMORY_NS..=NO_MEMORY_NS).contains(&mean) {
             self.is_memory.store(mean < AS_MEMORY_NS, Ordering::Relaxed);
         }
     }

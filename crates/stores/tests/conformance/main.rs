@@ -7,7 +7,7 @@ mod planted;
 mod zoned_device;
 
 use braid_contract::{Hint, ObjectId, Store, StoreIo};
-use braid_stores::cache::{CacheMemory, CacheShare};
+use braid_stores::cache::{CacheMemory, CacheShare, CacheStore};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;
@@ -120,7 +120,7 @@ fn a_cache_over_a_directory() {
         let memory = CacheMemory::new(4096);
         memory.set_budget(64 << 10);
         memory.set_shares([("tier".to_owned(), CacheShare::Part(1.0))].into());
-        Fresh::new(Arc::new(memory.cached("tier", store)), dir)
+        Fresh::new(Arc::new(CacheStore::new(&memory, "tier", store)), dir)
     };
     run("a cache over a directory", &fresh).conclude();
 }
