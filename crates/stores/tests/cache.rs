@@ -9,8 +9,9 @@ use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const RANGE: u64 = 4096;
@@ -213,4 +214,76 @@ fn a_reader_never_sees_less_than_what_was_written_before_it_asked() {
             });
         }
     });
+}
+
+/// A store in which one operation, once it has done its work, waits to be let go.
+struct Held {
+    inner: MemoryStore,
+    operation: StoreOperation,
+    /// Tells that it waits, and hears that it may go.
+    gate: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl Held {
+    fn wait(&self, operation: StoreOperation) {
+        let gate = if operation == self.operation { self.gate.lock().unwrap().take() } else { None };
+        if let Some((here, go)) = gate {
+            here.send(()).unwrap();
+            go.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+    }
+}
+
+impl StoreLayer for Held {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn read_at(&self, id: ObjectId, offset: u64, bufs: &mut [IoSliceMut<'_>], io: StoreIo) -> Result<usize> {
+        let done = self.inner.read_at(id, offset, bufs, io);
+        self.wait(StoreOperation::Read);
+        done
+    }
+
+    fn write_at(&self, id: ObjectId, offset: u64, bufs: &[IoSlice<'_>], io: StoreIo) -> Result<usize> {
+        let done = self.inner.write_at(id, offset, bufs, io);
+        self.wait(StoreOperation::Write);
+        done
+    }
+}
+
+/// What is read after a second write that came while an operation, read or write, was
+/// about to return; and what the store has.
+fn overtaken(operation: StoreOperation, is_known: bool) -> (Vec<u8>, Vec<u8>) {
+    let held = Arc::new(Held { inner: MemoryStore::new(1 << 20), operation, gate: Mutex::new(None) });
+    let memory = CacheMemory::new(RANGE);
+    memory.set_budget(1 << 20);
+    all_of_it(&memory, "t");
+    let store = &CacheStore::new(&memory, "t", Arc::clone(&held) as _) as &dyn Store;
+    store.create(A).unwrap();
+    write(store, A, 0, &[0; 64]).unwrap();
+    if is_known {
+        read(store, A, 0, 64).unwrap();
+    }
+    let ((here, is_here), (go, gone)) = (channel(), channel());
+    *held.gate.lock().unwrap() = Some((here, gone));
+    std::thread::scope(|scope| {
+        scope.spawn(move || match operation {
+            StoreOperation::Read => _ = read(store, A, 0, 8).unwrap(),
+            _ => _ = write(store, A, 0, &[1; 9]).unwrap(),
+        });
+        is_here.recv_timeout(Duration::from_secs(60)).unwrap();
+        write(store, A, 0, &[2; 9]).unwrap();
+        go.send(()).unwrap();
+    });
+    (read(store, A, 0, 64).unwrap(), read(&held.inner, A, 0, 64).unwrap())
+}
+
+#[test]
+fn of_two_that_overlap_the_cache_has_what_the_store_has() {
+    for (operation, is_known) in [(StoreOperation::Write, true), (StoreOperation::Read, false)] {
+        let (found, stored) = overtaken(operation, is_known);
+        assert_eq!(found, stored, "{operation:?}");
+        assert_eq!(found[..9], [2; 9]);
+    }
 }

@@ -29,7 +29,8 @@ pub enum CacheShare {
 pub struct CacheMemory {
     range: u64,
     budget: AtomicU64,
-    dealt: AtomicU64,
+    /// Ranges that were read from stores.
+    read: AtomicU64,
     parts: Mutex<Parts>,
 }
 
@@ -44,8 +45,8 @@ impl CacheMemory {
     #[must_use]
     pub fn new(range: u64) -> Arc<Self> {
         let range = if range.is_power_of_two() { range } else { RANGE_DEFAULT };
-        let (budget, dealt) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { range, budget, dealt, parts: Mutex::default() })
+        let (budget, read) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { range, budget, read, parts: Mutex::default() })
     }
 
     /// Bytes of a range.
@@ -89,7 +90,7 @@ impl CacheMemory {
 
     /// Some ranges were read from stores.
     pub(super) fn were_read(&self, count: u64) {
-        let before = self.dealt.fetch_add(count, Ordering::Relaxed);
+        let before = self.read.fetch_add(count, Ordering::Relaxed);
         if before / DEALT_EVERY != (before + count) / DEALT_EVERY {
             self.deal();
         }
@@ -97,37 +98,46 @@ impl CacheMemory {
 
     /// Deals the memory out.
     fn deal(&self) {
+        // Outside the lock: a tier that gives memory back keeps no other one from its own.
+        for (tier, admission, bytes) in self.dealt() {
+            tier.admit(admission);
+            tier.set_limit(bytes);
+        }
+    }
+
+    /// What each tier is to have.
+    fn dealt(&self) -> Vec<(Arc<TierCache>, Admission, u64)> {
         let budget = self.budget();
         let mut parts = self.parts.lock();
         parts.tiers.retain(|tier| tier.strong_count() > 0);
         let tiers: Vec<Arc<TierCache>> = parts.tiers.iter().filter_map(Weak::upgrade).collect();
-        let share = |tier: &TierCache| parts.shares.get(&tier.name).copied().unwrap_or_default();
-        let mut left = budget;
-        let mut by_weight = Vec::new();
-        for tier in &tiers {
-            match share(tier) {
-                CacheShare::Off => self.give(tier, Admission::Never, 0),
+        if budget == 0 {
+            return tiers.into_iter().map(|tier| (tier, Admission::Never, 0)).collect();
+        }
+        let (mut left, mut dealt, mut by_weight) = (budget, Vec::new(), Vec::new());
+        for tier in tiers {
+            match parts.shares.get(&tier.name).copied().unwrap_or_default() {
+                CacheShare::Off => dealt.push((tier, Admission::Never, 0)),
                 CacheShare::Part(part) => {
                     let bytes = ((budget as f64 * part) as u64).min(left);
                     left -= bytes;
-                    self.give(tier, Admission::Always, bytes);
+                    dealt.push((tier, Admission::Always, bytes));
                 }
-                CacheShare::Auto => by_weight.push((tier, tier.weight())),
+                CacheShare::Auto => {
+                    let weight = tier.weight();
+                    by_weight.push((tier, weight));
+                }
             }
         }
         let caching = by_weight.iter().filter(|(_, weight)| *weight > 0.0).count() as u64;
         let least = left.checked_div(caching).map_or(0, |each| each.min(left / LEAST));
         let sum: f64 = by_weight.iter().map(|(_, weight)| weight).sum();
-        for (tier, weight) in by_weight {
+        let by_weight = by_weight.into_iter().map(|(tier, weight)| {
             let more = (left - least * caching) as f64 * weight / sum.max(1.0);
-            let bytes = if weight > 0.0 { least + more as u64 } else { 0 };
-            self.give(tier, Admission::Slower, bytes);
-        }
-    }
-
-    fn give(&self, tier: &TierCache, admission: Admission, bytes: u64) {
-        tier.admit(if self.budget() == 0 { Admission::Never } else { admission });
-        tier.set_limit(bytes);
+            (tier, Admission::Slower, if weight > 0.0 { least + more as u64 } else { 0 })
+        });
+        dealt.extend(by_weight);
+        dealt
     }
 }
 
