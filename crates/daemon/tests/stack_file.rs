@@ -263,17 +263,17 @@ fn modules() {
     );
     assert_eq!(
         stack(" { mirror: { } }"),
-        "s.yaml:1: stack.mirror: there is no module 'mirror'\n  help: a module is volume, noop, deny, consistency, permissions, throttle, compress, encrypt or checksum"
+        "s.yaml:1: stack.mirror: there is no module 'mirror'\n  help: a module is volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny, consistency, permissions, throttle, compress, encrypt or checksum"
+         help: put one of these there: volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume, noop, deny, consistency, permissions, throttle, compress, encrypt or checksum"
+         help: keep one of them; it may be volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
@@ -301,7 +301,7 @@ fn modules() {
     assert_eq!(
         stack("\n  deny: { paths: [ a ] }"),
         "s.yaml:2: stack.deny: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny, consistency, permissions, throttle, compress, encrypt or checksum"
+         help: put one of these there: volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     let rules = |rules: &str| stack(&format!("\n  permissions:\n    rules:\n{rules}\n    volume: {{ }}"));
     assert_eq!(
@@ -342,7 +342,7 @@ fn modules() {
     assert_eq!(
         stack("\n  noop:\n    mirror: { }"),
         "s.yaml:3: stack.noop.mirror: there is no module 'mirror'\n  \
-         help: a module is volume, noop, deny, consistency, permissions, throttle, compress, encrypt or checksum"
+         help: a module is volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));

@@ -28,6 +28,7 @@ mod testing;
 mod threads;
 pub mod throttle;
 pub mod trace;
+mod traffic;
 
 pub use frames::Pipeline;
 pub use fused::{fused, wrap};

@@ -11,6 +11,7 @@ mod tests;
 use crate::Module;
 use crate::count::Count;
 use crate::sync::Instant;
+use crate::traffic::moved;
 use braid_contract::{
     Figure, FigureValue, FileSystem, FileSystemCapabilities, Operation, Reply, Request, Result, Served,
     Service, dispatch,
@@ -92,10 +93,8 @@ impl Service for Measured {
         let begun = Instant::now();
         let reply = dispatch(&*self.child, request);
         of.times.add(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        match &reply {
-            Reply::Read(Ok(bytes)) | Reply::Write(Ok(bytes)) => of.sizes.add(*bytes as u64),
-            Reply::CopyRange(Ok(bytes)) => of.sizes.add(*bytes),
-            _ => {}
+        if let Some(bytes) = moved(&reply) {
+            of.sizes.add(bytes);
         }
         if reply.error().is_some() {
             of.errors.one();

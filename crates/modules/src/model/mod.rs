@@ -9,17 +9,18 @@ mod tests;
 
 use crate::count::Count;
 use crate::sync::{Condvar, Instant, Mutex};
+use crate::traffic::{keep_in_sight, moved};
 use crate::{Module, State};
 use braid_contract::{
     Figure, FileSystem, FileSystemCapabilities, HandleId, Reply, Request, Result, Served, Service, dispatch,
 };
 use device::{Device, Work};
+use rustix::thread::set_current_timer_slack;
 pub use settings::Settings;
+use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Bytes that are copied at a time.
-const COPY_MAX: u64 = 4 << 20;
 
 /// The module.
 pub type Model = Served<Modelled>;
@@ -74,20 +75,11 @@ impl Service for Modelled {
     }
 
     fn call(&self, mut request: Request<'_>) -> Reply {
-        match &mut request {
-            Request::CopyRange { len, .. } => *len = COPY_MAX.min(*len),
-            // The front end may have been told before that there is passthrough.
-            Request::Open { request, .. }
-            | Request::Create { request, .. }
-            | Request::Tmpfile { request, .. } => {
-                request.passthrough_allowed = false;
-            }
-            _ => {}
-        }
+        keep_in_sight(&mut request);
         let Some(work) = work(&request) else { return dispatch(&*self.child, request) };
         let asked_ns = self.now_ns();
         let reply = dispatch(&*self.child, request);
-        let done = self.device.lock().done_at(work.moving(moved(&reply)), asked_ns);
+        let done = self.device.lock().done_at(work.moving(moved(&reply).unwrap_or(0)), asked_ns);
         self.wait_until(done);
         reply
     }
@@ -102,6 +94,7 @@ impl Modelled {
         let now_ns = self.now_ns();
         let Some(left) = at_ns.checked_sub(now_ns).filter(|left| *left > 0) else { return };
         self.waits.one();
+        wakes_in_time();
         let mut is_over = self.is_over.lock();
         self.over.wait_while_for(&mut is_over, |is_over| !*is_over, Duration::from_nanos(left));
         drop(is_over);
@@ -111,6 +104,18 @@ impl Modelled {
     fn end(&self) {
         *self.is_over.lock() = true;
         self.over.notify_all();
+    }
+}
+
+/// The kernel may wake a thread 50 µs late, to wake several at a time; not this one any more.
+fn wakes_in_time() {
+    thread_local! {
+        static DONE: Cell<bool> = const { Cell::new(false) };
+    }
+    if !DONE.replace(true)
+        && let Err(error) = set_current_timer_slack(NonZeroU64::new(1))
+    {
+        tracing::debug!(%error, "the model's operations take longer than they should");
     }
 }
 
@@ -132,13 +137,4 @@ fn work(request: &Request<'_>) -> Option<Work> {
 /// Tells apart what is not next to each other on a disk.
 fn file(handle: HandleId) -> u64 {
     handle.0
-}
-
-/// The bytes that were moved.
-fn moved(reply: &Reply) -> u64 {
-    match reply {
-        Reply::Read(Ok(count)) | Reply::Write(Ok(count)) => *count as u64,
-        Reply::CopyRange(Ok(count)) => *count,
-        _ => 0,
-    }
 }

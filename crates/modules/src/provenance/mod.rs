@@ -9,6 +9,7 @@ mod tests;
 mod who;
 
 use crate::count::Count;
+use crate::traffic::visible;
 use crate::{Module, State};
 use braid_contract::{
     Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, HandleId, InodeId, IoMode, Layer,
@@ -297,8 +298,7 @@ impl Layer for Provenance {
 
     fn listxattr(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
         let names = self.child.listxattr(caller, ino)?;
-        let others = |name: &&[u8]| !is_kept(OsStr::from_bytes(name.strip_suffix(b"\0").unwrap_or(name)));
-        Ok(names.split_inclusive(|byte| *byte == 0).filter(others).flatten().copied().collect())
+        Ok(visible(&names, |name| is_kept(OsStr::from_bytes(name))))
     }
 
     fn setxattr(
