@@ -11,6 +11,7 @@ mod drill;
 mod eject;
 mod explain;
 mod failure;
+mod figures;
 mod frames;
 mod fsck;
 mod health;

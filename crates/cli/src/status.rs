@@ -3,6 +3,7 @@
 use crate::affected;
 use crate::args::StatusArgs;
 use crate::failure::Result;
+use crate::figures;
 use crate::locate;
 use crate::poll::Poller;
 use crate::runtime;
@@ -124,6 +125,7 @@ fn render(status: &Status, colour: bool) -> String {
             + &speeds(status)
             + &zones(status)
             + &moves(status)
+            + &figures::render(&status.modules)
             + &remarks(status),
     )
 }

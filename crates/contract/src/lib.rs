@@ -16,6 +16,7 @@ mod caller;
 mod environment;
 mod errno;
 mod error;
+mod figure;
 mod file_system;
 mod hint;
 mod id;
@@ -43,6 +44,7 @@ pub use caller::Caller;
 pub use environment::{DeviceCounters, Environment};
 pub use errno::{Errno, Retry};
 pub use error::{Context, Error, RefusalKind, Result};
+pub use figure::{Distribution, Figure, FigureValue, ModuleStatus};
 pub use file_system::{
     DirEntry, DirSink, Entry, FallocateMode, FileSystem, FileSystemCapabilities, FrontCache, IoMode,
     OpenFlags, OpenRequest, Opened, RenameMode, SeekTarget, StatFs, WriteFlags, XattrMode,

@@ -28,16 +28,25 @@ pub struct Served<S>(pub S);
 /// Every type of reply can be made from an error.
 trait Failing {
     fn failed(error: Error) -> Self;
+    fn error(&self) -> Option<&Error>;
 }
 
 impl<T> Failing for Result<T> {
     fn failed(error: Error) -> Self {
         Err(error)
     }
+
+    fn error(&self) -> Option<&Error> {
+        self.as_ref().err()
+    }
 }
 
 impl Failing for () {
     fn failed(_error: Error) -> Self {}
+
+    fn error(&self) -> Option<&Error> {
+        None
+    }
 }
 
 macro_rules! requests {
@@ -112,6 +121,16 @@ macro_rules! requests {
                 #[doc = concat!("The answer of [`FileSystem::", stringify!($name), "`].")]
                 $variant($reply),
             )*
+        }
+
+        impl Reply {
+            /// The error, if the operation failed.
+            #[must_use]
+            pub fn error(&self) -> Option<&Error> {
+                match self {
+                    $(Self::$variant(reply) => Failing::error(reply),)*
+                }
+            }
         }
 
         /// Carries a request out on a file system.
@@ -202,6 +221,8 @@ mod tests {
     fn a_request_reaches_the_method_of_its_name_and_comes_back_as_a_reply_of_it() {
         let reply = dispatch(&Served(Confused), Request::Release { handle: HandleId(1) });
         assert!(matches!(reply, Reply::Release(Err(_))), "{reply:?}");
+        assert_eq!(reply.error().map(Error::errno), Some(Errno::EIO));
+        assert!(Reply::Sync(Ok(())).error().is_none() && Reply::Forget(()).error().is_none());
         assert!(matches!(dispatch(&Served(Confused), Request::Sync {}), Reply::Sync(Ok(()))));
     }
 

@@ -1,6 +1,7 @@
 //! All settings, typed. Each value knows its place, so that a later error can
 //! name that.
 
+use crate::cache::CacheSettings;
 use crate::drill::FaultRule;
 use crate::kv::settings::KvSettings;
 use crate::metrics::Address;
@@ -165,6 +166,8 @@ pub struct VolumeSettings {
     pub monitor: Option<Located<bool>>,
     /// Whether tiers of unknown speed are measured at the mount.
     pub measure: Option<Located<bool>>,
+    /// The cache in memory of the tiers' data.
+    pub cache: Option<CacheSettings>,
     /// Settings of the movers, which move ranges in the background.
     pub movers: Option<Movers>,
 }

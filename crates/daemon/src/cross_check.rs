@@ -29,6 +29,13 @@ pub(crate) fn check(volume: &VolumeSettings) -> Result<(), Refusal> {
     known(&volume.tiers, &volume.home)?;
     movers::check(volume)?;
     policy(volume, &volume.policy)?;
+    for (tier, _) in volume.cache.iter().flat_map(|cache| &cache.tiers) {
+        known(&volume.tiers, tier)?;
+        if tier.value == volume.home.value {
+            let advice = "take it out: the files of home are cached by the kernel";
+            return Err(tier.place.refuse("the home tier has no part of the cache", advice));
+        }
+    }
     for rule in &volume.rules {
         rule.tiers.iter().try_for_each(|tier| known_in(volume, tier))?;
         rule.policy.iter().try_for_each(|set| policy(volume, set))?;

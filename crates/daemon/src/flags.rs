@@ -69,6 +69,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
         heat_budget: None,
         monitor: None,
         measure: None,
+        cache: None,
         movers: flags.movers.as_deref().map(movers::from_flag).transpose()?,
     };
     cross_check::check(&volume)?;

@@ -1,12 +1,13 @@
 //! An open volume with the daemon's state for it, and its status.
 
+use crate::cache::Cache;
 use crate::config::Config;
 use crate::device::{self, Devices};
 use crate::drill::Drills;
 use crate::modules::Modules;
 use crate::places::Places;
 use crate::{memory, process};
-use braid_contract::{Error, FileSystem, InodeId};
+use braid_contract::{Error, FileSystem, InodeId, ModuleStatus};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
     TierStatus,
@@ -24,6 +25,7 @@ use std::time::Instant;
 pub(crate) struct VolumeHandle {
     pub(crate) volume: Arc<Volume>,
     pub(crate) drills: Arc<Drills>,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) places: Arc<Places>,
     /// The names of the tiers in memory.
     memory: Arc<[String]>,
@@ -44,7 +46,7 @@ impl VolumeHandle {
     pub(crate) fn new(
         volume: Arc<Volume>,
         config: &Config,
-        drills: Arc<Drills>,
+        (drills, cache): (Arc<Drills>, Arc<Cache>),
         places: Places,
     ) -> Result<Self, Error> {
         let devices = Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number));
@@ -53,6 +55,7 @@ impl VolumeHandle {
         Ok(Self {
             volume,
             drills,
+            cache,
             places: Arc::new(places),
             memory: memory::names(config.stack.volume()).into(),
             modules,
@@ -207,7 +210,16 @@ impl VolumeHandle {
             lost_tiers: status.lost_tiers,
             hottest: status.hottest.into_iter().map(|file| Self::hot_file(file, Path::new(&home))).collect(),
             moves: status.moves,
+            modules: self.modules_status(),
         }
+    }
+
+    /// The modules, those of the daemon before those of the stack file.
+    fn modules_status(&self) -> Vec<ModuleStatus> {
+        let trace = ModuleStatus { module: "trace".to_owned(), place: 0, figures: self.trace.figures() };
+        let mut modules: Vec<ModuleStatus> = std::iter::once(trace).chain(self.modules.status()).collect();
+        modules.extend(self.cache.status(modules.len() as u32));
+        modules
     }
 
     fn hot_file(file: braid_volume::HotFile, home: &Path) -> HotFile {

@@ -10,6 +10,7 @@
 //! [`metrics`] serves Prometheus, [`kv`] keys and values. The command line is the only caller.
 #![forbid(unsafe_code)]
 
+mod cache;
 pub mod calibrate;
 pub mod check;
 pub mod config;

@@ -7,7 +7,8 @@ use crate::config::StackNode;
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    Errno, FileSystem, FileSystemCapabilities, Reply, Request, Result, Served, Service, dispatch,
+    Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served, Service,
+    dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;
@@ -97,6 +98,17 @@ impl Modules {
     /// The file system of the whole stack.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
         self.top.clone()
+    }
+
+    /// The modules from the top down, with their figures.
+    pub(crate) fn status(&self) -> Vec<ModuleStatus> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = |(place, member): (u32, &Arc<dyn Member>)| ModuleStatus {
+            module: member.name().to_owned(),
+            place,
+            figures: member.figures(),
+        };
+        (1..).zip(members.iter()).map(status).collect()
     }
 
     /// The names of the modules from the top down, and what each has gathered. No operation

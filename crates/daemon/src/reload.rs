@@ -2,6 +2,7 @@
 //! then applied completely or not at all. `control` calls this.
 
 use crate::advice::Asked;
+use crate::cache::{self, CacheSettings};
 use crate::config::{Config, TierSettings, VolumeSettings};
 use crate::handle::VolumeHandle;
 use crate::paths::real;
@@ -27,6 +28,8 @@ const FIXED: &[&str] = &["epoch", "profile", "jobs", "heat", "monitor", "measure
 /// The changes to apply.
 struct Plan {
     placement: PlacementConfig,
+    /// Other settings of the cache, or that there is to be none.
+    cache: Option<Option<CacheSettings>>,
     /// Tiers with changed settings.
     set: Vec<(String, TierChange)>,
     /// Tiers with changed faults.
@@ -101,11 +104,22 @@ fn plan(mounted: &Mounted<'_>, files: &Files<'_>) -> Result<Plan, ErrorReply> {
     files.refuse_fixed(range_size).map_err(invalid)?;
     let placement = placement(new);
     let mut changes = placement_changes(&mounted.handle.volume.placement(), &placement, old, new);
+    cache::refuse_range(mounted.handle.cache.range(), new.cache.as_ref(), &new.place).map_err(invalid)?;
+    let cached = cache::change(old.cache.as_ref(), new.cache.as_ref());
+    let cache = cached.as_ref().map(|_| new.cache.clone());
+    changes.extend(cached);
     let modules = files.module_changes();
     let exchange = !modules.is_empty();
     changes.extend(modules);
-    let mut plan =
-        Plan { placement, set: Vec::new(), drills: Vec::new(), add: Vec::new(), modules: exchange, changes };
+    let mut plan = Plan {
+        placement,
+        cache,
+        set: Vec::new(),
+        drills: Vec::new(),
+        add: Vec::new(),
+        modules: exchange,
+        changes,
+    };
     for tier in &new.tiers {
         match old.tier(&tier.name) {
             Some(before) => plan_tier(mounted, before, tier, &mut plan).map_err(invalid)?,
@@ -216,6 +230,9 @@ fn apply(handle: &VolumeHandle, plan: Plan) -> Result<(), ErrorReply> {
     for (name, change) in plan.set {
         set(handle, &name, change);
         handle.places.change(&name, change);
+    }
+    if let Some(cache) = plan.cache {
+        handle.cache.set(cache.as_ref());
     }
     plan.drills.iter().for_each(|(name, faults)| arm(handle, name, faults));
     Ok(())

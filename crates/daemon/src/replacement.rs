@@ -31,7 +31,7 @@ pub(crate) fn replace(
     let others = others.iter().map(|tier| (tier.name.as_str(), Path::new(&tier.location)));
     let dir = validate::replacement((dir, None), others, mountpoint).map_err(invalid)?;
     let store = tier_store::open(&dir, None).map_err(|error| cant_open(&dir, &error))?;
-    let (store, control) = drill::put_before(store, &[]);
+    let (store, control) = drill::put_before(handle.cache.put_on(name, store), &[]);
     let config = TierConfig {
         name: name.to_owned(),
         store: Some(store),

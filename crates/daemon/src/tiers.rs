@@ -112,7 +112,7 @@ pub(crate) fn looked_at(
         require::check_now(required, &dir).map_err(invalid)?;
     }
     let store = tier_store::open(&dir, read.zoned).map_err(|error| cant_open(&dir, &error))?;
-    let (store, control) = drill::put_before(store, &[]);
+    let (store, control) = drill::put_before(handle.cache.put_on(name, store), &[]);
     let config = TierConfig {
         name: name.to_owned(),
         store: Some(store),

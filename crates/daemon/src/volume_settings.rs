@@ -1,6 +1,7 @@
 //! The settings of a volume and its tiers, from a stack file, with parts that
 //! flags share.
 
+use crate::cache;
 use crate::config::{EPOCH, PARALLEL, TierSettings, VolumeSettings, ZonedTier};
 use crate::cross_check;
 use crate::drill::{self, FaultRule};
@@ -31,7 +32,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
     let base = reading.base;
     let known = [
         "home", "policy", "rules", "epoch", "profile", "range", "jobs", "tiers", "heat", "monitor", "movers",
-        "measure", "hints",
+        "measure", "hints", "cache",
     ];
     let mut section = Section::of(field, &known)?;
     let tiers = section.require("tiers", "tiers: { NAME: { dir: DIRECTORY }, … }")?;
@@ -75,6 +76,7 @@ pub(crate) fn from_file(field: &Field, reading: &Reading<'_>) -> Result<VolumeSe
         heat_budget: section.take("heat").map(|field| movers::heat_budget(&field)).transpose()?.flatten(),
         monitor: section.take("monitor").map(|field| field.truth()).transpose()?,
         measure: section.take("measure").map(|field| field.truth()).transpose()?,
+        cache: section.take("cache").map(|field| cache::from_file(&field)).transpose()?,
         movers: section.take("movers").map(|field| movers::from_file(&field)).transpose()?,
     };
     hints::check_names(&settings.rules, &settings.hints)?;

@@ -1,6 +1,9 @@
 //! From settings to stores, volume and front end.
 
-use crate::config::{Cache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings};
+use crate::cache::Cache;
+use crate::config::{
+    Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings,
+};
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
 use crate::places::Places;
@@ -64,8 +67,9 @@ fn open_by(
     let settings = config.stack.volume();
     let access_times = braid_fuse::access_times(&config.mount.options);
     let drills = Arc::new(Drills::default());
+    let cache = Arc::new(Cache::new(settings.cache.as_ref()));
     let places = Places::of(settings);
-    let mut volume = VolumeConfig { create, ..volume_config(settings, Some(&drills))? };
+    let mut volume = VolumeConfig { create, ..volume_config(settings, Some((&drills, &cache)))? };
     rehome::settle(&volume.home.root);
     volume.home.root = rehome::with_access_times(volume.home.root, access_times);
     let opened = memory::absent(settings, &volume, open);
@@ -85,7 +89,7 @@ fn open_by(
                 // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            VolumeHandle::new(Arc::clone(&volume), config, drills, places).map_err(|error| {
+            VolumeHandle::new(Arc::clone(&volume), config, (drills, cache), places).map_err(|error| {
                 // It was not used.
                 let _ = volume.shutdown();
                 let advice = "docs/configuration.md has what each module needs of a volume";
@@ -135,7 +139,7 @@ fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> F
     let settings = &config.mount;
     let names: Vec<&str> = config.stack.volume().tiers.iter().map(|tier| tier.name.as_str()).collect();
     let root = rustix::process::geteuid().is_root();
-    let chosen = settings.cache.as_ref().is_some_and(|cache| cache.value != Cache::Auto);
+    let chosen = settings.cache.as_ref().is_some_and(|cache| cache.value != KernelCache::Auto);
     // What is written back later has no known writer.
     let cache =
         if fs.capabilities().holds_up && !chosen { CacheMode::Passthrough } else { cache_mode(config) };
@@ -168,15 +172,15 @@ pub(crate) fn prepare_to_write_back(config: &Config) {
 }
 
 fn cache_mode(config: &Config) -> CacheMode {
-    let cache = config.mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
+    let cache = config.mount.cache.as_ref().map_or(KernelCache::Auto, |cache| cache.value);
     cache.mode(config.stack.volume().tiers.len())
 }
 
-/// The volume's configuration; with faults in front of its stores if it is to
+/// The volume's configuration; with a cache and faults in front of its stores if it is to
 /// be mounted.
 pub(crate) fn volume_config(
     settings: &VolumeSettings,
-    drills: Option<&Drills>,
+    layers: Option<(&Drills, &Cache)>,
 ) -> Result<VolumeConfig, Refusal> {
     let (mut home, mut tiers) = (None, Vec::new());
     for tier in &settings.tiers {
@@ -196,7 +200,7 @@ pub(crate) fn volume_config(
             let root = open_tier_dir(&dir).map_err(|error| cant_open(tier, &error))?;
             home = Some(HomeConfig { name, root, location, weight, profile, reserve });
         } else {
-            let store = if tier.absent.is_some() { None } else { Some(open_store(tier, &dir, drills)?) };
+            let store = if tier.absent.is_some() { None } else { Some(open_store(tier, &dir, layers)?) };
             tiers.push(TierConfig { name, store, location, weight, profile, reserve });
         }
     }
@@ -223,11 +227,15 @@ pub(crate) fn volume_config(
     })
 }
 
-fn open_store(tier: &TierSettings, dir: &Path, drills: Option<&Drills>) -> Result<Arc<dyn Store>, Refusal> {
+fn open_store(
+    tier: &TierSettings,
+    dir: &Path,
+    layers: Option<(&Drills, &Cache)>,
+) -> Result<Arc<dyn Store>, Refusal> {
     let store = tier_store::open(dir, tier.zoned.as_ref().map(|zoned| zoned.value))
         .map_err(|error| validate::or_without(cant_open(tier, &error), &tier.name))?;
-    let Some(drills) = drills else { return Ok(store) };
-    let (store, control) = drill::put_before(store, &tier.faults);
+    let Some((drills, cache)) = layers else { return Ok(store) };
+    let (store, control) = drill::put_before(cache.put_on(&tier.name, store), &tier.faults);
     drills.enter(&tier.name, control);
     Ok(store)
 }

@@ -18,6 +18,10 @@ const PLACES: &[(&str, &str)] = &[
         "/definitions/volume/properties/heat",
         "stack: { volume: { home: a, heat: { zzz: 1 }, tiers: { a: { dir: x } } } }",
     ),
+    (
+        "/definitions/volume/properties/cache",
+        "stack: { volume: { home: a, cache: { zzz: 1 }, tiers: { a: { dir: x } } } }",
+    ),
     ("/definitions/tier", "stack: { volume: { home: a, tiers: { a: { zzz: 1, dir: x } } } }"),
     (
         "/definitions/tier/properties/zoned",

@@ -2,26 +2,33 @@
 //!
 //! One folder holds one module. A stack file can name a module when it is in
 //! the list below; only the daemon builds stacks out of them. Nothing here
-//! performs I/O of its own, but for reading a key; `throttle` asks `/proc` who a thread is.
+//! performs I/O of its own, but for reading a key; `throttle` and
+//! `provenance` ask `/proc` who a thread is.
 #![forbid(unsafe_code)]
 
 pub mod checksum;
 pub mod compress;
 pub mod consistency;
+mod count;
 pub mod deny;
 pub mod encrypt;
 pub mod frames;
 mod fused;
+pub mod metrics;
+pub mod model;
 mod module;
 mod names;
 pub mod noop;
 mod pattern;
 pub mod permissions;
+pub mod provenance;
 mod sync;
 #[cfg(test)]
 mod testing;
+mod threads;
 pub mod throttle;
 pub mod trace;
+mod traffic;
 
 pub use frames::Pipeline;
 pub use fused::{fused, wrap};
@@ -61,4 +68,7 @@ modules!(
     compress::Compress,
     encrypt::Encrypt,
     checksum::Checksum,
+    metrics::Metrics,
+    provenance::Provenance,
+    model::Model,
 );

@@ -2,7 +2,7 @@
 //! state that it hands to its successor.
 
 use crate::frames::Pipeline;
-use braid_contract::{Errno, Error, FileSystem, Result};
+use braid_contract::{Errno, Error, Figure, FileSystem, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +31,12 @@ pub trait Module: FileSystem + Sized + 'static {
 
     /// The file system will not be used any more.
     fn end(&self) {}
+
+    /// What the module counted since it was made. Those of one name, in whatever module,
+    /// have the same meaning. Cheap, and waits for no operation.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 
     /// The module's state, for its successor of the same name. A module without
     /// state exports the default.
@@ -78,6 +84,11 @@ pub trait Member: FileSystem {
         false
     }
 
+    /// [`Module::figures`]; none of a loaded module.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
     /// [`Module::export`]
     ///
     /// # Errors
@@ -94,6 +105,10 @@ pub trait Member: FileSystem {
 impl<M: Module> Member for M {
     fn name(&self) -> &str {
         M::NAME
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Module::figures(self)
     }
 
     fn export(&self) -> Result<State> {

@@ -21,6 +21,7 @@ fn settings(name: &str, dir: &Path) -> serde_json::Value {
         "consistency" => serde_json::json!({ "mode": "close-to-open" }),
         "deny" => serde_json::json!({ "paths": ["never/*.there"] }),
         "permissions" => serde_json::json!({ "rules": [{ "paths": ["never/*.there"], "deny": ["write"] }] }),
+        "model" => serde_json::json!({ "device": "pmem" }),
         "throttle" => {
             serde_json::json!({ "by": "process", "bandwidth": "100GiB/s", "operations": "4000000/s" })
         }

@@ -3,6 +3,7 @@
 //! on. Only the daemon names them.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod dir;
 pub mod fault;
 pub mod memory;

@@ -5,6 +5,7 @@
 mod address;
 mod http;
 mod listener;
+mod modules;
 mod table;
 
 pub use address::{Address, FORM};

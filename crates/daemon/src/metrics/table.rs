@@ -1,6 +1,7 @@
 //! Every metric: its name, its meaning and its value in the status of a volume.
 //! The table in `docs/metrics.md` says the same. Evaluated for each scrape.
 
+use super::modules;
 use crate::process::Process;
 use braid_contract::JobState;
 use braid_ipc::protocol::{Device, Job, LatencyHistogram, MoveCount, Status, TierState, TierStatus};
@@ -101,7 +102,7 @@ impl Collector for Told {
                 }
             }
         }
-        Ok(())
+        modules::encode(&self.volume, &mut encoder)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The status of a mounted volume. The contract has that of its tiers.
 
 use super::Restarts;
-use braid_contract::{MoveCount, NamedTier, RuntimeStatus, TierStatus};
+use braid_contract::{ModuleStatus, MoveCount, NamedTier, RuntimeStatus, TierStatus};
 use serde::{Deserialize, Serialize};
 
 /// The state of a volume.
@@ -64,6 +64,9 @@ pub struct Status {
     /// Data moved by movers since the mount.
     #[serde(default)]
     pub moves: Vec<MoveCount>,
+    /// The modules, from the top down, with their figures. Filled in by the daemon.
+    #[serde(default)]
+    pub modules: Vec<ModuleStatus>,
 }
 
 /// A file that is used much.

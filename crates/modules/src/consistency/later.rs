@@ -1,5 +1,6 @@
 //! What programs asked to be made durable, and is so a while later.
 
+use crate::count::Count;
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{FileSystem, InodeId};
 use std::collections::HashSet;
@@ -17,6 +18,8 @@ struct Shared {
     within: Duration,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Syncs that were done.
+    done: Count,
     child: Arc<dyn FileSystem>,
 }
 
@@ -34,8 +37,8 @@ impl Later {
     /// Begins; what is put off is durable after this time, and what the child needs for
     /// it. `None` if no thread can be had, so that nothing may be put off.
     pub(super) fn begin(within: Duration, child: Arc<dyn FileSystem>) -> Option<Self> {
-        let (waiting, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { within, waiting, changed, child });
+        let (waiting, changed, done) = (Mutex::default(), Condvar::new(), Count::default());
+        let shared = Arc::new(Shared { within, waiting, changed, done, child });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("consistency".into());
         match thread.spawn(move || of_thread.run()) {
@@ -70,6 +73,11 @@ impl Later {
         waiting.inodes.contains(&ino) || waiting.under_way.contains(&ino)
     }
 
+    /// How often what was put off was made durable.
+    pub(super) fn done(&self) -> u64 {
+        self.shared.done.get()
+    }
+
     /// The inodes for which something is put off.
     pub(super) fn waiting(&self) -> Vec<InodeId> {
         let waiting = self.shared.waiting.lock();
@@ -92,6 +100,7 @@ impl Drop for Later {
 impl Shared {
     fn run(&self) {
         while self.wait_until_due() {
+            self.done.one();
             let done = self.child.sync();
             let mut waiting = self.waiting.lock();
             let under_way = std::mem::take(&mut waiting.under_way);

@@ -1,17 +1,20 @@
 //! When it is durable what programs write (LabStor §3, tunable consistency): when a file
-//! is closed, or some time after programs asked for it. `docs/configuration.md`
+//! is closed, some time after programs asked for it, or together with what others asked
+//! for. `docs/configuration.md`
 //! describes the modes and their limits.
 
 mod files;
 mod later;
 #[cfg(test)]
 mod tests;
+mod together;
 
+use crate::count::Count;
 use crate::{Module, State};
 use braid_contract::units::parse_duration;
 use braid_contract::{
-    Attr, Caller, Entry, Errno, Error, FallocateMode, FileSystem, FileSystemCapabilities, HandleId, InodeId,
-    IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+    Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities, HandleId,
+    InodeId, IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
 };
 use files::Files;
 use later::Later;
@@ -19,11 +22,16 @@ use serde::Deserialize;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
+use together::Together;
 
 /// How long what programs asked for may be put off, unless the settings say so.
 const WITHIN: Duration = Duration::from_secs(5);
 /// The bounds of that, in nanoseconds.
 const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
+/// How long a sync waits for others at most, unless the settings say so.
+const GATHERED_WITHIN: Duration = Duration::from_millis(2);
+/// The bounds of that, in nanoseconds.
+const GATHERED_WITHIN_NS: [u64; 2] = [10_000, 100_000_000];
 
 /// When what is written is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +40,8 @@ enum Mode {
     CloseToOpen,
     /// So long after programs asked for it at most.
     Relaxed(Duration),
+    /// As programs ask for, which waits so long for others at most.
+    Batched(Duration),
 }
 
 /// The mode.
@@ -53,8 +63,18 @@ impl TryFrom<Given> for Settings {
     fn try_from(given: Given) -> std::result::Result<Self, String> {
         let mode = match given.mode.as_str() {
             "close-to-open" => Mode::CloseToOpen,
-            "relaxed" => Mode::Relaxed(given.within.as_deref().map_or(Ok(WITHIN), within)?),
-            other => return Err(format!("'{other}' is no mode: write close-to-open or relaxed")),
+            "relaxed" => Mode::Relaxed(
+                given.within.as_deref().map_or(Ok(WITHIN), |text| within(text, WITHIN_NS, "10ms to 300s"))?,
+            ),
+            "batched" => {
+                let within = given
+                    .within
+                    .as_deref()
+                    .map(|text| within(text, GATHERED_WITHIN_NS, "10us to 100ms"))
+                    .transpose()?;
+                Mode::Batched(within.unwrap_or(GATHERED_WITHIN))
+            }
+            other => return Err(format!("'{other}' is no mode: write close-to-open, relaxed or batched")),
         };
         match (mode, given.within) {
             (Mode::CloseToOpen, Some(_)) => {
@@ -65,10 +85,9 @@ impl TryFrom<Given> for Settings {
     }
 }
 
-fn within(text: &str) -> std::result::Result<Duration, String> {
-    let [least, most] = WITHIN_NS;
+fn within(text: &str, [least, most]: [u64; 2], bounds: &str) -> std::result::Result<Duration, String> {
     let nanos = parse_duration(text).ok().filter(|nanos| (least..=most).contains(nanos));
-    nanos.map(Duration::from_nanos).ok_or_else(|| format!("within: '{text}' is not from 10ms to 300s"))
+    nanos.map(Duration::from_nanos).ok_or_else(|| format!("within: '{text}' is not from {bounds}"))
 }
 
 /// The module.
@@ -77,6 +96,12 @@ pub struct Consistency {
     files: Files,
     /// In the mode `relaxed`.
     later: Option<Later>,
+    /// In the mode `batched`.
+    together: Option<Together>,
+    /// What programs asked to be made durable, by syncs or by closing.
+    asked: Count,
+    /// Syncs of the child for it.
+    done: Count,
     child: Arc<dyn FileSystem>,
 }
 
@@ -87,9 +112,35 @@ impl Module for Consistency {
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
-            Mode::CloseToOpen => None,
+            Mode::CloseToOpen | Mode::Batched(_) => None,
         };
-        Ok(Self { mode: settings.0, files: Files::default(), later, child })
+        let together = match settings.0 {
+            Mode::Batched(within) => Some(Together::new(within)),
+            Mode::CloseToOpen | Mode::Relaxed(_) => None,
+        };
+        let (files, asked, done) = (Files::default(), Count::default(), Count::default());
+        Ok(Self { mode: settings.0, files, later, together, asked, done, child })
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let later = self.later.as_ref().map_or(0, Later::done);
+        let pending = self.later.as_ref().map_or(0, |later| later.waiting().len() as u64);
+        let groups = self.together.as_ref().map_or(0, Together::groups);
+        let pending_help = "Files for which a sync that programs asked for is put off";
+        vec![
+            Figure::counter(
+                "syncs_asked",
+                "Syncs that programs asked for, and closes that are syncs",
+                self.asked.get(),
+            ),
+            Figure::counter(
+                "syncs_done",
+                "Syncs that were done, of files, directories or all",
+                self.done.get() + later,
+            ),
+            Figure::counter("sync_groups", "Times that syncs began together, in the mode batched", groups),
+            Figure::gauge("syncs_pending", pending_help, pending),
+        ]
     }
 
     fn export(&self) -> State {
@@ -116,7 +167,7 @@ impl Module for Consistency {
 impl Consistency {
     /// The request that goes to the child in place of this one.
     fn asked(&self, mut request: OpenRequest) -> OpenRequest {
-        request.flags.sync &= self.mode == Mode::CloseToOpen;
+        request.flags.sync &= self.later.is_none();
         request
     }
 
@@ -137,6 +188,14 @@ impl Consistency {
     fn put_off(&self, handle: HandleId) -> bool {
         let (Some(later), Some(ino)) = (&self.later, self.files.inode(handle)) else { return false };
         later.put_off(ino)
+    }
+
+    /// Makes something durable together with what others want to be.
+    fn together<T>(&self, sync: impl FnOnce() -> T) -> T {
+        match &self.together {
+            Some(together) => together.sync(sync),
+            None => sync(),
+        }
     }
 
     /// Makes the file durable whose name is to replace another one, if that was put off:
@@ -164,6 +223,7 @@ impl Consistency {
         let mut request = OpenRequest::default();
         request.flags.read = true;
         let handle = self.child.open(&caller, ino, request)?.handle;
+        self.done.one();
         let done = self.child.fsync(&caller, handle, false);
         self.child.release(handle)?;
         done
@@ -261,6 +321,8 @@ impl Layer for Consistency {
         if self.mode != Mode::CloseToOpen || !self.files.take_change(handle) {
             return Ok(());
         }
+        self.asked.one();
+        self.done.one();
         self.child.fsync(caller, handle, false).inspect_err(|_| self.files.is_changed(handle))
     }
 
@@ -270,13 +332,23 @@ impl Layer for Consistency {
     }
 
     fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
-        if self.put_off(handle) { Ok(()) } else { self.child.fsync(caller, handle, data_only) }
+        self.asked.one();
+        if self.put_off(handle) {
+            return Ok(());
+        }
+        self.done.one();
+        self.together(|| self.child.fsync(caller, handle, data_only))
     }
 
     fn sync_dir(&self, caller: &Caller, handle: HandleId) -> Result<()> {
         // All is made durable together: any directory stands for this one.
         let is_put_off = self.later.as_ref().is_some_and(|later| later.put_off(InodeId::ROOT));
-        if is_put_off { Ok(()) } else { self.child.sync_dir(caller, handle) }
+        self.asked.one();
+        if is_put_off {
+            return Ok(());
+        }
+        self.done.one();
+        self.together(|| self.child.sync_dir(caller, handle))
     }
 
     fn fallocate(

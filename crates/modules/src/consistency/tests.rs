@@ -245,17 +245,36 @@ fn a_successor_knows_what_was_put_off() {
 }
 
 #[test]
+fn in_the_mode_batched_each_file_is_synced_as_ever() {
+    let bed = Bed::new("batched");
+    bed.open(2, true);
+    bed.write(2, true);
+    bed.fsync(2).unwrap();
+    bed.door().sync_dir(&caller(), HandleId(3)).unwrap();
+    assert_eq!(bed.so_far(), ["open 2 sync", "write 2 sync", "fsync 2", "sync_dir"]);
+    bed.fails.store(true, Ordering::Relaxed);
+    assert_eq!(bed.fsync(2).unwrap_err().errno(), Errno::EIO);
+    bed.close(2).unwrap();
+    assert_eq!(bed.so_far(), ["fsync 2"]);
+    let asked = Module::figures(&bed.fs).into_iter().find(|figure| figure.name == "syncs_asked");
+    assert_eq!(asked.unwrap().value, braid_contract::FigureValue::Counter(3.0));
+}
+
+#[test]
 fn what_is_no_mode_is_refused() {
     for (text, said) in [
-        ("lax", "'lax' is no mode: write close-to-open or relaxed"),
+        ("lax", "'lax' is no mode: write close-to-open, relaxed or batched"),
         ("close-to-open 5s", "close-to-open puts nothing off"),
         ("relaxed soon", "'soon' is not from 10ms to 300s"),
         ("relaxed 1ms", "'1ms' is not from 10ms to 300s"),
+        ("batched 200ms", "'200ms' is not from 10us to 100ms"),
         ("relaxed 1h", "'1h' is not from 10ms to 300s"),
     ] {
         let refused = settings(text).unwrap_err();
         assert!(refused.contains(said), "{refused}");
     }
+    assert_eq!(settings("batched").unwrap().0, Mode::Batched(Duration::from_millis(2)));
+    assert_eq!(settings("batched 50us").unwrap().0, Mode::Batched(Duration::from_micros(50)));
     assert_eq!(settings("relaxed").unwrap().0, Mode::Relaxed(Duration::from_secs(5)));
     assert_eq!(settings("relaxed 250ms").unwrap().0, Mode::Relaxed(Duration::from_millis(250)));
 }

@@ -1,9 +1,10 @@
 //! Keeps files from being changed, by their paths: an example of a module with
 //! settings and state. `docs/configuration.md` describes it and its limits.
 
+use crate::count::{Count, refused};
 use crate::{Module, Names, Pattern, State};
 use braid_contract::{
-    Errno, Error, FileSystem, FileSystemCapabilities, Reply, Request, Result, Served, Service,
+    Errno, Error, Figure, FileSystem, FileSystemCapabilities, Reply, Request, Result, Served, Service,
 };
 use serde::Deserialize;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub type Deny = Served<Guard>;
 pub struct Guard {
     settings: Settings,
     names: Names,
+    refused: Count,
     child: Arc<dyn FileSystem>,
 }
 
@@ -33,7 +35,16 @@ impl Module for Deny {
     type Settings = Settings;
 
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
-        Ok(Self(Guard { settings: settings.clone(), names: Names::default(), child }))
+        Ok(Self(Guard {
+            settings: settings.clone(),
+            names: Names::default(),
+            refused: Count::default(),
+            child,
+        }))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![refused(&self.0.refused)]
     }
 
     fn export(&self) -> State {
@@ -53,7 +64,10 @@ impl Service for Guard {
     fn call(&self, request: Request<'_>) -> Reply {
         match self.check(&request) {
             Ok(()) => self.names.carry(request, &*self.child),
-            Err(error) => request.operation().failed(error),
+            Err(error) => {
+                self.refused.one();
+                request.operation().failed(error)
+            }
         }
     }
 }

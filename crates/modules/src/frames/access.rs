@@ -112,12 +112,14 @@ impl Access<'_> {
     fn open_slot(&self, frame: u64, side: Side, header: &Header) -> Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; header.stored as usize];
         self.door.read_at(self.geometry().slot_at(frame, side), &mut bytes)?;
+        self.shared.counts.checked.one();
         Ok(self.format.seal.open(frame, header, bytes))
     }
 
     fn damage(&self, frame: u64) -> Error {
         let path = self.shared.path(self.file.ino);
         let offset = self.geometry().start_of(frame);
+        self.shared.counts.damaged.one();
         tracing::error!(path = %path.shown(), frame, offset, "a frame of the file is damaged");
         Error::new(Errno::EIO, format!("{}: the frame at offset {offset} is damaged", path.shown()))
     }

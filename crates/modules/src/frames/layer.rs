@@ -5,6 +5,7 @@ use super::files::Kind;
 use super::pipeline::Pipeline;
 use super::record::is_ours;
 use super::settler::Settler;
+use crate::traffic::visible;
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileKind, FileSystem,
     FileSystemCapabilities, HandleId, InodeId, Layer, OpenRequest, Opened, Result, SeekTarget, SetAttr,
@@ -272,8 +273,7 @@ impl Layer for Framed {
 
     fn listxattr(&self, caller: &Caller, ino: InodeId) -> Result<Vec<u8>> {
         let names = self.child().listxattr(caller, ino)?;
-        let others = |name: &&[u8]| !is_ours(name.strip_suffix(b"\0").unwrap_or(name));
-        Ok(names.split_inclusive(|byte| *byte == 0).filter(others).flatten().copied().collect())
+        Ok(visible(&names, is_ours))
     }
 
     fn setxattr(

@@ -3,7 +3,7 @@
 use super::layer::Framed;
 use super::pipeline::Pipeline;
 use crate::{Member, Module, State};
-use braid_contract::{FileSystem, Layer, Result};
+use braid_contract::{Figure, FileSystem, Layer, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,12 +42,20 @@ impl<S: FrameSettings> Module for OfFrames<S> {
     fn end(&self) {
         self.0.end();
     }
+
+    fn figures(&self) -> Vec<Figure> {
+        Member::figures(&self.0)
+    }
 }
 
 /// Several modules that are one.
 impl Member for Framed {
     fn name(&self) -> &str {
         "frames"
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.engine.shared.counts.figures()
     }
 
     fn export(&self) -> Result<State> {

@@ -90,6 +90,8 @@ impl Access<'_> {
         let Piece { frame, side, mut trio, sequence, content } = piece;
         let stamp = Stamp { frame, sequence, instance: self.shared.sequence.tag() };
         let (header, bytes) = self.format.seal.seal(stamp, &content, self.shared.pipeline.codec)?;
+        self.shared.counts.data.add(content.len() as u64);
+        self.shared.counts.stored.add(bytes.len() as u64);
         let before = trio.at(side).header().map_or(0, |header| u64::from(header.stored));
         *trio.at_mut(side) = Slot::Held(header);
         Ok(Sealed { frame, side, trio, bytes, before })

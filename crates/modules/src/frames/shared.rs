@@ -2,7 +2,8 @@
 
 use super::pipeline::Pipeline;
 use super::sequence::Sequence;
-use braid_contract::{FileSystem, InodeId, Result};
+use crate::count::Count;
+use braid_contract::{Figure, FileSystem, InodeId, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,12 +12,39 @@ pub(crate) struct Shared {
     pub(crate) child: Arc<dyn FileSystem>,
     pub(crate) pipeline: Pipeline,
     pub(crate) sequence: Sequence,
+    pub(crate) counts: Counts,
+}
+
+/// What was done to frames.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) checked: Count,
+    pub(crate) damaged: Count,
+    /// Bytes of data that were put into frames.
+    pub(crate) data: Count,
+    /// Those that came of it.
+    pub(crate) stored: Count,
+}
+
+impl Counts {
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure::counter("frames_checked", "Frames that were read and checked", self.checked.get()),
+            Figure::counter("frames_damaged", "Reads of frames that were found damaged", self.damaged.get()),
+            Figure::counter("data_bytes", "Bytes of data that were put into frames", self.data.get()),
+            Figure::counter(
+                "stored_bytes",
+                "Bytes that the data put into frames takes there",
+                self.stored.get(),
+            ),
+        ]
+    }
 }
 
 impl Shared {
     pub(crate) fn new(pipeline: Pipeline, child: Arc<dyn FileSystem>) -> Result<Self> {
         let sequence = Sequence::open(&*child, pipeline.key.as_deref())?;
-        Ok(Self { child, pipeline, sequence })
+        Ok(Self { child, pipeline, sequence, counts: Counts::default() })
     }
 
     /// For messages.

@@ -11,12 +11,13 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use crate::count::{Count, refused};
 use crate::sync::Mutex;
 use crate::{Module, Names, State};
 use asked::{Judge, caller};
 use braid_contract::{
-    Errno, Error, FileSystem, FileSystemCapabilities, HandleId, OpenFlags, Reply, Request, Result, Served,
-    Service,
+    Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, OpenFlags, Reply, Request, Result,
+    Served, Service,
 };
 pub use rules::Settings;
 use rules::Who;
@@ -36,6 +37,7 @@ pub struct Guard {
     names: Names,
     /// What is open for writing.
     writers: Mutex<HashSet<HandleId>>,
+    refused: Count,
     child: Arc<dyn FileSystem>,
 }
 
@@ -53,7 +55,11 @@ impl Module for Permissions {
 
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let (names, writers) = (Names::default(), Mutex::default());
-        Ok(Self(Guard { rules: settings.clone(), names, writers, child }))
+        Ok(Self(Guard { rules: settings.clone(), names, writers, refused: Count::default(), child }))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![refused(&self.0.refused)]
     }
 
     fn export(&self) -> State {
@@ -83,6 +89,7 @@ impl Service for Guard {
 
     fn call(&self, request: Request<'_>) -> Reply {
         if let Err(error) = self.check(&request) {
+            self.refused.one();
             return request.operation().failed(error);
         }
         let flags = opened(&request);

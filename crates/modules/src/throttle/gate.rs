@@ -4,7 +4,9 @@
 use super::settings::Settings;
 use super::share::{Next, Shares, Ticket};
 use super::who::Client;
+use crate::count::{Count, held_up};
 use crate::sync::{Condvar, Instant, Mutex};
+use braid_contract::Figure;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use std::time::Duration;
 pub(super) struct Gate {
     begun: Instant,
     state: Mutex<State>,
+    waits: Count,
+    waited_ns: Count,
 }
 
 struct State {
@@ -27,7 +31,12 @@ impl Gate {
     pub(super) fn new(settings: &Settings) -> Self {
         let shares = Shares::new(settings.all, settings.each, settings.weights.clone(), 0);
         let state = State { shares, waiting: HashMap::new(), watcher: None, is_open: false };
-        Self { begun: Instant::now(), state: Mutex::new(state) }
+        Self {
+            begun: Instant::now(),
+            state: Mutex::new(state),
+            waits: Count::default(),
+            waited_ns: Count::default(),
+        }
     }
 
     /// Waits for the turn of a request of the client with so many bytes.
@@ -42,6 +51,7 @@ impl Gate {
         if goes {
             return;
         }
+        self.waits.one();
         let turn = Arc::new(Condvar::new());
         state.waiting.insert(ticket, Arc::clone(&turn));
         state.tell_watcher(now_ns + wait_ns);
@@ -63,6 +73,13 @@ impl Gate {
             // Another one watches on.
             state.waiting.values().next().map(|turn| turn.notify_one());
         }
+        self.waited_ns.add(self.now_ns().saturating_sub(now_ns));
+    }
+
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let waiting = self.state.lock().waiting.len() as u64;
+        let now = Figure::gauge("waiting", "Operations that wait now", waiting);
+        held_up(&self.waits, &self.waited_ns).into_iter().chain([now]).collect()
     }
 
     /// Gives back what a request of the client did not use.

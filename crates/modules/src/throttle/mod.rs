@@ -9,10 +9,11 @@ mod tests;
 mod who;
 mod writers;
 
+use crate::traffic::{keep_in_sight, moved};
 use crate::{Module, State};
 use braid_contract::{
-    Caller, Errno, Error, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request, Result,
-    Served, Service,
+    Caller, Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request,
+    Result, Served, Service,
 };
 use gate::Gate;
 pub use settings::Settings;
@@ -22,8 +23,6 @@ use writers::Writers;
 
 /// Version of the format of the exported state.
 const VERSION: u32 = 1;
-/// Bytes that are copied at a time.
-const COPY_MAX: u64 = 4 << 20;
 
 /// The module.
 pub type Throttle = Served<Throttled>;
@@ -46,6 +45,10 @@ impl Module for Throttle {
         let counts_operations = settings.all.operations.is_some() || settings.each.operations.is_some();
         let (clients, gate) = (Clients::new(settings.by), Gate::new(settings));
         Ok(Self(Throttled { clients, writers: Writers::default(), gate, counts_operations, child }))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.0.gate.figures()
     }
 
     /// What waits goes on: for what comes, the successor has limits.
@@ -73,16 +76,7 @@ impl Service for Throttled {
     }
 
     fn call(&self, mut request: Request<'_>) -> Reply {
-        match &mut request {
-            Request::CopyRange { len, .. } => *len = COPY_MAX.min(*len),
-            // The front end may have been told before that there is passthrough.
-            Request::Open { request, .. }
-            | Request::Create { request, .. }
-            | Request::Tmpfile { request, .. } => {
-                request.passthrough_allowed = false;
-            }
-            _ => {}
-        }
+        keep_in_sight(&mut request);
         if let Request::Release { handle } = &request {
             self.writers.close(*handle);
         }
@@ -96,7 +90,7 @@ impl Service for Throttled {
         if let Some((client, bytes)) = &asked
             && *bytes > 0
         {
-            let unused = bytes.saturating_sub(moved(&reply));
+            let unused = bytes.saturating_sub(moved(&reply).unwrap_or(0));
             if unused > 0 {
                 self.gate.give_back(client, unused);
             }
@@ -189,14 +183,5 @@ fn opened_ino(request: &Request<'_>) -> Option<InodeId> {
     match request {
         Request::Open { ino, .. } => Some(*ino),
         _ => None,
-    }
-}
-
-/// The bytes that were moved.
-fn moved(reply: &Reply) -> u64 {
-    match reply {
-        Reply::Read(Ok(count)) | Reply::Write(Ok(count)) => *count as u64,
-        Reply::CopyRange(Ok(count)) => *count,
-        _ => 0,
     }
 }

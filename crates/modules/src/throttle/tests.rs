@@ -215,7 +215,7 @@ fn the_kernel_leaves_all_to_the_module_and_copies_are_made_in_pieces() {
     let capabilities = fs.capabilities();
     assert!(!capabilities.passthrough && capabilities.holds_up);
     let copied = fs.copy_range(&caller(1), HandleId(1), 0, HandleId(2), 0, 1 << 40).unwrap();
-    assert_eq!(copied, COPY_MAX);
+    assert_eq!(copied, crate::traffic::COPY_MAX);
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Whose request it is.
 
-use crate::sync::{Instant, Mutex};
+use crate::threads::{Threads, process_of};
 use braid_contract::Caller;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What makes two requests those of one client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -39,21 +37,16 @@ impl Client {
     }
 }
 
-/// How long a thread is taken for what it was: an id may come to another process.
-const KNOWN: Duration = Duration::from_secs(1);
-/// Threads that are kept in mind at most.
-const THREADS_MAX: usize = 4096;
-
 /// Tells clients apart.
 pub(super) struct Clients {
     by: By,
-    /// The client of a thread, and when that was found out.
-    threads: Mutex<HashMap<u32, (Instant, Client)>>,
+    /// The client of a thread.
+    threads: Threads<Client>,
 }
 
 impl Clients {
     pub(super) fn new(by: By) -> Self {
-        Self { by, threads: Mutex::default() }
+        Self { by, threads: Threads::default() }
     }
 
     /// Whose a request of this caller is.
@@ -62,7 +55,7 @@ impl Clients {
             By::Uid => Client::Number(caller.uid),
             By::Gid => Client::Number(caller.gid),
             By::Cgroup => self.of_thread(caller.tid, cgroup),
-            By::Process => self.of_thread(caller.tid, process),
+            By::Process => self.of_thread(caller.tid, |tid| process_of(tid).map(Client::Number)),
         }
     }
 
@@ -70,25 +63,8 @@ impl Clients {
         if tid == 0 {
             return Client::Unknown;
         }
-        let now = Instant::now();
-        let known = self.threads.lock().get(&tid).filter(|(at, _)| now.duration_since(*at) < KNOWN).cloned();
-        if let Some((_, client)) = known {
-            return client;
-        }
-        let client = find_out(tid).unwrap_or(Client::Unknown);
-        let mut threads = self.threads.lock();
-        if threads.len() >= THREADS_MAX {
-            threads.retain(|_, (at, _)| now.duration_since(*at) < KNOWN);
-        }
-        threads.insert(tid, (now, client.clone()));
-        client
+        self.threads.of(tid, |tid| find_out(tid).unwrap_or(Client::Unknown))
     }
-}
-
-fn process(tid: u32) -> Option<Client> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    id.trim().parse().ok().map(Client::Number)
 }
 
 fn cgroup(tid: u32) -> Option<Client> {

@@ -8,8 +8,8 @@ mod recorder;
 pub use recorder::{Recorded, Recording, Traced};
 
 use braid_contract::{
-    Attr, Caller, Entry, Environment, FallocateMode, FileKind, FileSystem, HandleId, InodeId, IoMode, Layer,
-    OpenFlags, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+    Attr, Caller, Entry, Environment, FallocateMode, Figure, FileKind, FileSystem, HandleId, InodeId, IoMode,
+    Layer, OpenFlags, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
 };
 use braid_placement::{Record, TraceOpKind};
 use files::File;
@@ -52,6 +52,20 @@ impl Trace {
     /// Ends the recording of this number. Answers whether it was under way.
     pub fn stop_recording(&self, number: u64) -> bool {
         self.tracing.stop(number)
+    }
+
+    /// What became of the records of all recordings since the mount.
+    #[must_use]
+    pub fn figures(&self) -> Vec<Figure> {
+        let totals = self.tracing.totals();
+        vec![
+            Figure::counter("records", "Operations that were recorded in traces", totals.records.get()),
+            Figure::counter(
+                "records_dropped",
+                "Operations that a trace had no room for",
+                totals.dropped.get(),
+            ),
+        ]
     }
 
     /// Notes the end of the mount: ends the current recording, and allows no

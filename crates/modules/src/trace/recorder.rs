@@ -4,6 +4,7 @@
 
 use super::files::{File, Files};
 use crate::Pattern;
+use crate::count::Count;
 use crate::sync::{Mutex, Receiver, RecvTimeoutError, RwLock, SyncSender, sync_channel};
 use braid_contract::{Environment, Errno, Error, InodeId, RefusalKind, Result};
 use braid_placement::{Header, LineKind, Record, TRACE_VERSION, TraceOpKind, line};
@@ -31,6 +32,15 @@ pub(super) struct Tracing {
     current: RwLock<Option<Recorder>>,
     /// The mount has ended: there are no more recordings.
     closed: AtomicBool,
+    /// Of all recordings.
+    totals: Arc<Totals>,
+}
+
+/// What became of the records of all recordings.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    pub(super) records: Count,
+    pub(super) dropped: Count,
 }
 
 /// A current recording, as seen by operations.
@@ -43,6 +53,7 @@ pub(super) struct Recorder {
     path: Option<Pattern>,
     sender: SyncSender<Record>,
     counts: Arc<Counts>,
+    totals: Arc<Totals>,
     /// Files that were described and not removed since.
     described: Mutex<HashSet<u64>>,
 }
@@ -63,7 +74,12 @@ impl Tracing {
             last: AtomicU64::new(0),
             current: RwLock::new(None),
             closed: AtomicBool::new(false),
+            totals: Arc::default(),
         }
+    }
+
+    pub(super) fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Whether there is a recording.
@@ -103,9 +119,11 @@ impl Recorder {
         let path_bytes = path_bytes(&record);
         let waiting = self.counts.paths_bytes.fetch_add(path_bytes, Ordering::Relaxed);
         let put = waiting + path_bytes <= PATHS_BYTES_MAX && self.sender.try_send(record).is_ok();
-        if !put {
+        if put {
+            self.totals.records.one();
+        } else {
             self.counts.paths_bytes.fetch_sub(path_bytes, Ordering::Relaxed);
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost();
         }
         put
     }
@@ -144,9 +162,14 @@ impl Recorder {
         let described = self.described.lock();
         let may = described.len() < DESCRIBED_MAX || described.contains(&file);
         if !may {
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost();
         }
         may
+    }
+
+    fn lost(&self) {
+        self.counts.lost.fetch_add(1, Ordering::Relaxed);
+        self.totals.dropped.one();
     }
 
     /// Whether a file of this path is to be recorded.
@@ -242,6 +265,7 @@ impl Recording {
             path: pattern,
             sender,
             counts: Arc::clone(&counts),
+            totals: Arc::clone(&tracing.totals),
             described: Mutex::default(),
         });
         // Still under the lock, so that a stop comes after it.
@@ -329,6 +353,7 @@ mod tests {
             path: None,
             sender,
             counts: Arc::default(),
+            totals: Arc::default(),
             described: Mutex::default(),
         };
         recorder.described.lock().extend(0..DESCRIBED_MAX as u64);

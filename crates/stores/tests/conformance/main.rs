@@ -7,6 +7,7 @@ mod planted;
 mod zoned_device;
 
 use braid_contract::{Hint, ObjectId, Store, StoreIo};
+use braid_stores::cache::{CacheMemory, CacheShare, CacheStore};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultStore;
 use braid_stores::memory::MemoryStore;
@@ -110,6 +111,18 @@ fn faults_without_a_fault() {
         Fresh::new(Arc::new(FaultStore::new(store, Vec::new())), dir)
     };
     run("faults over a directory", &fresh).conclude();
+}
+
+#[test]
+fn a_cache_over_a_directory() {
+    let fresh = || {
+        let (store, dir) = in_dir(Path::new("/var/tmp"));
+        let memory = CacheMemory::new(4096);
+        memory.set_budget(64 << 10);
+        memory.set_shares([("tier".to_owned(), CacheShare::Part(1.0))].into());
+        Fresh::new(Arc::new(CacheStore::new(&memory, "tier", store)), dir)
+    };
+    run("a cache over a directory", &fresh).conclude();
 }
 
 #[test]

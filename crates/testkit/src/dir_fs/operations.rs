@@ -56,7 +56,10 @@ impl FileSystem for DirFs {
                 attr(&os(rustix::fs::fstat(&*fd))?)
             }
         };
-        found.ino = ino;
+        // An open file is itself, whatever the number is.
+        if handle.is_none() {
+            found.ino = ino;
+        }
         Ok(found)
     }
 

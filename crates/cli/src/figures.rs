@@ -1,0 +1,80 @@
+//! What modules counted, as lines of `braid status`.
+
+use braid_contract::units::{show_latency, show_size};
+use braid_contract::{Figure, FigureValue, ModuleStatus};
+use std::fmt::Write as _;
+
+/// A line for each module that counted anything, and for each set of labels.
+pub(crate) fn render(modules: &[ModuleStatus]) -> String {
+    let mut text = String::new();
+    for module in modules {
+        let told = module.figures.iter().filter(|figure| !is_nothing(&figure.value));
+        let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+        for figure in told {
+            let labels: String = figure.labels.values().map(|value| format!(", {value}")).collect();
+            match lines.iter_mut().find(|(of, _)| *of == labels) {
+                Some((_, shown)) => shown.push(show(figure)),
+                None => lines.push((labels, vec![show(figure)])),
+            }
+        }
+        for (labels, shown) in lines {
+            // Writing to a string does not fail.
+            _ = writeln!(text, "module {} {}{labels}: {}", module.place, module.module, shown.join(", "));
+        }
+    }
+    text
+}
+
+fn is_nothing(value: &FigureValue) -> bool {
+    match value {
+        FigureValue::Counter(value) | FigureValue::Gauge(value) => *value == 0.0,
+        FigureValue::Histogram(distribution) => distribution.count() == 0,
+    }
+}
+
+fn show(figure: &Figure) -> String {
+    let named = |unit: &str| figure.name.trim_end_matches(unit).trim_end_matches('_').replace('_', " ");
+    let in_unit = |value: f64| match figure.name.rsplit('_').next() {
+        Some("bytes") => (named("bytes"), show_size(value as u64)),
+        Some("seconds") => (named("seconds"), show_latency((value * 1e9) as u64)),
+        _ => (named(""), format!("{value}")),
+    };
+    match &figure.value {
+        FigureValue::Counter(value) | FigureValue::Gauge(value) => {
+            let (name, value) = in_unit(*value);
+            format!("{name} {value}")
+        }
+        FigureValue::Histogram(distribution) => {
+            let count = distribution.count();
+            let (name, mean) = in_unit(distribution.sum / count as f64);
+            format!("{name} {count} times, {mean} on average")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_contract::Distribution;
+
+    #[test]
+    fn what_was_counted_is_shown_in_its_unit() {
+        let latency = Distribution { sum: 0.004, buckets: vec![(Some(0.001), 1), (None, 1)] };
+        let figures = vec![
+            Figure::counter("refused", "", 3),
+            Figure::counter("waits", "", 0),
+            Figure::counter("data_bytes", "", 2048),
+            Figure::seconds("wait_seconds", "", 1_500_000),
+            Figure::new("latency_seconds", "", FigureValue::Histogram(latency)).with("operation", "read"),
+        ];
+        let modules = [
+            ModuleStatus { module: "deny".into(), place: 1, figures },
+            ModuleStatus { module: "noop".into(), place: 2, figures: Vec::new() },
+        ];
+        assert_eq!(
+            render(&modules),
+            "module 1 deny: refused 3, data 2.00 KiB, wait 1.5 ms\n\
+             module 1 deny, read: latency 2 times, 2.0 ms on average\n"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! How long operations take below this place of the stack, and how much they move. Two of
+//! them around a module show what that costs (LabStor §3.1, estimated times).
+//!
+//! What the kernel answers from its caches, and what it does by passthrough, does not come
+//! this way.
+
+mod histogram;
+#[cfg(test)]
+mod tests;
+
+use crate::Module;
+use crate::count::Count;
+use crate::sync::Instant;
+use crate::traffic::moved;
+use braid_contract::{
+    Figure, FigureValue, FileSystem, FileSystemCapabilities, Operation, Reply, Request, Result, Served,
+    Service, dispatch,
+};
+use histogram::{Histogram, SIZES, TIMES_NS};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// There are none.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {}
+
+/// The module.
+pub type Metrics = Served<Measured>;
+
+/// Takes the time of each operation.
+pub struct Measured {
+    /// By the number of the operation.
+    operations: Vec<OfOperation>,
+    child: Arc<dyn FileSystem>,
+}
+
+/// What is known of one operation.
+struct OfOperation {
+    times: Histogram,
+    sizes: Histogram,
+    errors: Count,
+}
+
+impl Module for Metrics {
+    const NAME: &'static str = "metrics";
+    type Settings = Settings;
+
+    fn new(_settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
+        let new = |_: &Operation| OfOperation {
+            times: Histogram::new(&TIMES_NS),
+            sizes: Histogram::new(&SIZES),
+            errors: Count::default(),
+        };
+        Ok(Self(Measured { operations: Operation::ALL.iter().map(new).collect(), child }))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Operation::ALL
+            .iter()
+            .zip(&self.0.operations)
+            .flat_map(|(operation, of)| of.figures(*operation))
+            .collect()
+    }
+}
+
+impl OfOperation {
+    /// None of an operation that there was not.
+    fn figures(&self, operation: Operation) -> Vec<Figure> {
+        let times = self.times.distribution(1e-9);
+        if times.count() == 0 {
+            return Vec::new();
+        }
+        let histogram = |name, help, value| Figure::new(name, help, FigureValue::Histogram(value));
+        let mut figures =
+            vec![histogram("operation_seconds", "Time that operations took below the module", times)];
+        let sizes = self.sizes.distribution(1.0);
+        if sizes.count() > 0 {
+            figures.push(histogram("transfer_bytes", "Bytes that operations read, wrote or copied", sizes));
+        }
+        figures.push(Figure::counter("operation_errors", "Operations that failed", self.errors.get()));
+        figures.into_iter().map(|figure| figure.with("operation", operation.name())).collect()
+    }
+}
+
+impl Service for Measured {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        self.child.capabilities()
+    }
+
+    fn call(&self, request: Request<'_>) -> Reply {
+        let of = &self.operations[request.operation() as usize];
+        let begun = Instant::now();
+        let reply = dispatch(&*self.child, request);
+        of.times.add(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if let Some(bytes) = moved(&reply) {
+            of.sizes.add(bytes);
+        }
+        if reply.error().is_some() {
+            of.errors.one();
+        }
+        reply
+    }
+}

@@ -1,0 +1,73 @@
+//! The open files, and who wrote them since it was last kept with them.
+
+use super::who::{Deed, Who, now};
+use crate::sync::Mutex;
+use braid_contract::{HandleId, InodeId};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// The open files.
+#[derive(Default)]
+pub(super) struct Files {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    handles: HashMap<HandleId, Opened>,
+    written: HashMap<InodeId, Deed>,
+}
+
+/// An open file.
+#[derive(Clone)]
+pub(super) struct Opened {
+    pub(super) ino: InodeId,
+    pub(super) opener: Who,
+    /// It is open for writing in a way that writes do not come here.
+    pub(super) is_unseen: bool,
+}
+
+impl Files {
+    pub(super) fn open(&self, handle: HandleId, opened: Opened) {
+        self.known.lock().handles.insert(handle, opened);
+    }
+
+    /// The file behind a handle; `None` for one that was opened before the module came.
+    pub(super) fn get(&self, handle: HandleId) -> Option<Opened> {
+        self.known.lock().handles.get(&handle).cloned()
+    }
+
+    /// All that are open.
+    pub(super) fn all(&self) -> Vec<(HandleId, Opened)> {
+        self.known.lock().handles.iter().map(|(handle, opened)| (*handle, opened.clone())).collect()
+    }
+
+    /// The file was written just now.
+    pub(super) fn is_written(&self, ino: InodeId, who: Who) {
+        let deed = Deed { who, at: now() };
+        match self.known.lock().written.entry(ino) {
+            Entry::Occupied(mut known) => *known.get_mut() = deed,
+            Entry::Vacant(vacant) => _ = vacant.insert(deed),
+        }
+    }
+
+    /// Who wrote a file since that was last kept.
+    pub(super) fn writer(&self, ino: InodeId) -> Option<Deed> {
+        self.known.lock().written.get(&ino).cloned()
+    }
+
+    /// The same, to be kept.
+    pub(super) fn take_writer(&self, ino: InodeId) -> Option<Deed> {
+        self.known.lock().written.remove(&ino)
+    }
+
+    /// All that is to be kept.
+    pub(super) fn take_writers(&self) -> Vec<(InodeId, Deed)> {
+        self.known.lock().written.drain().collect()
+    }
+
+    /// The handle is gone; answers what it was of.
+    pub(super) fn close(&self, handle: HandleId) -> Option<Opened> {
+        self.known.lock().handles.remove(&handle)
+    }
+}
