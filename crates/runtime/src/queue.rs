@@ -6,7 +6,7 @@ use crate::entries::Gathered;
 use crate::layout::{BELL, ENTRIES, Geometry, NAME_MAX, Slot, state};
 use crate::load::Load;
 use crate::words;
-use braid_contract::{Caller, Errno};
+use braid_contract::{Caller, Errno, Operation};
 use braid_sdk::abi::{self, Answer, Entries, Failure, Message, Numbers, Target};
 use braid_sys::{AlignedBuf, FutexScope, SharedWords, futex_wake};
 use parking_lot::{Mutex, MutexGuard};
@@ -190,8 +190,10 @@ impl Queue {
         Ok(match entries {
             Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
             None => {
-                // Only a read fills the buffer, and says how much of it.
-                let read = answer.answers.count.min(asked.room as u64) as usize;
+                // Only a read fills the buffer, and says how much of it. The count of another
+                // request would be of bytes that were read before, for somebody else.
+                let is_read = asked.numbers.operation == Operation::Read as u32;
+                let read = if is_read { answer.answers.count.min(asked.room as u64) as usize } else { 0 };
                 Told { read, bytes: Vec::new(), answer }
             }
         })
@@ -267,5 +269,64 @@ impl Asked {
             room,
             entries,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_sdk::abi::Capabilities;
+
+    /// Reads as many bytes of 7 as there is room for; anything else is done with 100 bytes.
+    struct Sevens;
+
+    impl Target for Sevens {
+        fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+            let mut answer = Answer::default();
+            answer.answers.count = 100;
+            if message.numbers.operation == Operation::Read as u32 {
+                message.buffer.fill(7);
+                answer.answers.count = message.buffer.len() as u64;
+            }
+            Ok(answer)
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::default()
+        }
+    }
+
+    const GEOMETRY: Geometry = Geometry { queues: 1, depth: 1, data: 4096 };
+
+    fn queue() -> Queue {
+        let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
+        let shared = Shared::new(memory, GEOMETRY, Caller::root(), Box::new(Sevens));
+        Queue::new(Arc::new(shared), 0, Order::Kept, 0, Load::new((0, 0), braid_contract::Class::Auto))
+    }
+
+    /// Asks with room for 200 bytes, and answers the data that comes back.
+    fn ask(queue: &Queue, operation: Operation, buffers: &mut Buffers) -> Vec<u8> {
+        let (words, slot) = (queue.shared.memory.words(), GEOMETRY.slot(0, 0));
+        let numbers = Numbers { operation: operation as u32, ..Numbers::default() };
+        words::store_value(&words[slot.numbers()], &numbers);
+        words::store(&words[slot.data()], &[0; 4096]);
+        words[slot.lengths()].store(0, Ordering::Relaxed);
+        words[slot.room()].store(200, Ordering::Relaxed);
+        words[GEOMETRY.tail(0)].fetch_add(1, Ordering::Release);
+        assert!(queue.serve_one(buffers) && !queue.serve_one(buffers));
+        assert_eq!(words[slot.state()].load(Ordering::Acquire), state::ANSWERED);
+        let mut data = vec![0; 4096];
+        words::load(&words[slot.data()], &mut data);
+        data
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_read_is_in_the_answer_of_another_request() {
+        let (queue, mut buffers) = (queue(), Buffers::default());
+        assert!(ask(&queue, Operation::Read, &mut buffers)[..200].iter().all(|byte| *byte == 7));
+        for operation in [Operation::Write, Operation::Seek, Operation::CopyRange, Operation::Getattr] {
+            let data = ask(&queue, operation, &mut buffers);
+            assert!(data.iter().all(|byte| *byte == 0), "{operation}");
+        }
     }
 }
