@@ -12,6 +12,7 @@ mod access;
 mod admit;
 mod client;
 mod entries;
+mod form;
 mod handover;
 mod hello;
 mod layout;
