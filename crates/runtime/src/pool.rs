@@ -89,6 +89,9 @@ const BUSY_MAX: f64 = 0.85;
 /// A plan that is so much lighter is worth that caches have to be filled anew.
 const WORTH: f64 = 1.25;
 
+/// For so long a pause waits to be told of, before it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// Workers and the queues that they serve.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
@@ -232,9 +235,12 @@ impl Pool {
             if quiet {
                 return true;
             }
-            if self.shared.noticed.wait_until(&mut state, until).timed_out() {
+            let now = Instant::now();
+            if now >= until {
                 break;
             }
+            // Workers tell without the lock: it may be missed.
+            self.shared.noticed.wait_until(&mut state, until.min(now + LOOK_AGAIN));
         }
         drop(state);
         self.resume();
@@ -245,6 +251,8 @@ impl Pool {
     pub(crate) fn resume(&self) {
         let mut state = self.shared.state.lock();
         state.paused = false;
+        // They have no queues, whatever the plan says.
+        state.plan = Plan::new();
         if let Err(error) = self.shared.rebalance(&mut state, true) {
             tracing::warn!(%error, "the workers could not be given their queues again");
         }
