@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     caller: Caller,
     /// Carries requests out in the name of the session's application.
     pub(crate) target: Box<dyn Target>,
+    /// The user of this process.
+    served_by: u32,
     /// The application broke the rules: nothing of the session is served any more.
     broken: AtomicBool,
 }
@@ -37,7 +39,8 @@ impl Shared {
         caller: Caller,
         target: Box<dyn Target>,
     ) -> Self {
-        Self { memory, geometry, caller, target, broken: AtomicBool::new(false) }
+        let served_by = rustix::process::geteuid().as_raw();
+        Self { memory, geometry, caller, target, served_by, broken: AtomicBool::new(false) }
     }
 
     /// The word by which the application wakes workers that sleep.
@@ -249,7 +252,9 @@ impl Queue {
             }
             Err(Failure { errno, why }) => (errno, 0, why),
         };
-        let why = &why.as_bytes()[..why.len().min(WHY_MAX)];
+        // They may name directories of tiers, which are none of other users' business.
+        let may_know = [0, self.shared.served_by].contains(&self.shared.caller.uid);
+        let why = if may_know { &why.as_bytes()[..why.len().min(WHY_MAX)] } else { &[] };
         words::store(&words[slot.name()], why);
         words[slot.room()].store(u64::from(errno.unsigned_abs()), Ordering::Relaxed);
         words[slot.answered()].store(len as u64 | (why.len() as u64) << 32, Ordering::Relaxed);
