@@ -13,6 +13,7 @@ mod admit;
 mod client;
 mod entries;
 mod form;
+mod gate;
 mod handover;
 mod hello;
 mod layout;
