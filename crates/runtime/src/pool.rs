@@ -89,6 +89,10 @@ const BUSY_MAX: f64 = 0.85;
 /// A plan that is so much lighter is worth that caches have to be filled anew.
 const WORTH: f64 = 1.25;
 
+/// A worker that one request keeps for so long has another one take its place, if others
+/// wait.
+const HELD_UP: Duration = Duration::from_millis(500);
+
 /// For so long a pause waits to be told of, before it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -289,10 +293,41 @@ impl Shared {
                 continue;
             }
             self.changed.wait_for(&mut state, self.settings.rebalance);
-            if let Err(error) = self.rebalance(&mut state, false) {
+            let relieved = self.relieve(&mut state);
+            if let Err(error) = relieved.and_then(|()| self.rebalance(&mut state, false)) {
                 tracing::debug!(%error, "no thread for another worker");
             }
         }
+    }
+
+    /// Has others take the places of workers that one request keeps. They end with that.
+    fn relieve(&self, state: &mut State) -> io::Result<()> {
+        if state.paused || state.ended {
+            return Ok(());
+        }
+        state.retired.retain(|worker| !worker.has_ended());
+        let now = Instant::now();
+        let mut is_due = false;
+        for at in 0..state.workers.len() {
+            let held_up = state.workers[at].is_held_up(now, HELD_UP);
+            if held_up && state.retired.len() < WORKERS_MAX {
+                let worker = std::mem::replace(&mut state.workers[at], self.hire(at)?);
+                worker.retire();
+                state.retired.push(worker);
+                is_due = true;
+            }
+        }
+        if is_due { self.rebalance(state, true) } else { Ok(()) }
+    }
+
+    /// A worker without queues.
+    fn hire(&self, number: usize) -> io::Result<Worker> {
+        let manner = Manner { poll: self.settings.poll };
+        let noticed = Arc::clone(&self.noticed);
+        let told = move || {
+            noticed.notify_all();
+        };
+        Worker::start(number, manner, told)
     }
 
     /// What the requests of a queue want.
@@ -335,12 +370,7 @@ impl Shared {
     /// Gives each worker its share; others end.
     fn apply(&self, state: &mut State, plan: Plan) -> io::Result<()> {
         while state.workers.len() < plan.len() {
-            let manner = Manner { poll: self.settings.poll };
-            let noticed = Arc::clone(&self.noticed);
-            let told = move || {
-                noticed.notify_all();
-            };
-            state.workers.push(Worker::start(state.workers.len(), manner, told)?);
+            state.workers.push(self.hire(state.workers.len())?);
         }
         let processors = self.processors(&plan);
         for (at, share) in plan.iter().enumerate() {
@@ -417,5 +447,39 @@ impl Known {
         let weight = (done.busy_ns as f64 + waiting) / period.as_nanos().max(1) as f64;
         // More is believed at once, less after a while.
         self.weight = weight.max((self.weight + weight) / 2.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Order;
+    use crate::queue::testing::{Slow, is_answered, queue, submit};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_request_without_end_holds_up_no_queue_of_others() {
+        let pool = Pool::start(Settings { workers: 1, ..Settings::default() }).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        let slow = Arc::new(queue(Slow(begun, Mutex::new(ends)), Order::Kept));
+        let (begun, _begins) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let other = Arc::new(queue(Slow(begun, Mutex::new(goes)), Order::Kept));
+        pool.add(&[Arc::clone(&slow), Arc::clone(&other)]).unwrap();
+        submit(&slow);
+        begins.recv().unwrap();
+        go.send(()).unwrap();
+        submit(&other);
+        while !is_answered(&other) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_answered(&slow) && !pool.pause(Duration::ZERO), "it is under way");
+        end.send(()).unwrap();
+        while !is_answered(&slow) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(pool.pause(Duration::from_secs(60)));
+        assert_eq!(pool.status().workers.len(), 1);
     }
 }

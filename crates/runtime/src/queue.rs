@@ -308,7 +308,47 @@ impl Asked {
 }
 
 #[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use braid_sdk::abi::Capabilities;
+    use std::sync::mpsc;
+
+    pub(crate) const GEOMETRY: Geometry = Geometry { queues: 1, depth: 1, data: 4096 };
+
+    pub(crate) fn queue(target: impl Target + 'static, order: Order) -> Queue {
+        let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
+        let shared = Shared::new(memory, GEOMETRY, Caller::root(), Box::new(target));
+        Queue::new(Arc::new(shared), 0, order, 0, Load::new((0, 0), braid_contract::Class::Auto))
+    }
+
+    pub(crate) fn submit(queue: &Queue) {
+        queue.shared.memory.words()[GEOMETRY.tail(0)].fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn is_answered(queue: &Queue) -> bool {
+        let words = queue.shared.memory.words();
+        words[GEOMETRY.slot(0, 0).state()].load(Ordering::Acquire) == state::ANSWERED
+    }
+
+    /// Says that a request has begun, and carries it out when it is told to.
+    pub(crate) struct Slow(pub(crate) mpsc::Sender<()>, pub(crate) Mutex<mpsc::Receiver<()>>);
+
+    impl Target for Slow {
+        fn call(&self, _: Message<'_>) -> Result<Answer, Failure> {
+            self.0.send(()).unwrap();
+            self.1.lock().recv().unwrap();
+            Ok(Answer::default())
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::default()
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use super::testing::{GEOMETRY, Slow, is_answered, queue, submit};
     use super::*;
     use braid_sdk::abi::Capabilities;
     use std::sync::mpsc;
@@ -332,18 +372,6 @@ mod tests {
         }
     }
 
-    const GEOMETRY: Geometry = Geometry { queues: 1, depth: 1, data: 4096 };
-
-    fn queue(target: impl Target + 'static, order: Order) -> Queue {
-        let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
-        let shared = Shared::new(memory, GEOMETRY, Caller::root(), Box::new(target));
-        Queue::new(Arc::new(shared), 0, order, 0, Load::new((0, 0), braid_contract::Class::Auto))
-    }
-
-    fn submit(queue: &Queue) {
-        queue.shared.memory.words()[GEOMETRY.tail(0)].fetch_add(1, Ordering::Release);
-    }
-
     /// Asks with room for 200 bytes, and answers the data that comes back.
     fn ask(queue: &Queue, operation: Operation, buffers: &mut Buffers) -> Vec<u8> {
         let (words, slot) = (queue.shared.memory.words(), GEOMETRY.slot(0, 0));
@@ -354,7 +382,7 @@ mod tests {
         words[slot.room()].store(200, Ordering::Relaxed);
         submit(queue);
         assert!(queue.serve_one(buffers) && !queue.serve_one(buffers));
-        assert_eq!(words[slot.state()].load(Ordering::Acquire), state::ANSWERED);
+        assert!(is_answered(queue));
         let mut data = vec![0; 4096];
         words::load(&words[slot.data()], &mut data);
         data
@@ -367,21 +395,6 @@ mod tests {
         for operation in [Operation::Write, Operation::Seek, Operation::CopyRange, Operation::Getattr] {
             let data = ask(&queue, operation, &mut buffers);
             assert!(data.iter().all(|byte| *byte == 0), "{operation}");
-        }
-    }
-
-    /// Says that a request has begun, and carries it out when it is told to.
-    struct Slow(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
-
-    impl Target for Slow {
-        fn call(&self, _: Message<'_>) -> Result<Answer, Failure> {
-            self.0.send(()).unwrap();
-            self.1.lock().recv().unwrap();
-            Ok(Answer::default())
-        }
-
-        fn capabilities(&self) -> Capabilities {
-            Capabilities::default()
         }
     }
 
