@@ -3,6 +3,7 @@
 use crate::gate::Gate;
 use crate::handover::GivenSession;
 use crate::hello::{Answer, send};
+use crate::layout::SESSION_BYTES_MAX;
 use crate::pool::{Pool, Settings};
 use crate::session::{Attendant, End, Live, Mounted};
 use braid_contract::{Caller, Errno, Error, RuntimeStatus, SessionStatus};
@@ -23,8 +24,12 @@ use std::time::{Duration, Instant};
 
 /// Sessions at a time: a worker that sleeps waits for so many words.
 const SESSIONS_MAX: usize = braid_sys::FUTEX_WORDS_MAX - 8;
+/// The mounts that this process sees.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Sessions of a user at a time.
 const SESSIONS_PER_USER_MAX: usize = 48;
+/// Bytes of memory of a user's sessions together, at most.
+const USER_BYTES_MAX: usize = 4 * SESSION_BYTES_MAX;
 /// Pause after a connection could not be accepted for lack of descriptors: there is no event
 /// when some are free again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -63,8 +68,8 @@ struct Present {
 }
 
 impl Runtime {
-    /// Listens at `path`, which is replaced, for all users or only this one; goes on with
-    /// sessions of another process.
+    /// Listens at `path`, which is replaced, for all users whom the mount lets in or only this
+    /// one; goes on with sessions of another process.
     ///
     /// # Errors
     /// If there can be no socket or no thread.
@@ -74,6 +79,8 @@ impl Runtime {
         mounted: Mounted,
         given: Vec<GivenSession>,
     ) -> io::Result<Self> {
+        // The kernel lets nobody else in there.
+        let open_to_all = open_to_all && lets_others_in(&std::fs::read_to_string(MOUNTS)?, mounted.device);
         let (pool, leaving) = (Pool::start(settings)?, eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sessions, gate, leaving) = (Arc::default(), Arc::default(), Arc::new(leaving));
         let shared = Arc::new(Common { mounted, pool, sessions, gate, leaving });
@@ -187,6 +194,17 @@ impl Drop for Runtime {
     }
 }
 
+/// Whether the kernel asks a file system for others than who mounted it.
+fn lets_others_in(mounts: &str, device: u64) -> bool {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number));
+    let Some((_, kind)) = mount.and_then(|line| line.split_once(" - ")) else { return false };
+    // The options are last, and the source before them has no space.
+    let allows =
+        kind.rsplit(' ').next().is_some_and(|options| options.split(',').any(|one| one == "allow_other"));
+    allows || !kind.starts_with("fuse")
+}
+
 /// Accepts until the socket is shut down.
 fn accept(listener: &UnixListener, shared: &Arc<Common>) {
     loop {
@@ -225,9 +243,7 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
         let begun = attendant.welcome(who, |make| {
             let shared = weak.upgrade().ok_or(Errno::ENOTCONN)?;
             let (live, ino) = make(&shared.mounted)?;
-            shared.pool.add(&live.queues)?;
-            let mut sessions = shared.sessions.lock();
-            sessions.present.entry(number).and_modify(|one| one.live = Some(Arc::clone(&live)));
+            shared.take_in(number, &live)?;
             Ok((live, ino))
         })?;
         if begun { attendant.attend(|| find(&weak, number)) } else { Ok(End::Over) }
@@ -262,6 +278,25 @@ fn find(shared: &Weak<Common>, number: u64) -> Option<(Arc<Live>, Mounted)> {
 }
 
 impl Common {
+    /// Has a session served, unless its user has too much memory already.
+    fn take_in(&self, number: u64, live: &Arc<Live>) -> braid_contract::Result<()> {
+        {
+            let mut sessions = self.sessions.lock();
+            let of_user = sessions.present.values().filter_map(|one| one.live.as_ref());
+            let of_user = of_user.filter(|one| one.caller().uid == live.caller().uid);
+            let bytes = of_user.map(|one| one.bytes()).sum::<usize>() + live.bytes();
+            if bytes > USER_BYTES_MAX {
+                return Err(Error::new(Errno::EAGAIN, "too much memory for sessions; try again later"));
+            }
+            sessions.present.entry(number).and_modify(|one| one.live = Some(Arc::clone(live)));
+        }
+        if let Err(error) = self.pool.add(&live.queues) {
+            self.sessions.lock().present.entry(number).and_modify(|one| one.live = None);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
     fn attendant(&self, socket: &UnixStream) -> io::Result<Attendant> {
         let (gate, leaving) = (Arc::clone(&self.gate), Arc::clone(&self.leaving));
         Ok(Attendant { socket: socket.try_clone()?, gate, leaving, foreign: Vec::new() })
@@ -306,5 +341,20 @@ fn end(shared: &Weak<Common>, number: u64, attendant: &Attendant) {
         drop(live);
         // Its application learns that nothing more is answered.
         let _ = attendant.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_use_the_mount_has_no_sessions() {
+        let mounts = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            50 22 0:43 / /a rw,nosuid shared:9 - fuse.braid all rw,user_id=0,default_permissions,allow_other\n\
+            51 22 0:44 / /b rw - fuse.braid allow_other rw,user_id=0,group_id=0,default_permissions\n";
+        let lets = |minor| lets_others_in(mounts, rustix::fs::makedev(0, minor));
+        assert!(lets(43) && !lets(44) && !lets(45));
+        assert!(lets_others_in(mounts, rustix::fs::makedev(8, 1)));
     }
 }

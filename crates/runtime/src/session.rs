@@ -114,6 +114,11 @@ impl Live {
         queue.shared.memory.as_fd().try_clone_to_owned()
     }
 
+    /// Bytes of its memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.terms.geometry.words() * size_of::<u64>()
+    }
+
     pub(crate) fn caller(&self) -> &Caller {
         &self.terms.caller
     }

@@ -165,3 +165,19 @@ fn descriptors_of_others_are_refused_and_the_session_goes_on() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[test]
+fn a_user_has_so_much_memory_for_sessions_and_no_more() {
+    let large = Geometry { queues: 15, depth: 64, data: 64 << 10 };
+    let options = Options { geometry: large, ..Options::default() };
+    let Bed { fs, runtime: _runtime, dir } = bed(Settings::default(), options);
+    let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));
+    let begin = || Session::begin(&socket, &data, options);
+    let many: Vec<_> = (0..3).map(|_| begin().unwrap()).collect();
+    assert_eq!(begin().err().map(|error| error.errno()), Some(Errno::EAGAIN));
+    drop(many);
+    while begin().is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(fs);
+}
