@@ -2,7 +2,7 @@
 //! from time to time (LabStor §III-C.4), and gives each worker its share.
 
 use crate::load::Counts;
-use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, busiest};
+use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, is_worth_it};
 use crate::queue::Queue;
 use crate::worker::{Duty, Manner, Scheduler, Worker};
 use braid_contract::{Class, QueueStatus, RuntimeStatus, WorkerStatus};
@@ -86,8 +86,9 @@ impl Default for Settings {
 /// Up to this weight, a worker is not too busy.
 const BUSY_MAX: f64 = 0.85;
 
-/// A plan that is so much lighter is worth that caches have to be filled anew.
-const WORTH: f64 = 1.25;
+/// A queue whose requests took long has to be so much quicker to count as quick again: else
+/// it would change its workers all the time.
+const QUICKER: f64 = 0.8;
 
 /// A worker that one request keeps for so long has another one take its place, if others
 /// wait.
@@ -129,6 +130,8 @@ struct Known {
     before: Counts,
     /// Mean time of its requests, in nanoseconds; none was carried out yet if it is 0.
     mean_ns: f64,
+    /// They take longer than those that want to be answered soon.
+    takes_long: bool,
     weight: f64,
 }
 
@@ -166,6 +169,7 @@ impl Pool {
             queue: Arc::clone(queue),
             before: Counts::default(),
             mean_ns: 0.0,
+            takes_long: false,
             weight: 0.0,
         }));
         if let Err(error) = self.shared.rebalance(&mut state, true) {
@@ -333,7 +337,7 @@ impl Shared {
     /// What the requests of a queue want.
     fn class(&self, known: &Known) -> Class {
         match known.queue.load.class {
-            Class::Auto if known.mean_ns > self.settings.latency_below.as_nanos() as f64 => Class::Throughput,
+            Class::Auto if known.takes_long => Class::Throughput,
             Class::Auto => Class::Latency,
             said => said,
         }
@@ -350,14 +354,11 @@ impl Shared {
         if period.is_none_or(|period| period * 2 >= self.settings.rebalance) {
             state.measured_at = Some(now);
             let period = period.unwrap_or(self.settings.rebalance);
-            state.queues.iter_mut().for_each(|known| known.measure(period));
+            state.queues.iter_mut().for_each(|known| known.measure(period, self.settings.latency_below));
         }
         let demands: Vec<Demand> = state.queues.iter().map(|known| self.demand(known)).collect();
         let plan = self.policy.plan(&demands, self.settings.workers);
-        let same = plan.len() == state.plan.len()
-            && plan.iter().zip(&state.plan).all(|(one, other)| one.latency == other.latency);
-        let enough = BUSY_MAX.max(busiest(&plan, &demands) * WORTH);
-        if !is_due && (plan == state.plan || same && busiest(&state.plan, &demands) <= enough) {
+        if !is_due && (plan == state.plan || !is_worth_it(&state.plan, &plan, &demands, BUSY_MAX)) {
             return Ok(());
         }
         self.apply(state, plan)
@@ -435,7 +436,7 @@ impl Shared {
 
 impl Known {
     /// Looks at what was done in this time.
-    fn measure(&mut self, period: Duration) {
+    fn measure(&mut self, period: Duration, latency_below: Duration) {
         let now = self.queue.load.counts();
         let done = now.since(self.before);
         self.before = now;
@@ -443,6 +444,8 @@ impl Known {
             let mean = done.busy_ns as f64 / done.requests as f64;
             self.mean_ns = if self.mean_ns == 0.0 { mean } else { (self.mean_ns + mean) / 2.0 };
         }
+        let quick = latency_below.as_nanos() as f64 * if self.takes_long { QUICKER } else { 1.0 };
+        self.takes_long = self.mean_ns > quick;
         let waiting = self.queue.backlog() as f64 * self.mean_ns;
         let weight = (done.busy_ns as f64 + waiting) / period.as_nanos().max(1) as f64;
         // More is believed at once, less after a while.
