@@ -45,10 +45,15 @@ pub(crate) trait Policy: Send {
 /// The busiest worker's weight under a plan. A queue of several workers counts for each by
 /// its part.
 pub(crate) fn busiest(plan: &Plan, demands: &[Demand]) -> f64 {
-    let servers = |queue: usize| plan.iter().filter(|share| share.queues.contains(&queue)).count().max(1);
-    let weight =
-        |queue: &usize| demands.get(*queue).map_or(0.0, |demand| demand.weight / servers(*queue) as f64);
-    plan.iter().map(|share| share.queues.iter().map(weight).sum::<f64>()).fold(0.0, f64::max)
+    let mut servers = vec![0_u32; demands.len()];
+    for queue in plan.iter().flat_map(|share| &share.queues) {
+        servers.get_mut(*queue).into_iter().for_each(|count| *count += 1);
+    }
+    let part = |queue: &usize| {
+        let servers = servers.get(*queue).copied().unwrap_or(1);
+        demands.get(*queue).map_or(0.0, |demand| demand.weight / f64::from(servers.max(1)))
+    };
+    plan.iter().map(|share| share.queues.iter().map(part).sum::<f64>()).fold(0.0, f64::max)
 }
 
 /// A plan that is so much lighter is worth that caches have to be filled anew.
