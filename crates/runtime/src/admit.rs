@@ -133,6 +133,19 @@ impl View {
         check(&*self.top, caller, attr, want)
     }
 
+    /// A file that was to be created and is there: where all may put files, it may be a trap.
+    /// As with `fs.protected_regular`, which makes no exception for root.
+    pub(crate) fn admit_found_for_create(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        found: &Attr,
+    ) -> Result<()> {
+        let dir = self.attr(caller, parent)?;
+        let of_others = found.uid != caller.uid && found.uid != dir.uid;
+        if dir.mode & 0o1002 == 0o1002 && of_others { Err(Errno::EACCES.into()) } else { Ok(()) }
+    }
+
     fn admit_setattr(
         &self,
         caller: &Caller,

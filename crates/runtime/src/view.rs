@@ -74,7 +74,8 @@ impl View {
             // No name comes: the kernel would drop what is mounted there.
             before.names.clear();
             let opened = self
-                .admit_open_of(caller, &entry.attr, request.flags)
+                .admit_found_for_create(caller, parent, &entry.attr)
+                .and_then(|()| self.admit_open_of(caller, &entry.attr, request.flags))
                 .and_then(|()| self.write_back(entry.attr.ino))
                 .and_then(|()| self.top.open(caller, entry.attr.ino, request));
             return match opened {

@@ -228,6 +228,20 @@ fn an_open_without_a_purpose_needs_all_rights() {
 }
 
 #[test]
+fn a_file_that_others_put_in_the_way_is_not_taken_for_a_new_one() {
+    let Some(bed) = Bed::new() else { return };
+    bed.file("trap", (USER + 1, USER + 1), 0o666);
+    bed.file("mine", (USER, USER), 0o600);
+    let create = |name: &str| {
+        let created = bed.fs.create(&user(), InodeId::ROOT, OsStr::new(name), 0o600, 0, false, BOTH.into());
+        refused(created)
+    };
+    assert_eq!((create("trap"), create("mine")), (None, None));
+    fs::set_permissions(bed.dir.path(), Permissions::from_mode(0o1777)).unwrap();
+    assert_eq!((create("trap"), create("mine")), (Some(Errno::EACCES), None));
+}
+
+#[test]
 fn an_inode_in_use_is_forgotten_when_it_is_not() {
     let known = Known::default();
     let ino = InodeId(7);
