@@ -1,7 +1,9 @@
 //! A session is the file system, with the rights of its user.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_contract::{Caller, Entry, Errno, FileSystem, InodeId, Layer, OpenFlags, Result, WriteFlags};
+use braid_contract::{
+    Caller, Class, Entry, Errno, FileSystem, InodeId, Layer, OpenFlags, Result, WriteFlags,
+};
 use braid_runtime::{Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::dir_fs::{Choice, DirFs};
@@ -183,4 +185,38 @@ fn a_user_has_so_much_memory_for_sessions_and_no_more() {
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(fs);
+}
+
+#[test]
+fn every_request_is_answered_while_workers_come_go_and_pause() {
+    for (ordered, policy) in [(true, PolicyKind::RoundRobin), (false, PolicyKind::Dynamic)] {
+        let quick = Duration::from_micros(1);
+        let settings =
+            Settings { workers: 3, policy, poll: quick, rebalance: 20 * quick, ..Settings::default() };
+        let small = Geometry { queues: 3, depth: 2, data: 4096 };
+        let options = Options { geometry: small, ordered, class: Class::Throughput, poll: quick };
+        let Bed { fs, runtime, dir } = bed(settings, options);
+        let (runtime, over) = (runtime.unwrap(), AtomicBool::new(false));
+        let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        for _ in 0..50 {
+                            fs.getattr(&Caller::root(), InodeId::ROOT, None).unwrap();
+                        }
+                        // All workers sleep now and then.
+                        std::thread::sleep(Duration::from_micros(300));
+                    }
+                });
+            }
+            for _ in 0..100 {
+                assert!(runtime.pause(PATIENCE));
+                runtime.resume();
+                // There may be too many that are about to end.
+                drop(Session::begin(&socket, &data, Options::default()));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
 }
