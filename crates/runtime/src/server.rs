@@ -338,7 +338,9 @@ fn end(shared: &Weak<Common>, number: u64, attendant: &Attendant) {
         shared.pool.remove(number);
         let live = shared.sessions.lock().present.get_mut(&number).and_then(|one| one.live.take());
         // Without the lock: what it has open is closed.
-        drop(live);
+        if let Some(live) = live {
+            live.leave_workers();
+        }
         // Its application learns that nothing more is answered.
         let _ = attendant.socket.shutdown(std::net::Shutdown::Both);
     }

@@ -27,6 +27,8 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the rest of what it has begun to say, and to take the answer: less than
 /// the patience of who waits for the end of it.
 const TALK_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time for workers to notice that a session has ended.
+const LEFT_WITHIN: Duration = Duration::from_millis(100);
 
 /// What sessions are to see.
 #[derive(Clone)]
@@ -112,6 +114,15 @@ impl Live {
     fn memory(&self) -> io::Result<OwnedFd> {
         let queue = self.queues.first().ok_or(io::ErrorKind::NotFound)?;
         queue.shared.memory.as_fd().try_clone_to_owned()
+    }
+
+    /// Waits a while until no worker has its queues any more, so that none of them has to
+    /// close what it has open.
+    pub(crate) fn leave_workers(&self) {
+        let until = Instant::now() + LEFT_WITHIN;
+        while self.queues.iter().any(|queue| Arc::strong_count(queue) > 1) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Bytes of its memory.
