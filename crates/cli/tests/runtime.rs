@@ -224,7 +224,9 @@ fn a_session_has_the_rights_of_its_user() {
         assert_eq!(errno(below.fs.getattr(&me(), seen.root, None)).err(), Some(Errno::ESTALE.0));
         below.write("mine", b"hello").unwrap();
         let mine = below.look("mine").unwrap();
-        below.fs.setattr(&me(), mine, None, &SetAttr { mode: Some(0o4755), ..SetAttr::default() }).unwrap();
+        let lent = SetAttr { mode: Some(0o4755), ..SetAttr::default() };
+        assert_eq!(errno(below.fs.setattr(&me(), mine, None, &lent)).err(), Some(denied));
+        below.fs.setattr(&me(), mine, None, &SetAttr { mode: Some(0o755), ..SetAttr::default() }).unwrap();
         let sticky = Seen::of(&bench, "m/sticky");
         assert_eq!(errno(sticky.fs.unlink(&me(), sticky.root, OsStr::new("of-root"))).err(), Some(denied));
         sticky.write("mine", b"").unwrap();
@@ -245,7 +247,7 @@ fn a_session_has_the_rights_of_its_user() {
         );
     });
     let mine = fs::metadata(path("open/mine")).unwrap();
-    assert_eq!((mine.uid(), mine.gid(), mine.mode() & 0o7777), (USER, USER, 0o4755));
+    assert_eq!((mine.uid(), mine.gid(), mine.mode() & 0o7777), (USER, USER, 0o755));
     // A write of another user than root takes the set-user-id bit away.
     fs::set_permissions(path("open/mine"), Permissions::from_mode(0o4777)).unwrap();
     as_user(|| Seen::of(&bench, "m/open").write("mine", b"other").unwrap());

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 /// Both sides have to know the same queues.
 pub(crate) const VERSION: u32 = 1;
@@ -59,8 +60,11 @@ pub(crate) fn send(mut socket: &UnixStream, what: &impl Serialize) -> io::Result
 }
 
 /// The next line; `None` at the end. What follows it is left, since a descriptor may be
-/// among that.
-pub(crate) fn receive<T: DeserializeOwned>(mut socket: &UnixStream) -> io::Result<Option<T>> {
+/// among that. All of it has to come by `until`.
+pub(crate) fn receive<T: DeserializeOwned>(
+    mut socket: &UnixStream,
+    until: Option<Instant>,
+) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     let mut byte = [0];
     loop {
@@ -68,6 +72,9 @@ pub(crate) fn receive<T: DeserializeOwned>(mut socket: &UnixStream) -> io::Resul
             Ok(0) if line.is_empty() => return Ok(None),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) if byte[0] == b'\n' => break,
+            Ok(_) if until.is_some_and(|until| Instant::now() > until) => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             Ok(_) if line.len() < LINE_MAX => line.push(byte[0]),
             Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "too long a line")),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

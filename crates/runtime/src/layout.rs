@@ -86,7 +86,7 @@ impl Geometry {
         self.queue(queue)
     }
 
-    /// Whether the queue's workers sleep.
+    /// How many of the queue's workers sleep.
     pub(crate) fn asleep(self, queue: usize) -> usize {
         self.queue(queue) + APART
     }

@@ -12,6 +12,8 @@ mod access;
 mod admit;
 mod client;
 mod entries;
+mod form;
+mod gate;
 mod handover;
 mod hello;
 mod layout;

@@ -17,11 +17,22 @@ pub(crate) struct Opened {
     pub(crate) directory: bool,
 }
 
+/// What a session knows of an inode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lookups {
+    /// Those that the file system counts for it.
+    count: u64,
+    /// Requests under way that use it.
+    users: u64,
+    /// Lookups that are taken back when no request uses it any more: before, its number
+    /// must not become that of another file.
+    owed: u64,
+}
+
 /// What a session knows.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// Lookups that the file system counts for it.
-    inodes: Mutex<HashMap<InodeId, u64>>,
+    inodes: Mutex<HashMap<InodeId, Lookups>>,
     handles: RwLock<HashMap<HandleId, Opened>>,
 }
 
@@ -42,8 +53,28 @@ impl Known {
         if inodes.len() >= INODES_MAX && !inodes.contains_key(&ino) {
             return Err(Errno::ENFILE.into());
         }
-        *inodes.entry(ino).or_default() += 1;
+        inodes.entry(ino).or_default().count += 1;
         Ok(())
+    }
+
+    /// A request uses this inode from now on, if it is known. Answers whether it is.
+    pub(crate) fn hold(&self, ino: InodeId) -> bool {
+        self.inodes.lock().get_mut(&ino).map(|known| known.users += 1).is_some()
+    }
+
+    /// A request does not use it any more. Answers lookups to be taken back.
+    pub(crate) fn let_go(&self, ino: InodeId) -> u64 {
+        let mut inodes = self.inodes.lock();
+        let Some(known) = inodes.get_mut(&ino) else { return 0 };
+        known.users = known.users.saturating_sub(1);
+        if known.users > 0 {
+            return 0;
+        }
+        let owed = std::mem::take(&mut known.owed);
+        if known.count == 0 {
+            inodes.remove(&ino);
+        }
+        owed
     }
 
     /// Whether the inode was looked up: others may be where the session may not look.
@@ -51,16 +82,22 @@ impl Known {
     /// # Errors
     /// `ESTALE` if not.
     pub(crate) fn has(&self, ino: InodeId) -> Result<()> {
-        if self.inodes.lock().contains_key(&ino) { Ok(()) } else { Err(Errno::ESTALE.into()) }
+        let is_known = self.inodes.lock().get(&ino).is_some_and(|known| known.count > 0);
+        if is_known { Ok(()) } else { Err(Errno::ESTALE.into()) }
     }
 
-    /// Takes lookups back, at most those that there are; answers how many.
+    /// Takes lookups back, at most those that there are; answers how many are to be taken
+    /// back now.
     pub(crate) fn forget(&self, ino: InodeId, count: u64) -> u64 {
         let mut inodes = self.inodes.lock();
         let Some(known) = inodes.get_mut(&ino) else { return 0 };
-        let count = count.min(*known);
-        *known -= count;
-        if *known == 0 {
+        let count = count.min(known.count);
+        known.count -= count;
+        if known.users > 0 {
+            known.owed += count;
+            return 0;
+        }
+        if known.count == 0 {
             inodes.remove(&ino);
         }
         count
@@ -122,13 +159,16 @@ impl Known {
 
     /// All of it, which is then forgotten.
     pub(crate) fn take(&self) -> Knowledge {
-        let inodes = self.inodes.lock().drain().collect();
+        let known = std::mem::take(&mut *self.inodes.lock());
+        let inodes = known.into_iter().map(|(ino, known)| (ino, known.count + known.owed)).collect();
         Knowledge { inodes, handles: self.handles.write().drain().collect() }
     }
 
     /// Goes on with what an earlier process knew.
     pub(crate) fn go_on(&self, known: Knowledge) {
-        self.inodes.lock().extend(known.inodes);
+        let inodes = known.inodes.into_iter();
+        let looked_up = |(ino, count)| (ino, Lookups { count, ..Lookups::default() });
+        self.inodes.lock().extend(inodes.map(looked_up));
         self.handles.write().extend(known.handles);
     }
 }

@@ -2,7 +2,7 @@
 //! from time to time (LabStor §III-C.4), and gives each worker its share.
 
 use crate::load::Counts;
-use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, busiest};
+use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, is_worth_it};
 use crate::queue::Queue;
 use crate::worker::{Duty, Manner, Scheduler, Worker};
 use braid_contract::{Class, QueueStatus, RuntimeStatus, WorkerStatus};
@@ -86,8 +86,16 @@ impl Default for Settings {
 /// Up to this weight, a worker is not too busy.
 const BUSY_MAX: f64 = 0.85;
 
-/// A plan that is so much lighter is worth that caches have to be filled anew.
-const WORTH: f64 = 1.25;
+/// A queue whose requests took long has to be so much quicker to count as quick again: else
+/// it would change its workers all the time.
+const QUICKER: f64 = 0.8;
+
+/// A worker that one request keeps for so long has another one take its place, if others
+/// wait.
+const HELD_UP: Duration = Duration::from_millis(500);
+
+/// For so long a pause waits to be told of, before it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Workers and the queues that they serve.
 pub(crate) struct Pool {
@@ -122,6 +130,8 @@ struct Known {
     before: Counts,
     /// Mean time of its requests, in nanoseconds; none was carried out yet if it is 0.
     mean_ns: f64,
+    /// They take longer than those that want to be answered soon.
+    takes_long: bool,
     weight: f64,
 }
 
@@ -159,6 +169,7 @@ impl Pool {
             queue: Arc::clone(queue),
             before: Counts::default(),
             mean_ns: 0.0,
+            takes_long: false,
             weight: 0.0,
         }));
         if let Err(error) = self.shared.rebalance(&mut state, true) {
@@ -232,9 +243,12 @@ impl Pool {
             if quiet {
                 return true;
             }
-            if self.shared.noticed.wait_until(&mut state, until).timed_out() {
+            let now = Instant::now();
+            if now >= until {
                 break;
             }
+            // Workers tell without the lock: it may be missed.
+            self.shared.noticed.wait_until(&mut state, until.min(now + LOOK_AGAIN));
         }
         drop(state);
         self.resume();
@@ -245,6 +259,8 @@ impl Pool {
     pub(crate) fn resume(&self) {
         let mut state = self.shared.state.lock();
         state.paused = false;
+        // They have no queues, whatever the plan says.
+        state.plan = Plan::new();
         if let Err(error) = self.shared.rebalance(&mut state, true) {
             tracing::warn!(%error, "the workers could not be given their queues again");
         }
@@ -281,16 +297,47 @@ impl Shared {
                 continue;
             }
             self.changed.wait_for(&mut state, self.settings.rebalance);
-            if let Err(error) = self.rebalance(&mut state, false) {
+            let relieved = self.relieve(&mut state);
+            if let Err(error) = relieved.and_then(|()| self.rebalance(&mut state, false)) {
                 tracing::debug!(%error, "no thread for another worker");
             }
         }
     }
 
+    /// Has others take the places of workers that one request keeps. They end with that.
+    fn relieve(&self, state: &mut State) -> io::Result<()> {
+        if state.paused || state.ended {
+            return Ok(());
+        }
+        state.retired.retain(|worker| !worker.has_ended());
+        let now = Instant::now();
+        let mut is_due = false;
+        for at in 0..state.workers.len() {
+            let held_up = state.workers[at].is_held_up(now, HELD_UP);
+            if held_up && state.retired.len() < WORKERS_MAX {
+                let worker = std::mem::replace(&mut state.workers[at], self.hire(at)?);
+                worker.retire();
+                state.retired.push(worker);
+                is_due = true;
+            }
+        }
+        if is_due { self.rebalance(state, true) } else { Ok(()) }
+    }
+
+    /// A worker without queues.
+    fn hire(&self, number: usize) -> io::Result<Worker> {
+        let manner = Manner { poll: self.settings.poll };
+        let noticed = Arc::clone(&self.noticed);
+        let told = move || {
+            noticed.notify_all();
+        };
+        Worker::start(number, manner, told)
+    }
+
     /// What the requests of a queue want.
     fn class(&self, known: &Known) -> Class {
         match known.queue.load.class {
-            Class::Auto if known.mean_ns > self.settings.latency_below.as_nanos() as f64 => Class::Throughput,
+            Class::Auto if known.takes_long => Class::Throughput,
             Class::Auto => Class::Latency,
             said => said,
         }
@@ -307,14 +354,11 @@ impl Shared {
         if period.is_none_or(|period| period * 2 >= self.settings.rebalance) {
             state.measured_at = Some(now);
             let period = period.unwrap_or(self.settings.rebalance);
-            state.queues.iter_mut().for_each(|known| known.measure(period));
+            state.queues.iter_mut().for_each(|known| known.measure(period, self.settings.latency_below));
         }
         let demands: Vec<Demand> = state.queues.iter().map(|known| self.demand(known)).collect();
         let plan = self.policy.plan(&demands, self.settings.workers);
-        let same = plan.len() == state.plan.len()
-            && plan.iter().zip(&state.plan).all(|(one, other)| one.latency == other.latency);
-        let enough = BUSY_MAX.max(busiest(&plan, &demands) * WORTH);
-        if !is_due && (plan == state.plan || same && busiest(&state.plan, &demands) <= enough) {
+        if !is_due && (plan == state.plan || !is_worth_it(&state.plan, &plan, &demands, BUSY_MAX)) {
             return Ok(());
         }
         self.apply(state, plan)
@@ -327,12 +371,7 @@ impl Shared {
     /// Gives each worker its share; others end.
     fn apply(&self, state: &mut State, plan: Plan) -> io::Result<()> {
         while state.workers.len() < plan.len() {
-            let manner = Manner { poll: self.settings.poll };
-            let noticed = Arc::clone(&self.noticed);
-            let told = move || {
-                noticed.notify_all();
-            };
-            state.workers.push(Worker::start(state.workers.len(), manner, told)?);
+            state.workers.push(self.hire(state.workers.len())?);
         }
         let processors = self.processors(&plan);
         for (at, share) in plan.iter().enumerate() {
@@ -397,7 +436,7 @@ impl Shared {
 
 impl Known {
     /// Looks at what was done in this time.
-    fn measure(&mut self, period: Duration) {
+    fn measure(&mut self, period: Duration, latency_below: Duration) {
         let now = self.queue.load.counts();
         let done = now.since(self.before);
         self.before = now;
@@ -405,9 +444,45 @@ impl Known {
             let mean = done.busy_ns as f64 / done.requests as f64;
             self.mean_ns = if self.mean_ns == 0.0 { mean } else { (self.mean_ns + mean) / 2.0 };
         }
+        let quick = latency_below.as_nanos() as f64 * if self.takes_long { QUICKER } else { 1.0 };
+        self.takes_long = self.mean_ns > quick;
         let waiting = self.queue.backlog() as f64 * self.mean_ns;
         let weight = (done.busy_ns as f64 + waiting) / period.as_nanos().max(1) as f64;
         // More is believed at once, less after a while.
         self.weight = weight.max((self.weight + weight) / 2.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Order;
+    use crate::queue::testing::{Slow, is_answered, queue, submit};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_request_without_end_holds_up_no_queue_of_others() {
+        let pool = Pool::start(Settings { workers: 1, ..Settings::default() }).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        let slow = Arc::new(queue(Slow(begun, Mutex::new(ends)), Order::Kept));
+        let (begun, _begins) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let other = Arc::new(queue(Slow(begun, Mutex::new(goes)), Order::Kept));
+        pool.add(&[Arc::clone(&slow), Arc::clone(&other)]).unwrap();
+        submit(&slow);
+        begins.recv().unwrap();
+        go.send(()).unwrap();
+        submit(&other);
+        while !is_answered(&other) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_answered(&slow) && !pool.pause(Duration::ZERO), "it is under way");
+        end.send(()).unwrap();
+        while !is_answered(&slow) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(pool.pause(Duration::from_secs(60)));
+        assert_eq!(pool.status().workers.len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use crate::entries::Gathered;
 use crate::layout::{BELL, ENTRIES, Geometry, NAME_MAX, Slot, state};
 use crate::load::Load;
 use crate::words;
-use braid_contract::{Caller, Errno};
+use braid_contract::{Caller, Errno, Operation};
 use braid_sdk::abi::{self, Answer, Entries, Failure, Message, Numbers, Target};
 use braid_sys::{AlignedBuf, FutexScope, SharedWords, futex_wake};
 use parking_lot::{Mutex, MutexGuard};
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     caller: Caller,
     /// Carries requests out in the name of the session's application.
     pub(crate) target: Box<dyn Target>,
+    /// The user of this process.
+    served_by: u32,
     /// The application broke the rules: nothing of the session is served any more.
     broken: AtomicBool,
 }
@@ -37,7 +39,8 @@ impl Shared {
         caller: Caller,
         target: Box<dyn Target>,
     ) -> Self {
-        Self { memory, geometry, caller, target, broken: AtomicBool::new(false) }
+        let served_by = rustix::process::geteuid().as_raw();
+        Self { memory, geometry, caller, target, served_by, broken: AtomicBool::new(false) }
     }
 
     /// The word by which the application wakes workers that sleep.
@@ -64,8 +67,11 @@ pub(crate) struct Queue {
     pub(crate) shared: Arc<Shared>,
     index: usize,
     order: Order,
-    /// How many requests were taken.
+    /// How many requests were taken. Locked while one is taken, or, where the order is kept,
+    /// carried out.
     head: Mutex<u64>,
+    /// The same, for looking.
+    taken: AtomicU64,
     pub(crate) load: Load,
 }
 
@@ -79,7 +85,9 @@ pub(crate) struct Buffers {
 impl Queue {
     /// A queue of which so many requests were taken already.
     pub(crate) fn new(shared: Arc<Shared>, index: usize, order: Order, head: u64, load: Load) -> Self {
-        Self { shared, index, order, head: Mutex::new(head), load }
+        let queue = Self { shared, index, order, head: Mutex::new(head), taken: AtomicU64::new(head), load };
+        queue.asleep().store(0, Ordering::Relaxed);
+        queue
     }
 
     /// How many requests were taken.
@@ -94,23 +102,43 @@ impl Queue {
 
     /// Requests that wait to be taken.
     pub(crate) fn backlog(&self) -> u64 {
-        let head = self.head.try_lock().map_or(0, |head| *head);
-        self.tail().wrapping_sub(head).min(self.shared.geometry.depth as u64)
+        self.waiting().min(self.shared.geometry.depth as u64)
     }
 
-    /// Whether a request waits, as far as can be seen without a lock.
+    fn waiting(&self) -> u64 {
+        self.tail().wrapping_sub(self.taken.load(Ordering::Acquire))
+    }
+
+    /// Whether a request waits that could be taken now. A worker that finds none may sleep:
+    /// where the order is kept, who carries a request out wakes it for the next one.
     pub(crate) fn has_work(&self) -> bool {
-        !self.shared.is_broken() && self.head.try_lock().is_some_and(|head| self.tail() != *head)
+        !self.shared.is_broken() && self.waiting() > 0 && (self.is_free() || !self.head.is_locked())
     }
 
-    /// Has the application wake its workers from now on, or not any more.
+    fn asleep(&self) -> &AtomicU64 {
+        &self.shared.memory.words()[self.shared.geometry.asleep(self.index)]
+    }
+
+    /// Has the application wake this worker from now on, or not any more. Others may sleep
+    /// too.
     pub(crate) fn set_asleep(&self, asleep: bool) {
-        let word = &self.shared.memory.words()[self.shared.geometry.asleep(self.index)];
-        word.store(u64::from(asleep), Ordering::Relaxed);
         if asleep {
-            // Before the workers look for requests for the last time; the application
+            self.asleep().fetch_add(1, Ordering::Relaxed);
+            // Before the worker looks for requests for the last time; the application
             // has one like it between its request and its look at this word.
             fence(Ordering::SeqCst);
+        } else {
+            self.asleep().fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes a worker that went to sleep since the queue was locked, for what came then.
+    fn wake(&self) {
+        // Either this sees that it sleeps, or it sees that the queue is free.
+        fence(Ordering::SeqCst);
+        if self.asleep().load(Ordering::Relaxed) != 0 && self.has_work() {
+            self.shared.bell().fetch_add(1, Ordering::AcqRel);
+            futex_wake(self.shared.bell(), u32::MAX, FutexScope::Shared);
         }
     }
 
@@ -126,10 +154,14 @@ impl Queue {
         let Some(mut head) = self.head.try_lock() else { return false };
         let Some(slot) = self.take(&mut head) else { return false };
         // Another worker takes the next one only after this one's answer.
-        let _order: Option<MutexGuard<'_, u64>> = (self.order == Order::Kept).then_some(head);
+        let order: Option<MutexGuard<'_, u64>> = (self.order == Order::Kept).then_some(head);
         let begun = Instant::now();
         self.serve(slot, buffers);
         self.load.served(begun.elapsed());
+        if let Some(order) = order {
+            drop(order);
+            self.wake();
+        }
         true
     }
 
@@ -147,6 +179,7 @@ impl Queue {
             return None;
         };
         *head = head.wrapping_add(1);
+        self.taken.store(*head, Ordering::Release);
         Some(geometry.slot(self.index, slot))
     }
 
@@ -190,8 +223,10 @@ impl Queue {
         Ok(match entries {
             Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
             None => {
-                // Only a read fills the buffer, and says how much of it.
-                let read = answer.answers.count.min(asked.room as u64) as usize;
+                // Only a read fills the buffer, and says how much of it. The count of another
+                // request would be of bytes that were read before, for somebody else.
+                let is_read = asked.numbers.operation == Operation::Read as u32;
+                let read = if is_read { answer.answers.count.min(asked.room as u64) as usize } else { 0 };
                 Told { read, bytes: Vec::new(), answer }
             }
         })
@@ -217,7 +252,9 @@ impl Queue {
             }
             Err(Failure { errno, why }) => (errno, 0, why),
         };
-        let why = &why.as_bytes()[..why.len().min(WHY_MAX)];
+        // They may name directories of tiers, which are none of other users' business.
+        let may_know = [0, self.shared.served_by].contains(&self.shared.caller.uid);
+        let why = if may_know { &why.as_bytes()[..why.len().min(WHY_MAX)] } else { &[] };
         words::store(&words[slot.name()], why);
         words[slot.room()].store(u64::from(errno.unsigned_abs()), Ordering::Relaxed);
         words[slot.answered()].store(len as u64 | (why.len() as u64) << 32, Ordering::Relaxed);
@@ -267,5 +304,140 @@ impl Asked {
             room,
             entries,
         })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use braid_sdk::abi::Capabilities;
+    use std::sync::mpsc;
+
+    pub(crate) const GEOMETRY: Geometry = Geometry { queues: 1, depth: 1, data: 4096 };
+
+    pub(crate) fn queue(target: impl Target + 'static, order: Order) -> Queue {
+        let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
+        let shared = Shared::new(memory, GEOMETRY, Caller::root(), Box::new(target));
+        Queue::new(Arc::new(shared), 0, order, 0, Load::new((0, 0), braid_contract::Class::Auto))
+    }
+
+    pub(crate) fn submit(queue: &Queue) {
+        queue.shared.memory.words()[GEOMETRY.tail(0)].fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn is_answered(queue: &Queue) -> bool {
+        let words = queue.shared.memory.words();
+        words[GEOMETRY.slot(0, 0).state()].load(Ordering::Acquire) == state::ANSWERED
+    }
+
+    /// Says that a request has begun, and carries it out when it is told to.
+    pub(crate) struct Slow(pub(crate) mpsc::Sender<()>, pub(crate) Mutex<mpsc::Receiver<()>>);
+
+    impl Target for Slow {
+        fn call(&self, _: Message<'_>) -> Result<Answer, Failure> {
+            self.0.send(()).unwrap();
+            self.1.lock().recv().unwrap();
+            Ok(Answer::default())
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{GEOMETRY, Slow, is_answered, queue, submit};
+    use super::*;
+    use braid_sdk::abi::Capabilities;
+    use std::sync::mpsc;
+
+    /// Reads as many bytes of 7 as there is room for; anything else is done with 100 bytes.
+    struct Sevens;
+
+    impl Target for Sevens {
+        fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+            let mut answer = Answer::default();
+            answer.answers.count = 100;
+            if message.numbers.operation == Operation::Read as u32 {
+                message.buffer.fill(7);
+                answer.answers.count = message.buffer.len() as u64;
+            }
+            Ok(answer)
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::default()
+        }
+    }
+
+    /// Asks with room for 200 bytes, and answers the data that comes back.
+    fn ask(queue: &Queue, operation: Operation, buffers: &mut Buffers) -> Vec<u8> {
+        let (words, slot) = (queue.shared.memory.words(), GEOMETRY.slot(0, 0));
+        let numbers = Numbers { operation: operation as u32, ..Numbers::default() };
+        words::store_value(&words[slot.numbers()], &numbers);
+        words::store(&words[slot.data()], &[0; 4096]);
+        words[slot.lengths()].store(0, Ordering::Relaxed);
+        words[slot.room()].store(200, Ordering::Relaxed);
+        submit(queue);
+        assert!(queue.serve_one(buffers) && !queue.serve_one(buffers));
+        assert!(is_answered(queue));
+        let mut data = vec![0; 4096];
+        words::load(&words[slot.data()], &mut data);
+        data
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_read_is_in_the_answer_of_another_request() {
+        let (queue, mut buffers) = (queue(Sevens, Order::Kept), Buffers::default());
+        assert!(ask(&queue, Operation::Read, &mut buffers)[..200].iter().all(|byte| *byte == 7));
+        for operation in [Operation::Write, Operation::Seek, Operation::CopyRange, Operation::Getattr] {
+            let data = ask(&queue, operation, &mut buffers);
+            assert!(data.iter().all(|byte| *byte == 0), "{operation}");
+        }
+    }
+
+    #[test]
+    fn who_sleeps_since_a_queue_is_in_use_is_woken_for_the_next_request() {
+        let (begun, begins) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        let queue = queue(Slow(begun, Mutex::new(ends)), Order::Kept);
+        let bell = || queue.shared.bell().load(Ordering::Acquire);
+        std::thread::scope(|scope| {
+            submit(&queue);
+            let other = scope.spawn(|| assert!(queue.serve_one(&mut Buffers::default())));
+            begins.recv().unwrap();
+            // It can't have the next request, and sleeps.
+            submit(&queue);
+            let before = bell();
+            queue.set_asleep(true);
+            assert!(!queue.has_work() && !queue.serve_one(&mut Buffers::default()));
+            end.send(()).unwrap();
+            other.join().unwrap();
+            assert!(bell() != before && queue.has_work());
+            queue.set_asleep(false);
+        });
+    }
+
+    #[test]
+    fn a_request_is_seen_while_others_look_at_the_queue() {
+        let queue = queue(Sevens, Order::Free);
+        submit(&queue);
+        let _looks = queue.head.lock();
+        assert!(queue.has_work());
+        assert_eq!(queue.backlog(), 1);
+    }
+
+    #[test]
+    fn an_application_wakes_workers_as_long_as_one_of_them_sleeps() {
+        let queue = queue(Sevens, Order::Free);
+        let rings = || queue.asleep().load(Ordering::Relaxed) != 0;
+        queue.set_asleep(true);
+        queue.set_asleep(true);
+        queue.set_asleep(false);
+        assert!(rings());
+        queue.set_asleep(false);
+        assert!(!rings());
     }
 }

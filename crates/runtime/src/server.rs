@@ -1,9 +1,11 @@
 //! The runtime's socket: applications begin sessions there. A thread attends to each.
 
+use crate::gate::Gate;
 use crate::handover::GivenSession;
 use crate::hello::{Answer, send};
+use crate::layout::SESSION_BYTES_MAX;
 use crate::pool::{Pool, Settings};
-use crate::session::{End, Live, Mounted, attend, welcome};
+use crate::session::{Attendant, End, Live, Mounted};
 use braid_contract::{Caller, Errno, Error, RuntimeStatus, SessionStatus};
 use braid_sys::peer_groups;
 use parking_lot::Mutex;
@@ -16,14 +18,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sessions at a time: a worker that sleeps waits for so many words.
 const SESSIONS_MAX: usize = braid_sys::FUTEX_WORDS_MAX - 8;
+/// The mounts that this process sees.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Sessions of a user at a time.
 const SESSIONS_PER_USER_MAX: usize = 48;
+/// Bytes of memory of a user's sessions together, at most.
+const USER_BYTES_MAX: usize = 4 * SESSION_BYTES_MAX;
 /// Pause after a connection could not be accepted for lack of descriptors: there is no event
 /// when some are free again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -36,18 +42,20 @@ pub struct Runtime {
     shared: Arc<Common>,
 }
 
+/// What uses the file system. Threads of sessions find it while they talk, and keep it at
+/// no other time.
 struct Common {
     mounted: Mounted,
     pool: Pool,
-    sessions: Mutex<Sessions>,
+    sessions: Arc<Mutex<Sessions>>,
+    gate: Arc<Gate>,
     /// Can be read when sessions are left to another process.
-    leaving: OwnedFd,
+    leaving: Arc<OwnedFd>,
 }
 
 #[derive(Default)]
 struct Sessions {
     present: HashMap<u64, Present>,
-    finished: Vec<JoinHandle<()>>,
     next: u64,
     ended: bool,
 }
@@ -57,12 +65,11 @@ struct Present {
     socket: UnixStream,
     caller: Caller,
     live: Option<Arc<Live>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Runtime {
-    /// Listens at `path`, which is replaced, for all users or only this one; goes on with
-    /// sessions of another process.
+    /// Listens at `path`, which is replaced, for all users whom the mount lets in or only this
+    /// one; goes on with sessions of another process.
     ///
     /// # Errors
     /// If there can be no socket or no thread.
@@ -72,8 +79,11 @@ impl Runtime {
         mounted: Mounted,
         given: Vec<GivenSession>,
     ) -> io::Result<Self> {
+        // The kernel lets nobody else in there.
+        let open_to_all = open_to_all && lets_others_in(&std::fs::read_to_string(MOUNTS)?, mounted.device);
         let (pool, leaving) = (Pool::start(settings)?, eventfd(0, EventfdFlags::CLOEXEC)?);
-        let shared = Arc::new(Common { mounted, pool, sessions: Mutex::default(), leaving });
+        let (sessions, gate, leaving) = (Arc::default(), Arc::default(), Arc::new(leaving));
+        let shared = Arc::new(Common { mounted, pool, sessions, gate, leaving });
         for one in given {
             let number = one.state.number;
             if let Err(error) = go_on(&shared, one) {
@@ -110,23 +120,32 @@ impl Runtime {
     /// under way within this time; if not, they are carried out as before.
     #[must_use]
     pub fn pause(&self, patience: Duration) -> bool {
-        self.shared.pool.pause(patience)
+        let until = Instant::now() + patience;
+        // What sessions ask of the kernel is answered as long as they may ask.
+        if !self.shared.gate.pause(until) {
+            return false;
+        }
+        let quiet = self.shared.pool.pause(until.saturating_duration_since(Instant::now()));
+        if !quiet {
+            self.shared.gate.resume();
+        }
+        quiet
     }
 
     /// Goes on after a pause.
     pub fn resume(&self) {
         self.shared.pool.resume();
+        self.shared.gate.resume();
     }
 
     /// Ends all sessions. When it returns, nothing of the file system is in use here.
     pub fn stop(&self) {
         self.stop_listening();
+        self.end(|_| true);
+        self.shared.gate.close();
         self.shared.pool.stop();
-        let threads = self.end(|session| {
-            let _ = session.socket.shutdown(std::net::Shutdown::Both);
-        });
-        threads.into_iter().for_each(|thread| drop(thread.join()));
-        self.shared.sessions.lock().present.clear();
+        let left = std::mem::take(&mut self.shared.sessions.lock().present);
+        drop(left);
     }
 
     /// All sessions, for another process. Requests have to be [paused](Self::pause); when it
@@ -134,16 +153,12 @@ impl Runtime {
     #[must_use]
     pub fn give(&self) -> Vec<GivenSession> {
         self.stop_listening();
-        let threads = self.end(|session| {
-            if session.live.is_none() {
-                let _ = session.socket.shutdown(std::net::Shutdown::Both);
-            }
-        });
-        if let Err(error) = rustix::io::write(&self.shared.leaving, &1_u64.to_ne_bytes()) {
+        self.end(|session| session.live.is_none());
+        self.shared.gate.close();
+        if let Err(error) = rustix::io::write(&*self.shared.leaving, &1_u64.to_ne_bytes()) {
             // It is never full.
             tracing::error!(%error, "sessions can't be left");
         }
-        threads.into_iter().for_each(|thread| drop(thread.join()));
         self.shared.pool.stop();
         let left: Vec<Present> = self.shared.sessions.lock().present.drain().map(|(_, one)| one).collect();
         let given = |one: Present| {
@@ -162,16 +177,14 @@ impl Runtime {
         }
     }
 
-    /// Lets no session begin any more, and does `leave` to each; answers their threads.
-    fn end(&self, leave: impl Fn(&Present)) -> Vec<JoinHandle<()>> {
+    /// Lets no session begin any more, and hangs up on those of which `which` says so. Their
+    /// threads return by themselves, unless applications keep them.
+    fn end(&self, which: impl Fn(&Present) -> bool) {
         let mut sessions = self.shared.sessions.lock();
         sessions.ended = true;
-        let mut threads = std::mem::take(&mut sessions.finished);
-        for session in sessions.present.values_mut() {
-            leave(session);
-            threads.extend(session.thread.take());
+        for session in sessions.present.values().filter(|session| which(session)) {
+            let _ = session.socket.shutdown(std::net::Shutdown::Both);
         }
-        threads
     }
 }
 
@@ -179,6 +192,17 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Whether the kernel asks a file system for others than who mounted it.
+fn lets_others_in(mounts: &str, device: u64) -> bool {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number));
+    let Some((_, kind)) = mount.and_then(|line| line.split_once(" - ")) else { return false };
+    // The options are last, and the source before them has no space.
+    let allows =
+        kind.rsplit(' ').next().is_some_and(|options| options.split(',').any(|one| one == "allow_other"));
+    allows || !kind.starts_with("fuse")
 }
 
 /// Accepts until the socket is shut down.
@@ -206,10 +230,6 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
         (peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw(), peer.gid.as_raw());
     let caller = Caller { uid, gid, groups: Some(peer_groups(&socket)?.into()), pid, tid: pid };
     let mut sessions = shared.sessions.lock();
-    // Their threads are about to return.
-    for thread in std::mem::take(&mut sessions.finished) {
-        let _ = thread.join();
-    }
     let of_user = sessions.present.values().filter(|other| other.caller.uid == uid).count();
     if sessions.ended || sessions.present.len() >= SESSIONS_MAX || of_user >= SESSIONS_PER_USER_MAX {
         let error = Error::new(Errno::EAGAIN, "too many sessions; try again later");
@@ -217,20 +237,18 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     }
     let number = sessions.next;
     sessions.next += 1;
-    let its = (socket.try_clone()?, caller.clone());
-    let thread = spawn(shared, number, move |shared| {
-        let (socket, caller) = its;
-        let register = |live: &Arc<Live>| {
-            shared.pool.add(&live.queues)?;
-            shared.sessions.lock().present.entry(number).and_modify(|one| one.live = Some(Arc::clone(live)));
-            Ok(())
-        };
-        match welcome(&socket, &shared.mounted, (number, caller), register)? {
-            Some(live) => attend(&socket, &shared.mounted, &live, &shared.leaving),
-            None => Ok(End::Over),
-        }
+    let (attendant, who) = (shared.attendant(&socket)?, (number, caller.clone()));
+    let weak = Arc::downgrade(shared);
+    spawn(shared, number, attendant, move |attendant| {
+        let begun = attendant.welcome(who, |make| {
+            let shared = weak.upgrade().ok_or(Errno::ENOTCONN)?;
+            let (live, ino) = make(&shared.mounted)?;
+            shared.take_in(number, &live)?;
+            Ok((live, ino))
+        })?;
+        if begun { attendant.attend(|| find(&weak, number)) } else { Ok(End::Over) }
     })?;
-    sessions.present.insert(number, Present { socket, caller, live: None, thread: Some(thread) });
+    sessions.present.insert(number, Present { socket, caller, live: None });
     Ok(())
 }
 
@@ -239,37 +257,106 @@ fn go_on(shared: &Arc<Common>, given: GivenSession) -> io::Result<()> {
     let number = given.state.number;
     let (live, socket) = Live::go_on(given, shared.mounted.clone())?;
     let (caller, live) = (live.caller().clone(), Arc::new(live));
+    let (attendant, weak) = (shared.attendant(&socket)?, Arc::downgrade(shared));
     shared.pool.add(&live.queues)?;
-    let its = (socket.try_clone()?, Arc::clone(&live));
     let mut sessions = shared.sessions.lock();
-    let thread =
-        spawn(shared, number, move |shared| attend(&its.0, &shared.mounted, &its.1, &shared.leaving))?;
+    let spawned = spawn(shared, number, attendant, move |attendant| attendant.attend(|| find(&weak, number)));
+    if let Err(error) = spawned {
+        shared.pool.remove(number);
+        return Err(error);
+    }
     sessions.next = sessions.next.max(number + 1);
-    sessions.present.insert(number, Present { socket, caller, live: Some(live), thread: Some(thread) });
+    sessions.present.insert(number, Present { socket, caller, live: Some(live) });
     Ok(())
+}
+
+/// A session that is present, and what it sees.
+fn find(shared: &Weak<Common>, number: u64) -> Option<(Arc<Live>, Mounted)> {
+    let shared = shared.upgrade()?;
+    let live = shared.sessions.lock().present.get(&number)?.live.clone()?;
+    Some((live, shared.mounted.clone()))
+}
+
+impl Common {
+    /// Has a session served, unless its user has too much memory already.
+    fn take_in(&self, number: u64, live: &Arc<Live>) -> braid_contract::Result<()> {
+        {
+            let mut sessions = self.sessions.lock();
+            let of_user = sessions.present.values().filter_map(|one| one.live.as_ref());
+            let of_user = of_user.filter(|one| one.caller().uid == live.caller().uid);
+            let bytes = of_user.map(|one| one.bytes()).sum::<usize>() + live.bytes();
+            if bytes > USER_BYTES_MAX {
+                return Err(Error::new(Errno::EAGAIN, "too much memory for sessions; try again later"));
+            }
+            sessions.present.entry(number).and_modify(|one| one.live = Some(Arc::clone(live)));
+        }
+        if let Err(error) = self.pool.add(&live.queues) {
+            self.sessions.lock().present.entry(number).and_modify(|one| one.live = None);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn attendant(&self, socket: &UnixStream) -> io::Result<Attendant> {
+        let (gate, leaving) = (Arc::clone(&self.gate), Arc::clone(&self.leaving));
+        Ok(Attendant { socket: socket.try_clone()?, gate, leaving, foreign: Vec::new() })
+    }
 }
 
 /// Has a thread attend to a session until it is over, or is left to another process.
 fn spawn(
     shared: &Arc<Common>,
     number: u64,
-    work: impl FnOnce(&Common) -> io::Result<End> + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
-    thread::Builder::new().name("session".into()).spawn(move || {
-        let ended = work(&shared).unwrap_or_else(|error| {
+    mut attendant: Attendant,
+    work: impl FnOnce(&mut Attendant) -> io::Result<End> + Send + 'static,
+) -> io::Result<()> {
+    let (weak, sessions) = (Arc::downgrade(shared), Arc::clone(&shared.sessions));
+    let body = move || {
+        let ended = work(&mut attendant).unwrap_or_else(|error| {
             tracing::debug!(%error, session = number, "a session ended");
             End::Over
         });
-        if ended == End::Left {
-            return;
+        if ended == End::Over {
+            end(&weak, number, &attendant);
         }
+        // It counts until all that it brought is closed.
+        drop(attendant);
+        let mut sessions = sessions.lock();
+        // What is left to who stops the runtime is not for this thread.
+        if sessions.present.get(&number).is_some_and(|one| one.live.is_none()) {
+            sessions.present.remove(&number);
+        }
+    };
+    thread::Builder::new().name("session".into()).spawn(body).map(drop)
+}
+
+/// Ends a session, unless another process is about to do so.
+fn end(shared: &Weak<Common>, number: u64, attendant: &Attendant) {
+    if let Some(_talk) = attendant.gate.talk()
+        && let Some(shared) = shared.upgrade()
+    {
         shared.pool.remove(number);
-        let session = shared.sessions.lock().present.remove(&number);
-        if let Some(mut session) = session {
-            // Its application learns that nothing more is answered.
-            let _ = session.socket.shutdown(std::net::Shutdown::Both);
-            shared.sessions.lock().finished.extend(session.thread.take());
+        let live = shared.sessions.lock().present.get_mut(&number).and_then(|one| one.live.take());
+        // Without the lock: what it has open is closed.
+        if let Some(live) = live {
+            live.leave_workers();
         }
-    })
+        // Its application learns that nothing more is answered.
+        let _ = attendant.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_use_the_mount_has_no_sessions() {
+        let mounts = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            50 22 0:43 / /a rw,nosuid shared:9 - fuse.braid all rw,user_id=0,default_permissions,allow_other\n\
+            51 22 0:44 / /b rw - fuse.braid allow_other rw,user_id=0,group_id=0,default_permissions\n";
+        let lets = |minor| lets_others_in(mounts, rustix::fs::makedev(0, minor));
+        assert!(lets(43) && !lets(44) && !lets(45));
+        assert!(lets_others_in(mounts, rustix::fs::makedev(8, 1)));
+    }
 }

@@ -1,6 +1,7 @@
 //! A session, from the side of the daemon: what is said on its socket, and what it is made
 //! of.
 
+use crate::gate::Gate;
 use crate::handover::{GivenSession, SessionState, Terms};
 use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::load::Load;
@@ -17,12 +18,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Directories that a session may be shown.
 const SHOWN_MAX: usize = 64;
-/// Time limit for an application to say what it wants, and to take the answer.
+/// Time limit for an application to say what its session is to be like.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the rest of what it has begun to say, and to take the answer: less than
+/// the patience of who waits for the end of it.
+const TALK_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time for workers to notice that a session has ended.
+const LEFT_WITHIN: Duration = Duration::from_millis(100);
 
 /// What sessions are to see.
 #[derive(Clone)]
@@ -110,6 +116,20 @@ impl Live {
         queue.shared.memory.as_fd().try_clone_to_owned()
     }
 
+    /// Waits a while until no worker has its queues any more, so that none of them has to
+    /// close what it has open.
+    pub(crate) fn leave_workers(&self) {
+        let until = Instant::now() + LEFT_WITHIN;
+        while self.queues.iter().any(|queue| Arc::strong_count(queue) > 1) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Bytes of its memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.terms.geometry.words() * size_of::<u64>()
+    }
+
     pub(crate) fn caller(&self) -> &Caller {
         &self.terms.caller
     }
@@ -137,86 +157,121 @@ pub(crate) enum End {
     Left,
 }
 
-/// Lets a session begin: says so, after `register` has taken it in. `None` if there is to be
-/// none.
-///
-/// # Errors
-/// If the application hangs up, or breaks the rules.
-pub(crate) fn welcome(
-    socket: &UnixStream,
-    mounted: &Mounted,
-    (number, caller): (u64, Caller),
-    register: impl FnOnce(&Arc<Live>) -> io::Result<()>,
-) -> io::Result<Option<Arc<Live>>> {
-    socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
-    socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
-    let refuse = |error: &Error| send(socket, &Answer::refused(error)).map(|()| None);
-    let terms = match receive(socket)? {
-        Some(Ask::Begin { version: VERSION, geometry, class, ordered }) if geometry.is_allowed() => {
-            Terms { geometry, class, ordered, caller }
-        }
-        Some(Ask::Begin { version, .. }) if version != VERSION => {
-            let what = format!("version {version} of sessions is asked for, and this is version {VERSION}");
-            return refuse(&Error::new(Errno::EOPNOTSUPP, what));
-        }
-        Some(_) => return refuse(&Error::new(Errno::EINVAL, "a session of these sizes can't be")),
-        None => return Ok(None),
-    };
-    // The first directory says whether the mount is read-only where the session comes from.
-    let Some(directory) = shown(socket)? else { return Ok(None) };
-    let begun = look_at(mounted, &directory).and_then(|(ino, read_only)| {
-        let Mounted { top, kernel, .. } = mounted.clone();
-        let view = Arc::new(Served(View::new(top, kernel, read_only, Known::default())));
-        let ino = view.0.show(ino)?.ino;
-        let live = Arc::new(Live::begin(number, terms, view)?);
-        register(&live)?;
-        Ok((live, ino))
-    });
-    match begun {
-        Ok((live, ino)) => {
-            send(socket, &Answer::Begun { session: number })?;
-            pass_descriptors(socket, &[live.memory()?.as_fd()])?;
-            send(socket, &Answer::Shown { ino: ino.0 })?;
-            Ok(Some(live))
-        }
-        Err(error) => refuse(&error),
-    }
+/// What the thread of a session has, which outlives what it works for if its application
+/// holds it up.
+pub(crate) struct Attendant {
+    pub(crate) socket: UnixStream,
+    pub(crate) gate: Arc<Gate>,
+    /// Can be read when sessions are left to another process.
+    pub(crate) leaving: Arc<OwnedFd>,
+    /// Descriptors of who knows what. To close one may take for ever, where its file system
+    /// is a process of the same user.
+    pub(crate) foreign: Vec<OwnedFd>,
 }
 
-/// Shows the session what its application asks for, until that hangs up, or `leaving` can be
-/// read.
-///
-/// # Errors
-/// If the application breaks the rules.
-pub(crate) fn attend(
-    socket: &UnixStream,
-    mounted: &Mounted,
-    live: &Live,
-    leaving: &OwnedFd,
-) -> io::Result<End> {
-    loop {
-        let mut waited = [PollFd::new(socket, PollFlags::IN), PollFd::new(leaving, PollFlags::IN)];
-        // It is silent as long as it likes.
-        rustix::io::retry_on_intr(|| poll(&mut waited, None))?;
-        if !waited[1].revents().is_empty() {
-            return Ok(End::Left);
-        }
-        let Some(directory) = shown(socket)? else { return Ok(End::Over) };
-        match live.show(mounted, &directory) {
-            Ok(ino) => send(socket, &Answer::Shown { ino: ino.0 })?,
-            Err(error) => send(socket, &Answer::refused(&error))?,
+impl Attendant {
+    /// Lets a session begin: says so, after `register` has taken it in. Answers whether it
+    /// has begun.
+    ///
+    /// # Errors
+    /// If the application hangs up, or breaks the rules.
+    pub(crate) fn welcome(
+        &mut self,
+        (number, caller): (u64, Caller),
+        begin: impl FnOnce(&dyn Fn(&Mounted) -> Result<(Arc<Live>, InodeId)>) -> Result<(Arc<Live>, InodeId)>,
+    ) -> io::Result<bool> {
+        self.socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
+        self.socket.set_write_timeout(Some(TALK_TIMEOUT))?;
+        let until = Instant::now() + HELLO_TIMEOUT;
+        let terms = match receive(&self.socket, Some(until))? {
+            Some(Ask::Begin { version: VERSION, geometry, class, ordered }) if geometry.is_allowed() => {
+                Terms { geometry, class, ordered, caller }
+            }
+            Some(Ask::Begin { version, .. }) if version != VERSION => {
+                let what =
+                    format!("version {version} of sessions is asked for, and this is version {VERSION}");
+                return self.refuse(&Error::new(Errno::EOPNOTSUPP, what));
+            }
+            Some(_) => return self.refuse(&Error::new(Errno::EINVAL, "a session of these sizes can't be")),
+            None => return Ok(false),
+        };
+        // The first directory says whether the mount is read-only where the session comes from.
+        let Some(directory) = self.shown(until)? else { return Ok(false) };
+        let gate = Arc::clone(&self.gate);
+        let Some(_talk) = gate.talk() else { return Ok(false) };
+        let make = |mounted: &Mounted| {
+            let (ino, read_only) = look_at(mounted, &directory)?;
+            let Mounted { top, kernel, .. } = mounted.clone();
+            let view = Arc::new(Served(View::new(top, kernel, read_only, Known::default())));
+            let ino = view.0.show(ino)?.ino;
+            Ok((Arc::new(Live::begin(number, terms.clone(), view)?), ino))
+        };
+        match begin(&make) {
+            Ok((live, ino)) => {
+                send(&self.socket, &Answer::Begun { session: number })?;
+                pass_descriptors(&self.socket, &[live.memory()?.as_fd()])?;
+                send(&self.socket, &Answer::Shown { ino: ino.0 })?;
+                Ok(true)
+            }
+            Err(error) => {
+                self.foreign.push(directory);
+                self.refuse(&error)
+            }
         }
     }
-}
 
-/// The next directory that an application shows; `None` if it hangs up.
-fn shown(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
-    match receive(socket)? {
-        Some(Ask::Show {}) => Ok(receive_descriptors(socket, 1)?.pop()),
-        Some(Ask::Begin { .. }) => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "a session that has begun"))
+    fn refuse(&self, error: &Error) -> io::Result<bool> {
+        send(&self.socket, &Answer::refused(error)).map(|()| false)
+    }
+
+    /// Shows the session what its application asks for, until that hangs up, or sessions are
+    /// left. `session` finds it, if there still is one.
+    ///
+    /// # Errors
+    /// If the application breaks the rules.
+    pub(crate) fn attend(&mut self, session: impl Fn() -> Option<(Arc<Live>, Mounted)>) -> io::Result<End> {
+        self.socket.set_read_timeout(Some(TALK_TIMEOUT))?;
+        self.socket.set_write_timeout(Some(TALK_TIMEOUT))?;
+        let gate = Arc::clone(&self.gate);
+        loop {
+            let leaving = PollFd::new(&self.leaving, PollFlags::IN);
+            let mut waited = [PollFd::new(&self.socket, PollFlags::IN), leaving];
+            // It is silent as long as it likes.
+            rustix::io::retry_on_intr(|| poll(&mut waited, None))?;
+            if !waited[1].revents().is_empty() {
+                return Ok(End::Left);
+            }
+            // What it says after a pause is for who goes on.
+            let Some(_talk) = gate.talk() else { return Ok(End::Left) };
+            let Some(directory) = self.shown(Instant::now() + TALK_TIMEOUT)? else { return Ok(End::Over) };
+            let Some((live, mounted)) = session() else { return Ok(End::Over) };
+            match live.show(&mounted, &directory) {
+                Ok(ino) => send(&self.socket, &Answer::Shown { ino: ino.0 })?,
+                Err(error) => {
+                    self.foreign.push(directory);
+                    self.refuse(&error)?;
+                    if self.foreign.len() > SHOWN_MAX {
+                        return Ok(End::Over);
+                    }
+                }
+            }
         }
-        None => Ok(None),
+    }
+
+    /// The next directory that an application shows; `None` if it hangs up.
+    fn shown(&mut self, until: Instant) -> io::Result<Option<OwnedFd>> {
+        match receive(&self.socket, Some(until))? {
+            Some(Ask::Show {}) => {
+                let mut passed = receive_descriptors(&self.socket, 1)?;
+                let shown = passed.pop();
+                self.foreign.extend(passed);
+                Ok(shown)
+            }
+            Some(Ask::Begin { .. }) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "a session that has begun"))
+            }
+            None => Ok(None),
+        }
     }
 }
 

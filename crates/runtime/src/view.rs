@@ -5,17 +5,20 @@
 
 use crate::access::is_in_group;
 use crate::admit::Bounds;
+use crate::form::check_form;
 use crate::open::{Knowledge, Known};
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FileKind, FileSystem, FileSystemCapabilities,
-    FrontCache, HandleId, InodeId, OpenFlags, OpenRequest, Operation, Reply, Request, Result, Service,
-    SetAttr, dispatch,
+    FrontCache, HandleId, InodeId, OpenFlags, OpenRequest, Opened, Operation, Reply, Request, Result,
+    Service, SetAttr, dispatch,
 };
 use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// Tries to create or open a file whose name comes and goes.
 const CREATE_TRIES: usize = 16;
+/// Bytes that one request copies, at most: no worker is to be away for long.
+const COPY_MAX: u64 = 16 << 20;
 
 /// The file system as a session sees it.
 pub(crate) struct View {
@@ -39,10 +42,11 @@ impl View {
     /// If it is not there any more, or the session knows too much already.
     pub(crate) fn show(&self, ino: InodeId) -> Result<Attr> {
         let entry = self.bounds.top.lookup(&Caller::root(), ino, OsStr::new("."))?;
-        self.learn(entry.attr.ino)?;
         if entry.attr.kind != FileKind::Directory {
+            self.bounds.top.forget(entry.attr.ino, 1);
             return Err(Errno::ENOTDIR.into());
         }
+        self.learn(entry.attr.ino)?;
         Ok(entry.attr)
     }
 
@@ -52,34 +56,87 @@ impl View {
     }
 
     /// Creates a file, or opens that of the name: each as if the other could not happen.
-    fn create_or_open(&self, create: &Creating<'_>) -> Reply {
-        let Creating { caller, parent, name, mode, umask, request } = *create;
+    fn create_or_open(&self, create: &Creating<'_>, before: &mut Before) -> Result<(Entry, Opened)> {
+        let Creating { caller, parent, name, mode, umask, exclusive, request } = *create;
         for _ in 0..CREATE_TRIES {
             let created = self.bounds.top.create(caller, parent, name, mode, umask, true, request);
             match created {
-                Err(error) if error.errno() == Errno::EEXIST => {}
-                reply => return Reply::Create(reply),
+                Err(error) if error.errno() == Errno::EEXIST && !exclusive => {}
+                created => return created,
             }
-            let there = self.bounds.top.lookup(caller, parent, name);
-            let entry = match there {
+            let entry = match self.bounds.top.lookup(caller, parent, name) {
                 Err(error) if error.errno() == Errno::ENOENT => continue,
-                Err(error) => return Reply::Create(Err(error)),
-                Ok(entry) => entry,
+                entry => entry?,
             };
+            // No name comes: the kernel would drop what is mounted there.
+            before.names.clear();
             let opened = self
                 .bounds
-                .admit_open_of(caller, &entry.attr, request.flags)
+                .admit_found_for_create(caller, parent, &entry.attr)
+                .and_then(|()| self.bounds.admit_open_of(caller, &entry.attr, request.flags))
                 .and_then(|()| self.write_back(entry.attr.ino))
                 .and_then(|()| self.bounds.top.open(caller, entry.attr.ino, request));
-            return Reply::Create(match opened {
+            return match opened {
                 Ok(opened) => Ok((entry, opened)),
                 Err(error) => {
                     self.bounds.top.forget(entry.attr.ino, 1);
                     Err(error)
                 }
-            });
+            };
         }
-        Reply::Create(Err(Errno::EAGAIN.into()))
+        Err(Errno::EAGAIN.into())
+    }
+
+    /// The mode of a new inode. In a directory that hands its group on, only who is in that
+    /// group makes a program that runs with its rights.
+    fn mode_of_new(&self, caller: &Caller, parent: InodeId, mode: u32) -> Result<u32> {
+        if mode & 0o2010 != 0o2010 || caller.uid == 0 {
+            return Ok(mode);
+        }
+        let dir = self.bounds.attr(caller, parent)?;
+        let strips = dir.mode & 0o2000 != 0 && !is_in_group(caller, dir.gid);
+        Ok(if strips { mode & !0o2000 } else { mode })
+    }
+
+    /// The inode of an open file, whatever number comes with its handle.
+    fn inode_of(&self, ino: InodeId, handle: Option<HandleId>) -> Result<InodeId> {
+        handle.map_or(Ok(ino), |handle| self.bounds.known.open(handle).map(|opened| opened.ino))
+    }
+
+    fn forget(&self, ino: InodeId, count: u64) {
+        if count > 0 {
+            self.bounds.top.forget(ino, count);
+        }
+    }
+
+    /// Keeps the inodes of a request from being forgotten while it is carried out: what was
+    /// checked of one must not be done to another that gets its number.
+    fn hold(&self, request: &Request<'_>) -> Held<'_> {
+        let inodes = match *request {
+            Request::Forget { .. } => [None, None],
+            Request::Lookup { parent, .. }
+            | Request::Mknod { parent, .. }
+            | Request::Mkdir { parent, .. }
+            | Request::Symlink { parent, .. }
+            | Request::Create { parent, .. }
+            | Request::Tmpfile { parent, .. }
+            | Request::Unlink { parent, .. }
+            | Request::Rmdir { parent, .. } => [Some(parent), None],
+            Request::Link { ino, parent, .. } => [Some(ino), Some(parent)],
+            Request::Rename { parent, new_parent, .. } => [Some(parent), Some(new_parent)],
+            Request::Getattr { ino, .. }
+            | Request::Setattr { ino, .. }
+            | Request::Readlink { ino, .. }
+            | Request::Open { ino, .. }
+            | Request::OpenDir { ino, .. }
+            | Request::Getxattr { ino, .. }
+            | Request::Listxattr { ino, .. }
+            | Request::Setxattr { ino, .. }
+            | Request::Removexattr { ino, .. } => [Some(ino), None],
+            _ => [None, None],
+        };
+        let hold = |ino: InodeId| self.bounds.known.hold(ino).then_some(ino);
+        Held { view: self, inodes: inodes.map(|ino| ino.and_then(hold)) }
     }
 
     /// Has the kernel write back what only its cache has of a file.
@@ -155,7 +212,7 @@ impl View {
                 if let Reply::Link(Ok(entry)) = reply {
                     kernel.attributes_changed(entry.attr.ino);
                 }
-                before.lost.iter().for_each(|ino| kernel.attributes_changed(*ino));
+                before.renamed.iter().for_each(|ino| kernel.attributes_changed(*ino));
             }
             Reply::Setattr(Ok(attr)) => {
                 if before.cut {
@@ -173,6 +230,20 @@ impl View {
     }
 }
 
+/// Inodes that a request uses.
+struct Held<'a> {
+    view: &'a View,
+    inodes: [Option<InodeId>; 2],
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for ino in self.inodes.into_iter().flatten() {
+            self.view.forget(ino, self.view.bounds.known.let_go(ino));
+        }
+    }
+}
+
 /// A request to create a file or to open it.
 #[derive(Clone, Copy)]
 struct Creating<'a> {
@@ -181,6 +252,7 @@ struct Creating<'a> {
     name: &'a OsStr,
     mode: u32,
     umask: u32,
+    exclusive: bool,
     request: OpenRequest,
 }
 
@@ -190,8 +262,8 @@ struct Before {
     ino: InodeId,
     flags: OpenFlags,
     names: Vec<(InodeId, std::ffi::OsString)>,
-    /// An inode that loses a name.
-    lost: Option<InodeId>,
+    /// Inodes that lose a name, or get another one.
+    renamed: Vec<InodeId>,
     /// A file whose data changes.
     changed: Option<InodeId>,
     cut: bool,
@@ -205,7 +277,7 @@ impl View {
             ino: InodeId(0),
             flags: OpenFlags::default(),
             names: Vec::new(),
-            lost: None,
+            renamed: Vec::new(),
             changed: None,
             cut: false,
             root: false,
@@ -213,6 +285,10 @@ impl View {
         let watched = self.kernel.is_some();
         let name_of =
             |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
+        let inode_at = |caller: &Caller, dir: InodeId, name: &OsStr| {
+            let found = watched.then(|| self.bounds.found(caller, dir, name).ok()).flatten();
+            found.map(|attr| attr.ino)
+        };
         let of_handle =
             |handle| self.bounds.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
         match *request {
@@ -233,11 +309,12 @@ impl View {
             | Request::Link { parent, name, .. } => before.names = name_of(parent, name),
             Request::Unlink { caller, parent, name } | Request::Rmdir { caller, parent, name } => {
                 before.names = name_of(parent, name);
-                let lost = watched.then(|| self.bounds.found(caller, parent, name).ok()).flatten();
-                before.lost = lost.map(|attr| attr.ino);
+                before.renamed.extend(inode_at(caller, parent, name));
             }
-            Request::Rename { parent, name, new_parent, new_name, .. } => {
+            Request::Rename { caller, parent, name, new_parent, new_name, .. } => {
                 before.names = [name_of(parent, name), name_of(new_parent, new_name)].concat();
+                before.renamed.extend(inode_at(caller, parent, name));
+                before.renamed.extend(inode_at(caller, new_parent, new_name));
             }
             Request::Write { handle, .. } | Request::Fallocate { handle, .. } => {
                 before.changed = of_handle(handle)
@@ -258,15 +335,31 @@ impl Service for View {
 
     fn call(&self, request: Request<'_>) -> Reply {
         let operation = request.operation();
-        if let Err(error) = self.bounds.admit(&request) {
+        let _held = self.hold(&request);
+        if let Err(error) = check_form(&request).and_then(|()| self.bounds.admit(&request)) {
             return operation.failed(error);
         }
-        let before = self.before(&request);
+        let mut before = self.before(&request);
         let mut reply = match request {
             Request::Forget { ino, count } => {
-                let count = self.bounds.known.forget(ino, count);
-                self.bounds.top.forget(ino, count);
+                self.forget(ino, self.bounds.known.forget(ino, count));
                 Reply::Forget(())
+            }
+            Request::Getattr { caller, ino, handle } => Reply::Getattr(
+                self.inode_of(ino, handle).and_then(|ino| self.bounds.top.getattr(caller, ino, handle)),
+            ),
+            Request::Mknod { caller, parent, name, mode, umask, rdev } => {
+                let mode = self.mode_of_new(caller, parent, mode);
+                Reply::Mknod(
+                    mode.and_then(|mode| self.bounds.top.mknod(caller, parent, name, mode, umask, rdev)),
+                )
+            }
+            Request::Mkdir { caller, parent, name, mode, umask } => {
+                Reply::Mkdir(self.bounds.top.mkdir(caller, parent, name, mode & 0o1777, umask))
+            }
+            Request::CopyRange { caller, from, from_offset, to, to_offset, len } => {
+                let len = len.min(COPY_MAX);
+                Reply::CopyRange(self.bounds.top.copy_range(caller, from, from_offset, to, to_offset, len))
             }
             Request::Lookup { caller, parent, name } if name == ".." => {
                 Reply::Lookup(self.above(caller, parent))
@@ -280,23 +373,25 @@ impl Service for View {
                 let request = OpenRequest::from(request.flags);
                 Reply::Open(self.write_back(ino).and_then(|()| self.bounds.top.open(caller, ino, request)))
             }
-            Request::Create { caller, parent, name, mode, umask, exclusive: false, request } => {
+            Request::Create { caller, parent, name, mode, umask, exclusive, request } => {
                 let request = OpenRequest::from(request.flags);
-                self.create_or_open(&Creating { caller, parent, name, mode, umask, request })
-            }
-            Request::Create { caller, parent, name, mode, umask, exclusive: true, request } => {
-                let request = OpenRequest::from(request.flags);
-                Reply::Create(self.bounds.top.create(caller, parent, name, mode, umask, true, request))
+                let creating = |mode| Creating { caller, parent, name, mode, umask, exclusive, request };
+                let created = self.mode_of_new(caller, parent, mode & 0o7777).map(creating);
+                Reply::Create(created.and_then(|creating| self.create_or_open(&creating, &mut before)))
             }
             Request::Tmpfile { caller, parent, mode, umask, request } => {
                 let request = OpenRequest::from(request.flags);
-                Reply::Tmpfile(self.bounds.top.tmpfile(caller, parent, mode, umask, request))
+                let mode = self.mode_of_new(caller, parent, mode & 0o7777);
+                Reply::Tmpfile(
+                    mode.and_then(|mode| self.bounds.top.tmpfile(caller, parent, mode, umask, request)),
+                )
             }
             Request::Setattr { caller, ino, handle, changes } => {
                 // As the kernel has it: who is not root takes set-id bits away.
                 let kill = caller.uid != 0
                     && (changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some());
-                let changes = SetAttr { kill_set_id: changes.kill_set_id || kill, ..*changes };
+                let mode = changes.mode.map(|mode| mode & 0o7777);
+                let changes = SetAttr { mode, kill_set_id: changes.kill_set_id || kill, ..*changes };
                 Reply::Setattr(self.setattr(caller, ino, handle, changes))
             }
             Request::Write { caller, handle, offset, data, mut flags } => {
@@ -358,10 +453,7 @@ impl View {
         handle: Option<HandleId>,
         mut changes: SetAttr,
     ) -> Result<Attr> {
-        let ino = match handle {
-            Some(handle) => self.bounds.known.open(handle)?.ino,
-            None => ino,
-        };
+        let ino = self.inode_of(ino, handle)?;
         if changes.size.is_some() {
             self.write_back(ino)?;
         }
@@ -418,3 +510,6 @@ fn without_trusted(names: &[u8]) -> Vec<u8> {
     let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
     kept.flatten().copied().collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,6 +82,8 @@ pub(crate) struct Post {
     /// Where the worker sleeps; raised to wake it.
     bell: AtomicU64,
     asleep: AtomicBool,
+    /// Raised with each request and each look for one.
+    steps: AtomicU64,
     requests: AtomicU64,
     busy_ns: AtomicU64,
     slept: AtomicU64,
@@ -102,6 +104,8 @@ pub(crate) struct Done {
 pub(crate) struct Worker {
     pub(crate) post: Arc<Post>,
     thread: Option<JoinHandle<()>>,
+    /// Its steps when they were last looked at, and since when they are so many.
+    seen: (u64, Instant),
 }
 
 /// How a worker goes about it.
@@ -129,6 +133,7 @@ impl Worker {
             ended: AtomicBool::new(false),
             bell: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
+            steps: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
             slept: AtomicU64::new(0),
@@ -137,7 +142,7 @@ impl Worker {
         let its = Arc::clone(&post);
         let thread =
             thread::Builder::new().name(format!("worker {number}")).spawn(move || its.run(manner))?;
-        Ok(Self { post, thread: Some(thread) })
+        Ok(Self { post, thread: Some(thread), seen: (0, Instant::now()) })
     }
 
     /// Gives it other queues. It may still serve one of those before for one request.
@@ -159,6 +164,16 @@ impl Worker {
         self.post.ends.store(true, Ordering::Release);
         self.post.changed.fetch_add(1, Ordering::AcqRel);
         self.post.wake();
+    }
+
+    /// Whether one request has kept it for so long, as far as was looked, and others of its
+    /// queues wait.
+    pub(crate) fn is_held_up(&mut self, now: Instant, patience: Duration) -> bool {
+        let steps = self.post.steps.load(Ordering::Relaxed);
+        if steps != self.seen.0 || self.post.asleep.load(Ordering::Relaxed) {
+            self.seen = (steps, now);
+        }
+        now.duration_since(self.seen.1) >= patience && self.post.duty().own().any(|queue| queue.has_work())
     }
 
     /// Whether it serves nothing any more.
@@ -215,6 +230,7 @@ impl Post {
                 (known, duty) = (changed, self.duty());
                 self.take_notice(known, &duty);
             }
+            self.step();
             if self.serve(&duty, &mut buffers) {
                 continue;
             }
@@ -235,22 +251,35 @@ impl Post {
         (self.told)();
     }
 
+    /// Only its own thread does so.
+    fn step(&self) {
+        self.steps.store(self.steps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    fn serve_one(&self, queue: &Queue, buffers: &mut Buffers) -> bool {
+        let served = queue.serve_one(buffers);
+        if served {
+            self.step();
+        }
+        served
+    }
+
     /// Serves each queue for a while; answers whether there was anything.
     fn serve(&self, duty: &Duty, buffers: &mut Buffers) -> bool {
         let begun = Instant::now();
         let mut served = 0;
         for queue in &duty.soon {
-            served += (0..TURN).take_while(|_| queue.serve_one(buffers)).count() as u64;
+            served += (0..TURN).take_while(|_| self.serve_one(queue, buffers)).count() as u64;
         }
         for queue in &duty.others {
-            served += u64::from(queue.serve_one(buffers));
+            served += u64::from(self.serve_one(queue, buffers));
             // What came meanwhile has waited for one request, and not for all of them.
             for soon in &duty.soon {
-                served += u64::from(soon.serve_one(buffers));
+                served += u64::from(self.serve_one(soon, buffers));
             }
         }
         if served == 0 {
-            served = u64::from(duty.help.iter().any(|queue| queue.serve_one(buffers)));
+            served = u64::from(duty.help.iter().any(|queue| self.serve_one(queue, buffers)));
         }
         if served > 0 {
             self.requests.fetch_add(served, Ordering::Relaxed);

@@ -1,13 +1,20 @@
 //! A session is the file system, with the rights of its user.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use braid_contract::{Caller, Entry, FileSystem, InodeId, Layer, Result};
+use braid_contract::{
+    Caller, Class, Entry, Errno, FileSystem, InodeId, Layer, OpenFlags, Result, WriteFlags,
+};
 use braid_runtime::{Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -35,14 +42,19 @@ struct Bed {
     dir: TempDir,
 }
 
-fn bed(settings: Settings, options: Options) -> Bed {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
+/// What is seen of a new directory `data`.
+fn mounted(dir: &Path) -> Mounted {
+    let data = dir.join("data");
     std::fs::create_dir(&data).unwrap();
     let found = std::fs::metadata(&data).unwrap();
     let top = Rooted { inner: DirFs::new(&data, Choice::Cached), root: InodeId(found.ino()) };
-    let socket = dir.path().join("socket");
-    let mounted = Mounted { top: Arc::new(top), kernel: None, device: found.dev() };
+    Mounted { top: Arc::new(top), kernel: None, device: found.dev() }
+}
+
+fn bed(settings: Settings, options: Options) -> Bed {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
+    let mounted = mounted(dir.path());
     let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
     let (session, root) = Session::begin(&socket, &data, options).unwrap();
     assert_eq!(root, InodeId::ROOT);
@@ -73,5 +85,138 @@ fn a_session_keeps_the_promises_of_a_file_system() {
     ] {
         let name = format!("a session, {:?}", settings.policy);
         run(&name, &[Part::Namespace, Part::Data], &|| fresh(settings, options)).conclude();
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const BOTH: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
+
+#[test]
+fn a_session_goes_on_with_another_runtime() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
+    let mounted = mounted(dir.path());
+    let start =
+        |given| Runtime::start((&socket, false), Settings::default(), mounted.clone(), given).unwrap();
+    let mut runtime = start(Vec::new());
+    let (session, root) = Session::begin(&socket, &data, Options::default()).unwrap();
+    let (fs, me) = (session.file_system(), Caller::root());
+    let (_, opened) = fs.create(&me, root, OsStr::new("file"), 0o600, 0, true, BOTH.into()).unwrap();
+    for turn in 0..3 {
+        fs.write(&me, opened.handle, turn, b"x", WriteFlags::default()).unwrap();
+        assert!(runtime.pause(PATIENCE));
+        let given = runtime.give();
+        assert_eq!(given.len(), 1);
+        drop(runtime);
+        runtime = start(given);
+    }
+    // A pause that nothing follows changes nothing.
+    assert!(runtime.pause(PATIENCE));
+    runtime.resume();
+    let mut read = [0; 9];
+    assert_eq!(fs.read(&me, opened.handle, 0, &mut read, false).unwrap(), 3);
+    assert_eq!(runtime.status().sessions.len(), 1);
+    runtime.stop();
+    assert_eq!(fs.release(opened.handle).unwrap_err().errno(), Errno::ENOTCONN);
+}
+
+#[test]
+fn who_never_ends_a_line_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
+    let runtime =
+        Runtime::start((&socket, false), Settings::default(), mounted(dir.path()), Vec::new()).unwrap();
+    let over = AtomicBool::new(false);
+    // Until the runtime hangs up on who is too slow.
+    let say = |stream: &mut UnixStream| {
+        let mut said = 0;
+        while !over.load(Ordering::Relaxed) && stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+            said += 1;
+        }
+        assert!(said < 1000, "it was listened to for too long");
+    };
+    let mut begun = UnixStream::connect(&socket).unwrap();
+    let hello = r#"{"begin":{"version":1,"geometry":{"queues":1,"depth":1,"data":4096},"class":"auto","ordered":false}}"#;
+    begun.write_all(format!("{hello}\n{{\"show\":{{}}}}\n").as_bytes()).unwrap();
+    let directory = std::fs::File::open(&data).unwrap();
+    braid_sys::pass_descriptors(&begun, &[directory.as_fd()]).unwrap();
+    while runtime.status().sessions.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut new = UnixStream::connect(&socket).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| say(&mut begun));
+        scope.spawn(|| say(&mut new));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(runtime.pause(PATIENCE));
+        drop(runtime.give());
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn descriptors_of_others_are_refused_and_the_session_goes_on() {
+    let Bed { fs, runtime, dir } = bed(Settings::default(), Options::default());
+    let socket = dir.path().join("socket");
+    for elsewhere in [Path::new("/proc"), &dir.path().join("data")] {
+        let begun = Session::begin(&socket, elsewhere, Options::default());
+        let errno = begun.err().map(|error| error.errno());
+        assert_eq!(errno, (elsewhere == Path::new("/proc")).then_some(Errno::EXDEV));
+    }
+    assert!(fs.statfs(&Caller::root()).is_ok());
+    let runtime = runtime.unwrap();
+    while runtime.status().sessions.len() > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_user_has_so_much_memory_for_sessions_and_no_more() {
+    let large = Geometry { queues: 15, depth: 64, data: 64 << 10 };
+    let options = Options { geometry: large, ..Options::default() };
+    let Bed { fs, runtime: _runtime, dir } = bed(Settings::default(), options);
+    let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));
+    let begin = || Session::begin(&socket, &data, options);
+    let many: Vec<_> = (0..3).map(|_| begin().unwrap()).collect();
+    assert_eq!(begin().err().map(|error| error.errno()), Some(Errno::EAGAIN));
+    drop(many);
+    while begin().is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(fs);
+}
+
+#[test]
+fn every_request_is_answered_while_workers_come_go_and_pause() {
+    for (ordered, policy) in [(true, PolicyKind::RoundRobin), (false, PolicyKind::Dynamic)] {
+        let quick = Duration::from_micros(1);
+        let settings =
+            Settings { workers: 3, policy, poll: quick, rebalance: 20 * quick, ..Settings::default() };
+        let small = Geometry { queues: 3, depth: 2, data: 4096 };
+        let options = Options { geometry: small, ordered, class: Class::Throughput, poll: quick };
+        let Bed { fs, runtime, dir } = bed(settings, options);
+        let (runtime, over) = (runtime.unwrap(), AtomicBool::new(false));
+        let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        for _ in 0..50 {
+                            fs.getattr(&Caller::root(), InodeId::ROOT, None).unwrap();
+                        }
+                        // All workers sleep now and then.
+                        std::thread::sleep(Duration::from_micros(300));
+                    }
+                });
+            }
+            for _ in 0..100 {
+                assert!(runtime.pause(PATIENCE));
+                runtime.resume();
+                // There may be too many that are about to end.
+                drop(Session::begin(&socket, &data, Options::default()));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -65,14 +65,14 @@ impl Session {
             send(&stream, &Ask::Begin { version: VERSION, geometry, class, ordered })?;
             send(&stream, &Ask::Show {})?;
             pass_descriptors(&stream, &[directory.as_fd()])?;
-            match receive(&stream)? {
+            match receive(&stream, None)? {
                 Some(Answer::Begun { .. }) => {}
                 Some(Answer::Refused { errno, why }) => return Ok(Err(Answer::error(errno, why))),
                 _ => return Err(std::io::ErrorKind::InvalidData.into()),
             }
             let memory = receive_descriptors(&stream, 1)?.pop();
             let memory = SharedWords::open(memory.ok_or(std::io::ErrorKind::InvalidData)?)?;
-            match receive(&stream)? {
+            match receive(&stream, None)? {
                 Some(Answer::Shown { ino }) => Ok(Ok((memory, InodeId(ino)))),
                 _ => Err(std::io::ErrorKind::InvalidData.into()),
             }

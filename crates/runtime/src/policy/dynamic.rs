@@ -27,17 +27,27 @@ impl Policy for Dynamic {
         let uses = |class| demands.iter().any(|demand| demand.class == class && demand.weight >= IN_USE);
         // One worker for both would have short requests wait for long ones.
         let apart = workers > 1 && uses(Class::Latency) && uses(Class::Throughput);
-        let plans: Vec<Plan> = if apart {
-            (2..=workers).map(|count| lightest_split(demands, count)).collect()
-        } else {
-            let all: Vec<usize> = (0..demands.len()).collect();
-            let latency = uses(Class::Latency);
-            (1..=workers).map(|count| sacks::fill(demands, &all, count, latency)).collect()
+        let all: Vec<usize> = (0..demands.len()).collect();
+        let latency = uses(Class::Latency);
+        let weighed = |count| {
+            let plan = match apart {
+                true => lightest_split(demands, count),
+                false => sacks::fill(demands, &all, count, latency),
+            };
+            let weight = busiest(&plan, demands);
+            (plan, weight)
         };
-        let weights: Vec<f64> = plans.iter().map(|plan| busiest(plan, demands)).collect();
-        let best = weights.iter().copied().fold(f64::INFINITY, f64::min);
-        let enough = self.busy_max.max(best * (1.0 + self.loss_max));
-        let few = plans.into_iter().zip(weights).find(|(_, weight)| *weight <= enough);
+        let mut plans = Vec::new();
+        for count in 1 + usize::from(apart)..=workers {
+            let (plan, weight) = weighed(count);
+            if weight <= self.busy_max {
+                return plan;
+            }
+            plans.push((plan, weight));
+        }
+        // All are too busy.
+        let best = plans.iter().map(|(_, weight)| *weight).fold(f64::INFINITY, f64::min);
+        let few = plans.into_iter().find(|(_, weight)| *weight <= best * (1.0 + self.loss_max));
         few.map(|(plan, _)| plan).unwrap_or_default()
     }
 }
@@ -46,10 +56,14 @@ impl Policy for Dynamic {
 fn lightest_split(demands: &[Demand], workers: usize) -> Plan {
     let (soon, many) = (of_class(demands, Class::Latency), of_class(demands, Class::Throughput));
     let split = |few: usize| {
-        [sacks::fill(demands, &soon, few, true), sacks::fill(demands, &many, workers - few, false)].concat()
+        let plan =
+            [sacks::fill(demands, &soon, few, true), sacks::fill(demands, &many, workers - few, false)]
+                .concat();
+        let weight = busiest(&plan, demands);
+        (plan, weight)
     };
-    let lighter = |one: &Plan, other: &Plan| busiest(one, demands).total_cmp(&busiest(other, demands));
-    (1..workers).map(split).min_by(lighter).unwrap_or_default()
+    let lightest = (1..workers).map(split).min_by(|one, other| one.1.total_cmp(&other.1));
+    lightest.map(|(plan, _)| plan).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -72,10 +86,19 @@ mod tests {
 
         #[test]
         fn fewer_workers_would_lose_more(demands in demands(), workers in 1usize..8) {
+            // The lightest plan that there is for so many.
+            let lightest = |workers| {
+                let plan = Dynamic { busy_max: 0.0, loss_max: 0.0 }.plan(&demands, workers);
+                busiest(&plan, &demands)
+            };
             let plan = POLICY.plan(&demands, workers);
-            let all = busiest(&POLICY.plan(&demands, workers), &demands);
-            let weight = busiest(&plan, &demands);
-            prop_assert!(weight <= POLICY.busy_max.max(all * 1.05) + 1e-9);
+            let enough = POLICY.busy_max.max(lightest(workers) * (1.0 + POLICY.loss_max));
+            prop_assert!(busiest(&plan, &demands) <= enough + 1e-9);
+            // One alone would not keep both kinds apart.
+            let apart = plan.iter().any(|share| share.latency) && plan.iter().any(|share| !share.latency);
+            for fewer in 1 + usize::from(apart)..plan.len() {
+                prop_assert!(lightest(fewer) > enough, "{fewer} would do: {plan:?}");
+            }
         }
     }
 

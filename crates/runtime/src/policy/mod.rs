@@ -10,6 +10,7 @@ pub(crate) use dynamic::Dynamic;
 pub(crate) use round_robin::RoundRobin;
 
 use braid_contract::Class;
+use std::cmp::Ordering;
 
 /// What is known of a queue.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +45,54 @@ pub(crate) trait Policy: Send {
 /// The busiest worker's weight under a plan. A queue of several workers counts for each by
 /// its part.
 pub(crate) fn busiest(plan: &Plan, demands: &[Demand]) -> f64 {
-    let servers = |queue: usize| plan.iter().filter(|share| share.queues.contains(&queue)).count().max(1);
-    let weight =
-        |queue: &usize| demands.get(*queue).map_or(0.0, |demand| demand.weight / servers(*queue) as f64);
-    plan.iter().map(|share| share.queues.iter().map(weight).sum::<f64>()).fold(0.0, f64::max)
+    let mut servers = vec![0_u32; demands.len()];
+    for queue in plan.iter().flat_map(|share| &share.queues) {
+        servers.get_mut(*queue).into_iter().for_each(|count| *count += 1);
+    }
+    let part = |queue: &usize| {
+        let servers = servers.get(*queue).copied().unwrap_or(1);
+        demands.get(*queue).map_or(0.0, |demand| demand.weight / f64::from(servers.max(1)))
+    };
+    plan.iter().map(|share| share.queues.iter().map(part).sum::<f64>()).fold(0.0, f64::max)
+}
+
+/// A plan that is so much lighter is worth that caches have to be filled anew.
+const WORTH: f64 = 1.25;
+
+/// Workers go only if those that stay keep so much of what they may carry free: else they
+/// would come back at once.
+const ROOM: f64 = 0.75;
+
+/// Whether to change from one plan to another, for the same queues. Up to the weight
+/// `busy_max`, a worker is not too busy.
+pub(crate) fn is_worth_it(from: &Plan, to: &Plan, demands: &[Demand], busy_max: f64) -> bool {
+    let (before, after) = (busiest(from, demands), busiest(to, demands));
+    if !suits(from, demands) || is_split(from) != is_split(to) {
+        return true;
+    }
+    match from.len().cmp(&to.len()) {
+        Ordering::Less => true,
+        Ordering::Greater => after <= busy_max * ROOM || before > busy_max,
+        Ordering::Equal => before > busy_max.max(after * WORTH),
+    }
+}
+
+/// Whether there are workers for requests that want to be answered soon, and others for the
+/// others.
+fn is_split(plan: &Plan) -> bool {
+    plan.iter().any(|share| share.latency) && plan.iter().any(|share| !share.latency)
+}
+
+/// Whether queues of both kinds are still apart, if they were to be.
+fn suits(plan: &Plan, demands: &[Demand]) -> bool {
+    let kind = |latency| if latency { Class::Latency } else { Class::Throughput };
+    let suits = |share: &Share| {
+        share
+            .queues
+            .iter()
+            .all(|at| demands.get(*at).is_some_and(|demand| demand.class == kind(share.latency)))
+    };
+    !is_split(plan) || plan.iter().all(suits)
 }
 
 /// The places of the demands of a class.
@@ -77,6 +122,40 @@ pub(crate) mod testing {
         for (at, demand) in demands.iter().enumerate() {
             let servers = plan.iter().filter(|share| share.queues.contains(&at)).count();
             assert!(servers == 1 || servers > 1 && demand.free, "queue {at}: {servers} workers: {plan:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(class: Class, weight: f64) -> Demand {
+        Demand { class, weight, free: false }
+    }
+
+    fn share(latency: bool, queues: &[usize]) -> Share {
+        Share { queues: queues.to_vec(), latency }
+    }
+
+    #[test]
+    fn a_queue_that_becomes_slow_leaves_those_that_want_to_be_answered_soon() {
+        let from = vec![share(true, &[0, 1]), share(false, &[2])];
+        let to = vec![share(true, &[0]), share(false, &[1, 2])];
+        let mut demands = [Class::Latency, Class::Latency, Class::Throughput].map(|class| demand(class, 0.1));
+        assert!(!is_worth_it(&from, &from.clone(), &demands, 0.85));
+        demands[1].class = Class::Throughput;
+        assert!(is_worth_it(&from, &to, &demands, 0.85));
+    }
+
+    #[test]
+    fn workers_go_only_if_they_do_not_come_back_at_once() {
+        let many = vec![share(false, &[0]), share(false, &[1])];
+        let one = vec![share(false, &[0, 1])];
+        for (weight, goes) in [(0.1, true), (0.3, true), (0.41, false), (0.9, true)] {
+            let demands = [demand(Class::Throughput, weight); 2];
+            assert_eq!(is_worth_it(&many, &one, &demands, 0.85), goes, "{weight}");
+            assert!(is_worth_it(&one, &many, &demands, 0.85));
         }
     }
 }

@@ -20,10 +20,11 @@ pub(super) fn fill(demands: &[Demand], queues: &[usize], sacks: usize, latency: 
     let mut filled = vec![(Share { queues: Vec::new(), latency }, 0.0_f64); sacks];
     for (queue, weight, pieces) in items {
         for _ in 0..pieces {
-            let lightest =
-                filled.iter_mut().filter(|(share, _)| !share.queues.contains(&queue)).min_by(|one, other| {
-                    one.1.total_cmp(&other.1).then(one.0.queues.len().cmp(&other.0.queues.len()))
-                });
+            // A sack that has a piece of it has nothing behind that yet.
+            let others = filled.iter_mut().filter(|(share, _)| share.queues.last() != Some(&queue));
+            let lightest = others.min_by(|one, other| {
+                one.1.total_cmp(&other.1).then(one.0.queues.len().cmp(&other.0.queues.len()))
+            });
             if let Some((share, sum)) = lightest {
                 share.queues.push(queue);
                 *sum += weight;
