@@ -441,6 +441,7 @@ fn who_may_connect_is_decided_before_anything_is_mounted() {
     assert!(
         answer.starts_with(b"-NOAUTH") && answer.ends_with(b"-WRONGPASS invalid username-password pair\r\n")
     );
+    says(&bench, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9999999\r\n", "Protocol error: invalid bulk length");
     says(&bench, b"*2\r\n$4\r\nAUTH\r\n$9\r\npass word\r\nSET mine 1\r\n", "+OK\r\n+OK\r\n");
     let mut port = std::net::TcpStream::connect("127.0.0.1:26379").unwrap();
     port.write_all(b"*2\r\n$4\r\nAUTH\r\n$9\r\npass word\r\nSET theirs 1\r\n").unwrap();
