@@ -110,7 +110,8 @@ def main():
             print(f"{size} bytes, {side}: put {medians[0]:.1f}, get {medians[1]:.1f}, again {medians[2]:.1f} us")
     if args.out:
         with open(args.out, "w", encoding="utf-8") as out:
-            json.dump({"settings": vars(args), "seen": seen}, out, indent=1)
+            settings = {name: vars(args)[name] for name in ["dir", "reps", "volume_count", "sides"]}
+            json.dump({"settings": settings, "seen": seen}, out, indent=1)
 
 
 if __name__ == "__main__":

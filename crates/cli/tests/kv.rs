@@ -128,6 +128,29 @@ fn commands(what: What) {
     assert!(!bench.path("kv.sock").exists());
 }
 
+fn written_just_before(what: What) {
+    let Some(bench) = mounted(what, &[]) else { return };
+    let file = OpenOptions::new().write(true).create_new(true).open(bench.path("m/k")).unwrap();
+    let mut stream = UnixStream::connect(bench.path("kv.sock")).unwrap();
+    for round in 0..100 {
+        let value = format!("{round:08}");
+        // Sooner than the kernel writes it back by itself.
+        file.write_all_at(value.as_bytes(), 0).unwrap();
+        stream.write_all(b"GET k\r\n").unwrap();
+        let mut answer = [0; 14];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), format!("$8\r\n{value}\r\n"));
+    }
+    drop((file, stream));
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_get_finds_what_a_program_has_just_written() {
+    let _turn = turn();
+    BOTH.into_iter().for_each(written_just_before);
+}
+
 fn statuses(bench: &Bench) {
     let missing = |words: &[&str]| assert_eq!(bench.fails(words).0, 3, "{words:?}");
     missing(&["kv", "get", "m/d", "none"]);
@@ -441,6 +464,7 @@ fn who_may_connect_is_decided_before_anything_is_mounted() {
     assert!(
         answer.starts_with(b"-NOAUTH") && answer.ends_with(b"-WRONGPASS invalid username-password pair\r\n")
     );
+    says(&bench, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9999999\r\n", "Protocol error: invalid bulk length");
     says(&bench, b"*2\r\n$4\r\nAUTH\r\n$9\r\npass word\r\nSET mine 1\r\n", "+OK\r\n+OK\r\n");
     let mut port = std::net::TcpStream::connect("127.0.0.1:26379").unwrap();
     port.write_all(b"*2\r\n$4\r\nAUTH\r\n$9\r\npass word\r\nSET theirs 1\r\n").unwrap();

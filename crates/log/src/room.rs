@@ -8,6 +8,9 @@ use crate::layout::GROUP;
 use braid_contract::{Errno, Result};
 use std::sync::atomic::Ordering;
 
+/// How often room is made where others take it.
+const TRIES: usize = 16;
+
 /// Segments of logs that began since the last checkpoint.
 fn segments(core: &Core) -> u64 {
     let next = core.journal.medium.next_segment.load(Ordering::Relaxed);
@@ -78,6 +81,21 @@ pub(crate) fn retry<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> R
         Err(error) if error.errno() == Errno::ENOSPC && make_room(core)? => attempt(),
         result => result,
     }
+}
+
+/// Tries what makes room by itself, more often where many do so at once: others may take
+/// what was freed.
+///
+/// # Errors
+/// Those of the attempt.
+pub(crate) fn insist<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..TRIES {
+        match attempt() {
+            Err(error) if error.errno() == Errno::ENOSPC && core.journal.pending_blocks() > 0 => {}
+            result => return result,
+        }
+    }
+    attempt()
 }
 
 /// Frees what waits to be free; answers whether there may be more room than before.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// What a request may have: room for the longest value, and for a thousand keys.
 const LIMITS: Limits = Limits { words: 1024, bytes: VALUE_MAX + (256 << 10) };
+/// What a request of a client may have that has not said the password.
+const LIMITS_BEFORE: Limits = Limits { words: 16, bytes: 4 << 10 };
 /// Bytes that are read at a time.
 const AT_A_TIME: usize = FREE;
 /// How long a client may take for the rest of a request that it began, for the password,
@@ -43,7 +45,8 @@ pub(crate) fn serve(
         share: Share::of(budget),
     };
     let (mut input, mut share) = (Input::default(), Share::of(budget));
-    let mut patience = None;
+    // When the present request began, or the wait for the password.
+    let (mut begun, mut waits_for_good) = (Instant::now(), false);
     loop {
         let (taken, needed) = carry_out(socket, &mut client, input.bytes())?;
         flush(socket, &mut client)?;
@@ -57,14 +60,22 @@ pub(crate) fn serve(
             client.answers.error("ERR too many long requests at once: try again");
             return flush(socket, &mut client);
         }
-        let waits = input.len == 0 && client.is_known;
-        let wanted = (!waits).then_some(PATIENCE);
-        if wanted != patience {
-            socket.set_patience(wanted)?;
-            patience = wanted;
+        let is_idle = input.len == 0 && client.is_known;
+        if taken > 0 && !is_idle {
+            begun = Instant::now();
         }
+        if !is_idle {
+            let left = PATIENCE.checked_sub(begun.elapsed()).filter(|left| !left.is_zero());
+            socket.set_patience(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
+        } else if !waits_for_good {
+            socket.set_patience(None)?;
+        }
+        waits_for_good = is_idle;
         if input.receive(socket, needed)? == 0 {
             return Ok(());
+        }
+        if is_idle {
+            begun = Instant::now();
         }
     }
 }
@@ -120,7 +131,8 @@ impl Input {
 fn carry_out(socket: &mut dyn Socket, client: &mut Client, bytes: &[u8]) -> io::Result<(usize, usize)> {
     let mut at = 0;
     loop {
-        match parse(&bytes[at..], LIMITS) {
+        let limits = if client.is_known { LIMITS } else { LIMITS_BEFORE };
+        match parse(&bytes[at..], limits) {
             Parsed::Request(words, len) => {
                 let words: Vec<&[u8]> = words.into_iter().map(|word| &bytes[at..][word]).collect();
                 execute(client, &words);

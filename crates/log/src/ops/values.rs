@@ -127,7 +127,8 @@ fn store_value(core: &Core, caller: &Caller, value: &[u8], sum: &mut Option<u32>
         return Ok(Stored { changes, taken: Vec::new() });
     }
     let blocks = (value.len() as u64).div_ceil(BLOCK);
-    let (pieces, taken) = room::retry(core, || place(core, caller, &State::default(), (0, blocks)))?;
+    let (pieces, taken) =
+        room::insist(core, || room::retry(core, || place(core, caller, &State::default(), (0, blocks))))?;
     let whole;
     let bytes = if (value.len() as u64).is_multiple_of(BLOCK) {
         value
@@ -184,7 +185,7 @@ pub(crate) fn change(
 ) -> Result<Changed> {
     find(&dir.state.read(), b"")?;
     if wanted.iter().any(|wanted| wanted.value.is_some()) {
-        room::grow(core)?
+        room::insist(core, || room::grow(core))?
     } else {
         room::tend(core)?
     };
