@@ -27,7 +27,7 @@ const MODULES: &str = "
        model:
         device: pmem
         consistency:
-         mode: batched
+         mode: relaxed
          checksum:";
 
 /// A metric: its type, its meaning, and the labels of its samples.

@@ -150,66 +150,22 @@ fn flushes(bench: &Bench, name: &str) -> u64 {
     stat.split_whitespace().nth(15).unwrap().parse().unwrap()
 }
 
-/// A bench whose `home` is an ext4 of its own.
-fn on_ext4() -> Option<Bench> {
-    let mut bench = Bench::bare(&["b", "m"])?;
-    File::create(bench.path("image")).unwrap().set_len(64 << 20).unwrap();
-    let made = Command::new("mkfs.ext4").arg("-qF").arg(bench.path("image")).status();
-    if !made.is_ok_and(|status| status.success()) {
-        braid_testkit::skipped("mkfs.ext4");
-        return None;
-    }
-    bench.mount_image("home", "image");
-    Some(bench)
-}
-
-fn with_consistency(bench: &Bench, settings: &str) {
-    bench.write_stack(&format!(
-        "stack:\n  consistency:\n    {settings}\n    volume:\n      home: fast\n      tiers:\n        \
-         fast: {{ dir: home }}\n        slow: {{ dir: b }}\n"
-    ));
-}
-
-/// Flushes while four threads write and sync a file each, fifty times.
-fn synced_by_four(bench: &Bench) -> u64 {
-    let before = flushes(bench, "home");
-    std::thread::scope(|scope| {
-        for number in 0..4 {
-            let file = File::create(bench.path(&format!("m/f{number}"))).unwrap();
-            scope.spawn(move || {
-                for _ in 0..50 {
-                    (&file).write_all(&[7; 4096]).unwrap();
-                    file.sync_all().unwrap();
-                }
-            });
-        }
-    });
-    flushes(bench, "home") - before
-}
-
-#[test]
-fn syncs_that_begin_together_take_less_than_a_flush_each() {
-    let Some(bench) = on_ext4() else { return };
-    with_consistency(&bench, "mode: batched\n    within: 100ms");
-    bench.ok(&["mount", "s.yaml", "m"]);
-    let together = synced_by_four(&bench);
-    let modules = bench.status()["modules"].as_array().unwrap().clone();
-    let figures = modules.iter().find(|module| module["module"] == "consistency").unwrap()["figures"].clone();
-    let count = |name: &str| {
-        let figure = figures.as_array().unwrap().iter().find(|figure| figure["name"] == name);
-        figure.unwrap()["counter"].as_f64().unwrap()
-    };
-    let (syncs, groups) = (count("syncs_done"), count("sync_groups"));
-    assert!(syncs >= 200.0 && groups < syncs / 2.0, "{groups} groups of {syncs} syncs");
-    assert!((together as f64) < syncs, "{together} flushes in {groups} groups of {syncs} syncs");
-    bench.unmount_clean();
-}
-
 #[test]
 fn writes_are_durable_when_the_consistency_says() {
     const TIMES: u64 = 60;
-    let Some(bench) = on_ext4() else { return };
-    let with = |settings: &str| with_consistency(&bench, settings);
+    let Some(mut bench) = Bench::bare(&["b", "m"]) else { return };
+    File::create(bench.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").arg("-qF").arg(bench.path("image")).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return braid_testkit::skipped("mkfs.ext4");
+    }
+    bench.mount_image("home", "image");
+    let with = |settings: &str| {
+        bench.write_stack(&format!(
+            "stack:\n  consistency:\n    {settings}\n    volume:\n      home: fast\n      tiers:\n        \
+             fast: {{ dir: home }}\n        slow: {{ dir: b }}\n"
+        ));
+    };
     let at = |name: &str| bench.path("m").join(name);
     // Flushes of home while something is done so many times; the kernel makes some of its own.
     let during = |work: &mut dyn FnMut()| {

@@ -1,13 +1,11 @@
 //! When it is durable what programs write (LabStor §3, tunable consistency): when a file
-//! is closed, some time after programs asked for it, or together with what others asked
-//! for. `docs/configuration.md`
+//! is closed, or some time after programs asked for it. `docs/configuration.md`
 //! describes the modes and their limits.
 
 mod files;
 mod later;
 #[cfg(test)]
 mod tests;
-mod together;
 
 use crate::count::Count;
 use crate::{Module, State};
@@ -22,16 +20,11 @@ use serde::Deserialize;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
-use together::Together;
 
 /// How long what programs asked for may be put off, unless the settings say so.
 const WITHIN: Duration = Duration::from_secs(5);
 /// The bounds of that, in nanoseconds.
 const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
-/// How long a sync waits for others at most, unless the settings say so.
-const GATHERED_WITHIN: Duration = Duration::from_millis(2);
-/// The bounds of that, in nanoseconds.
-const GATHERED_WITHIN_NS: [u64; 2] = [10_000, 100_000_000];
 
 /// When what is written is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +33,6 @@ enum Mode {
     CloseToOpen,
     /// So long after programs asked for it at most.
     Relaxed(Duration),
-    /// As programs ask for, which waits so long for others at most.
-    Batched(Duration),
 }
 
 /// The mode.
@@ -63,18 +54,8 @@ impl TryFrom<Given> for Settings {
     fn try_from(given: Given) -> std::result::Result<Self, String> {
         let mode = match given.mode.as_str() {
             "close-to-open" => Mode::CloseToOpen,
-            "relaxed" => Mode::Relaxed(
-                given.within.as_deref().map_or(Ok(WITHIN), |text| within(text, WITHIN_NS, "10ms to 300s"))?,
-            ),
-            "batched" => {
-                let within = given
-                    .within
-                    .as_deref()
-                    .map(|text| within(text, GATHERED_WITHIN_NS, "10us to 100ms"))
-                    .transpose()?;
-                Mode::Batched(within.unwrap_or(GATHERED_WITHIN))
-            }
-            other => return Err(format!("'{other}' is no mode: write close-to-open, relaxed or batched")),
+            "relaxed" => Mode::Relaxed(given.within.as_deref().map_or(Ok(WITHIN), within)?),
+            other => return Err(format!("'{other}' is no mode: write close-to-open or relaxed")),
         };
         match (mode, given.within) {
             (Mode::CloseToOpen, Some(_)) => {
@@ -85,9 +66,10 @@ impl TryFrom<Given> for Settings {
     }
 }
 
-fn within(text: &str, [least, most]: [u64; 2], bounds: &str) -> std::result::Result<Duration, String> {
+fn within(text: &str) -> std::result::Result<Duration, String> {
+    let [least, most] = WITHIN_NS;
     let nanos = parse_duration(text).ok().filter(|nanos| (least..=most).contains(nanos));
-    nanos.map(Duration::from_nanos).ok_or_else(|| format!("within: '{text}' is not from {bounds}"))
+    nanos.map(Duration::from_nanos).ok_or_else(|| format!("within: '{text}' is not from 10ms to 300s"))
 }
 
 /// The module.
@@ -96,8 +78,6 @@ pub struct Consistency {
     files: Files,
     /// In the mode `relaxed`.
     later: Option<Later>,
-    /// In the mode `batched`.
-    together: Option<Together>,
     /// What programs asked to be made durable, by syncs or by closing.
     asked: Count,
     /// Syncs of the child for it.
@@ -112,20 +92,15 @@ impl Module for Consistency {
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
-            Mode::CloseToOpen | Mode::Batched(_) => None,
-        };
-        let together = match settings.0 {
-            Mode::Batched(within) => Some(Together::new(within)),
-            Mode::CloseToOpen | Mode::Relaxed(_) => None,
+            Mode::CloseToOpen => None,
         };
         let (files, asked, done) = (Files::default(), Count::default(), Count::default());
-        Ok(Self { mode: settings.0, files, later, together, asked, done, child })
+        Ok(Self { mode: settings.0, files, later, asked, done, child })
     }
 
     fn figures(&self) -> Vec<Figure> {
         let later = self.later.as_ref().map_or(0, Later::done);
         let pending = self.later.as_ref().map_or(0, |later| later.waiting().len() as u64);
-        let groups = self.together.as_ref().map_or(0, Together::groups);
         let pending_help = "Files for which a sync that programs asked for is put off";
         vec![
             Figure::counter(
@@ -138,7 +113,6 @@ impl Module for Consistency {
                 "Syncs that were done, of files, directories or all",
                 self.done.get() + later,
             ),
-            Figure::counter("sync_groups", "Times that syncs began together, in the mode batched", groups),
             Figure::gauge("syncs_pending", pending_help, pending),
         ]
     }
@@ -188,14 +162,6 @@ impl Consistency {
     fn put_off(&self, handle: HandleId) -> bool {
         let (Some(later), Some(ino)) = (&self.later, self.files.inode(handle)) else { return false };
         later.put_off(ino)
-    }
-
-    /// Makes something durable together with what others want to be.
-    fn together<T>(&self, sync: impl FnOnce() -> T) -> T {
-        match &self.together {
-            Some(together) => together.sync(sync),
-            None => sync(),
-        }
     }
 
     /// Makes the file durable whose name is to replace another one, if that was put off:
@@ -337,7 +303,7 @@ impl Layer for Consistency {
             return Ok(());
         }
         self.done.one();
-        self.together(|| self.child.fsync(caller, handle, data_only))
+        self.child.fsync(caller, handle, data_only)
     }
 
     fn sync_dir(&self, caller: &Caller, handle: HandleId) -> Result<()> {
@@ -348,7 +314,7 @@ impl Layer for Consistency {
             return Ok(());
         }
         self.done.one();
-        self.together(|| self.child.sync_dir(caller, handle))
+        self.child.sync_dir(caller, handle)
     }
 
     fn fallocate(

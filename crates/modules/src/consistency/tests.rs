@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing;
-use braid_contract::{OpenFlags, Reply, Request, Served, Service};
+use braid_contract::{FigureValue, OpenFlags, Reply, Request, Served, Service};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -245,36 +245,33 @@ fn a_successor_knows_what_was_put_off() {
 }
 
 #[test]
-fn in_the_mode_batched_each_file_is_synced_as_ever() {
-    let bed = Bed::new("batched");
-    bed.open(2, true);
-    bed.write(2, true);
+fn what_is_asked_for_and_done_is_counted() {
+    let count = |bed: &Bed, name: &str| {
+        let figures = Module::figures(&bed.fs);
+        figures.into_iter().find(|figure| figure.name == name).unwrap().value
+    };
+    let bed = Bed::new("relaxed 300s");
+    bed.open(2, false);
     bed.fsync(2).unwrap();
-    bed.door().sync_dir(&caller(), HandleId(3)).unwrap();
-    assert_eq!(bed.so_far(), ["open 2 sync", "write 2 sync", "fsync 2", "sync_dir"]);
-    bed.fails.store(true, Ordering::Relaxed);
-    assert_eq!(bed.fsync(2).unwrap_err().errno(), Errno::EIO);
-    bed.close(2).unwrap();
-    assert_eq!(bed.so_far(), ["fsync 2"]);
-    let asked = Module::figures(&bed.fs).into_iter().find(|figure| figure.name == "syncs_asked");
-    assert_eq!(asked.unwrap().value, braid_contract::FigureValue::Counter(3.0));
+    bed.fsync(2).unwrap();
+    bed.fsync(7).unwrap();
+    assert_eq!(count(&bed, "syncs_asked"), FigureValue::Counter(3.0));
+    assert_eq!(count(&bed, "syncs_done"), FigureValue::Counter(1.0), "of the file that is not known");
+    assert_eq!(count(&bed, "syncs_pending"), FigureValue::Gauge(1.0));
 }
 
 #[test]
 fn what_is_no_mode_is_refused() {
     for (text, said) in [
-        ("lax", "'lax' is no mode: write close-to-open, relaxed or batched"),
+        ("lax", "'lax' is no mode: write close-to-open or relaxed"),
         ("close-to-open 5s", "close-to-open puts nothing off"),
         ("relaxed soon", "'soon' is not from 10ms to 300s"),
         ("relaxed 1ms", "'1ms' is not from 10ms to 300s"),
-        ("batched 200ms", "'200ms' is not from 10us to 100ms"),
         ("relaxed 1h", "'1h' is not from 10ms to 300s"),
     ] {
         let refused = settings(text).unwrap_err();
         assert!(refused.contains(said), "{refused}");
     }
-    assert_eq!(settings("batched").unwrap().0, Mode::Batched(Duration::from_millis(2)));
-    assert_eq!(settings("batched 50us").unwrap().0, Mode::Batched(Duration::from_micros(50)));
     assert_eq!(settings("relaxed").unwrap().0, Mode::Relaxed(Duration::from_secs(5)));
     assert_eq!(settings("relaxed 250ms").unwrap().0, Mode::Relaxed(Duration::from_millis(250)));
 }
