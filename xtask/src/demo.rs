@@ -53,12 +53,7 @@ fn socket_directories() -> Vec<PathBuf> {
 
 fn show(lab: &mut Lab) -> Result<()> {
     let (fast, slow) = make_tiers(lab)?;
-    let stack = Stack {
-        policy: "{ weighted: { } }".into(),
-        range: "2MiB".into(),
-        tiers: vec![fast, slow],
-        modules: Vec::new(),
-    };
+    let stack = Stack::new("{ weighted: { } }", "2MiB", vec![fast, slow]);
     say(&format!("Mounting this stack:\n{}", stack.yaml().trim_end()));
     let mount = lab.volume("mnt", &stack)?;
     let sums = fill(lab, &mount)?;

@@ -2,15 +2,11 @@
 //! system. Requests of a session don't pass the kernel, so they are applied here. POSIX ACLs
 //! count too.
 
+use braid_contract::rights::Guard;
 use braid_contract::{Attr, Caller, Errno, FileKind, FileSystem, Result};
 use std::ffi::OsStr;
 
-/// May be read.
-pub(crate) const READ: u8 = 4;
-/// May be written; of a directory: names may come and go.
-pub(crate) const WRITE: u8 = 2;
-/// May be executed; of a directory: names may be looked up.
-pub(crate) const SEARCH: u8 = 1;
+pub(crate) use braid_contract::rights::{READ, SEARCH, WRITE};
 
 const ACL: &str = "system.posix_acl_access";
 const ACL_VERSION: u32 = 2;
@@ -24,34 +20,30 @@ pub(crate) fn is_in_group(caller: &Caller, gid: u32) -> bool {
 ///
 /// # Errors
 /// `EACCES` if not; those of reading its ACL.
-pub(crate) fn check(fs: &dyn FileSystem, caller: &Caller, attr: &Attr, want: u8) -> Result<()> {
+pub(crate) fn check(fs: &dyn FileSystem, caller: &Caller, attr: &Attr, want: u16) -> Result<()> {
     if may(fs, caller, attr, want)? { Ok(()) } else { Err(Errno::EACCES.into()) }
 }
 
-fn may(fs: &dyn FileSystem, caller: &Caller, attr: &Attr, want: u8) -> Result<bool> {
+fn may(fs: &dyn FileSystem, caller: &Caller, attr: &Attr, want: u16) -> Result<bool> {
     if caller.uid == 0 {
         // As with CAP_DAC_OVERRIDE.
         let executable = attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
         return Ok(want & SEARCH == 0 || executable);
     }
-    let has = |shift: u32| (attr.mode >> shift) as u8 & want == want;
-    if caller.uid == attr.uid {
-        return Ok(has(6));
-    }
     // With an ACL, the group's bits are its mask; without them it grants nothing.
-    if attr.mode & 0o070 != 0 && fs.capabilities().posix_acl {
+    if caller.uid != attr.uid && attr.mode & 0o070 != 0 && fs.capabilities().posix_acl {
         match fs.getxattr(&Caller::root(), attr.ino, OsStr::new(ACL)) {
             Ok(acl) => return grants(&acl, caller, attr, want).ok_or_else(|| Errno::EIO.into()),
             Err(error) if [Errno::ENODATA, Errno::EOPNOTSUPP].contains(&error.errno()) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(if is_in_group(caller, attr.gid) { has(3) } else { has(0) })
+    Ok(Guard::from(attr).lets(caller, want))
 }
 
 /// Whether an ACL grants all of `want` to a caller who is not the owner. `None` if it is
 /// none.
-fn grants(acl: &[u8], caller: &Caller, attr: &Attr, want: u8) -> Option<bool> {
+fn grants(acl: &[u8], caller: &Caller, attr: &Attr, want: u16) -> Option<bool> {
     const USER: u16 = 0x02;
     const GROUP_OBJ: u16 = 0x04;
     const GROUP: u16 = 0x08;
@@ -63,10 +55,10 @@ fn grants(acl: &[u8], caller: &Caller, attr: &Attr, want: u8) -> Option<bool> {
         return None;
     }
     let parsed = entries.iter().map(|[tag, tag_high, perm, _, id @ ..]| {
-        (u16::from_le_bytes([*tag, *tag_high]), perm & 7, u32::from_le_bytes(*id))
+        (u16::from_le_bytes([*tag, *tag_high]), u16::from(*perm) & 7, u32::from_le_bytes(*id))
     });
     let mask = parsed.clone().find(|(tag, ..)| *tag == MASK).map_or(7, |(_, perm, _)| perm);
-    let grants = |perm: u8| perm & mask & want == want;
+    let grants = |perm: u16| perm & mask & want == want;
     let own = parsed.clone().find(|(tag, _, id)| *tag == USER && *id == caller.uid);
     if let Some((_, perm, _)) = own {
         return Some(grants(perm));
@@ -96,8 +88,7 @@ fn grants(acl: &[u8], caller: &Caller, attr: &Attr, want: u8) -> Option<bool> {
 /// # Errors
 /// `EPERM` if not.
 pub(crate) fn check_sticky(caller: &Caller, dir: &Attr, file: &Attr) -> Result<()> {
-    let free = dir.mode & 0o1000 == 0 || [0, dir.uid, file.uid].contains(&caller.uid);
-    if free { Ok(()) } else { Err(Errno::EPERM.into()) }
+    if Guard::from(dir).lets_remove(caller, &Guard::from(file)) { Ok(()) } else { Err(Errno::EPERM.into()) }
 }
 
 /// Whether the caller is the owner, or root.

@@ -259,7 +259,7 @@ impl Bounds {
         }
     }
 
-    fn admit_xattr(&self, caller: &Caller, ino: InodeId, name: &OsStr, want: u8) -> Result<()> {
+    fn admit_xattr(&self, caller: &Caller, ino: InodeId, name: &OsStr, want: u16) -> Result<()> {
         let attr = self.attr(caller, ino)?;
         let name = name.as_encoded_bytes();
         let of = |space: &[u8]| name.starts_with(space);

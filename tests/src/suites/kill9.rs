@@ -87,7 +87,7 @@ impl Killed {
         let home = lab.file_system("home", Kind::Ext4, 1024)?;
         let other = lab.file_system("other", Kind::Xfs, 1024)?;
         let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];
-        let stack = Stack { policy: policy.into(), range: RANGE.into(), tiers, modules: Vec::new() };
+        let stack = Stack::new(policy, RANGE, tiers);
         let mount = lab.volume("mnt", &stack)?;
         let writers = make_writers(&mount.point, seed)?;
         lab.unmount(&mount)?;

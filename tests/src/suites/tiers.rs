@@ -71,8 +71,7 @@ fn all_that_was_promised((home, other): (Kind, Kind), policy: &str, range: &str)
     let mut lab = Lab::for_suite("promised")?;
     let [home, other] = [lab.file_system("home", home, 300)?, lab.file_system("other", other, 300)?];
     let tiers = vec![Tier::new("home", &home, 100), Tier::new("other", &other, 100)];
-    let mount =
-        lab.volume("mnt", &Stack { policy: policy.into(), range: range.into(), tiers, modules: Vec::new() })?;
+    let mount = lab.volume("mnt", &Stack::new(policy, range, tiers))?;
     let promised = free_space(&mount.point)?;
     let piece = vec![0x5a; 1 << 20];
     let (mut written, mut number) = (0, 0);
@@ -156,7 +155,7 @@ fn volume(lab: &mut Lab, home: (Kind, u64), other: (Kind, u64)) -> Result<Mount>
     let other = lab.file_system("other", other.0, other.1)?;
     let tiers =
         vec![Tier::new("home", &home, 100).reserve("4MiB"), Tier::new("other", &other, 100).reserve("4MiB")];
-    lab.volume("mnt", &Stack { policy: WEIGHTED.into(), range: RANGE.into(), tiers, modules: Vec::new() })
+    lab.volume("mnt", &Stack::new(WEIGHTED, RANGE, tiers))
 }
 
 /// A file larger than the smaller tier.

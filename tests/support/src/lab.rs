@@ -82,6 +82,11 @@ impl Tier {
 }
 
 impl Stack {
+    /// A volume without modules above it.
+    pub fn new(policy: &str, range: &str, tiers: Vec<Tier>) -> Self {
+        Self { policy: policy.into(), range: range.into(), tiers, modules: Vec::new() }
+    }
+
     /// The stack file.
     pub fn yaml(&self) -> String {
         let home = self.tiers.first().map_or("", |tier| &tier.name);
@@ -425,8 +430,7 @@ mod tests {
             Tier::new("fast", Path::new("/a"), 400),
             Tier::new("slow", Path::new("/b"), 120).reserve("5%"),
         ];
-        let (policy, range) = ("{ weighted: { } }".into(), "64KiB".into());
-        let mut stack = Stack { policy, range, tiers, modules: Vec::new() };
+        let mut stack = Stack::new("{ weighted: { } }", "64KiB", tiers);
         let expected = "stack:\n  volume:\n    home: fast\n    policy: { weighted: { } }\n    range: 64KiB\n    tiers:\n      \
                         fast: { dir: /a, weight: 400 }\n      slow: { dir: /b, weight: 120, reserve: 5% }\n";
         assert_eq!(stack.yaml(), expected);

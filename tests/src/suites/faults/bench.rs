@@ -46,8 +46,7 @@ impl Bench {
         for tier in TIERS {
             tiers.push(Tier::new(tier, &lab.file_system(tier, Kind::Ext4, MIB_EACH)?, 100));
         }
-        let stack =
-            Stack { policy: arena::WEIGHTED.into(), range: arena::RANGE.into(), tiers, modules: Vec::new() };
+        let stack = Stack::new(arena::WEIGHTED, arena::RANGE, tiers);
         let logged = fs::metadata(lab.daemon_log()).map_or(0, |found| found.len());
         let mount = lab.volume("mnt", &stack)?;
         let mut bench = Self { lab, mount, samples: Vec::new(), bad: BAD, logged, made: 0 };

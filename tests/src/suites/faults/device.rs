@@ -162,8 +162,7 @@ fn volatile() -> Result<()> {
     let home = lab.file_system("home", Kind::Ext4, 64)?;
     let memory = lab.file_system("memory", Kind::Tmpfs, 64)?;
     let tiers = vec![Tier::new("home", &home, 100), Tier::new("memory", &memory, 100)];
-    let stack =
-        Stack { policy: arena::WEIGHTED.into(), range: arena::RANGE.into(), tiers, modules: Vec::new() };
+    let stack = Stack::new(arena::WEIGHTED, arena::RANGE, tiers);
     let mount = lab.volume("mnt", &stack)?;
     let (spread, plain) = (mount.point.join("spread"), mount.point.join("plain"));
     Sample::write(spread.clone(), 1, 4)?;

@@ -36,7 +36,7 @@ impl Bed {
             Ok(Tier::new(name, &lab.file_system(name, *kind, *mib)?, *weight))
         };
         let tiers = tiers.iter().map(make).collect::<Result<_>>()?;
-        let stack = Stack { policy: policy.into(), range: RANGE.into(), tiers, modules: Vec::new() };
+        let stack = Stack::new(policy, RANGE, tiers);
         let mount = lab.volume("mnt", &stack)?;
         lab.unmount(&mount)?;
         lab.mount_by_child(&mount)?;

@@ -82,7 +82,7 @@ impl Shape {
             (0..natives.len()).map(|at| Tier::new(&name(at), Path::new(&format!("/mnt/{}", name(at))), 100));
         // The images are nearly empty.
         let policy = policy.replace("50%", "1%");
-        Some(Stack { policy, range: range.into(), tiers: tiers.collect(), modules: Vec::new() }.yaml())
+        Some(Stack::new(&policy, range, tiers.collect()).yaml())
     }
 
     /// The tiers for the guest to mount, in JSON.
