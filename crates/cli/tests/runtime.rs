@@ -378,12 +378,30 @@ fn a_mount_ends_under_its_sessions() {
     let gone = seen.fs.getattr(&me(), ino, None).unwrap_err();
     assert_eq!(gone.errno(), Errno::ENOTCONN);
     assert!(gone.to_string().contains("the runtime has ended"), "{gone}");
-    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.ok(&["mount", "--no-runtime", "s.yaml", "m"]);
     let said = bench.refused(&["runtime", "m"]);
     assert!(said.contains("--runtime"), "{said}");
     let said = bench.refused(&["bench", "runtime", "m"]);
     assert!(said.contains("mount with --runtime"), "{said}");
     bench.unmount_clean();
+}
+
+#[test]
+fn a_log_file_system_has_sessions_too() {
+    let _turn = turn();
+    let Some(bench) = Bench::bare(&["m"]) else { return };
+    bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
+    bench.ok(&["log", "mount", "--runtime=workers=1", "--log-file", "log", "fs", "m"]);
+    let seen = Seen::of(&bench, "m");
+    let data = pattern(3, 100_000);
+    seen.write("by-session", &data).unwrap();
+    assert!(fs::read(bench.path("m/by-session")).unwrap() == data);
+    fs::write(bench.path("m/by-kernel"), "x").unwrap();
+    assert_eq!(seen.read("by-kernel").unwrap(), b"x");
+    assert!(bench.ok(&["runtime", "m"]).contains("of at most 1"));
+    drop(seen);
+    bench.ok(&["umount", "m"]);
+    assert!(bench.ok(&["log", "check", "fs"]).starts_with("fs: sound"));
 }
 
 #[test]
@@ -491,6 +509,20 @@ fn the_settings_are_in_the_stack_file_and_in_its_dump() {
         assert!(measured["operations"].as_u64().unwrap() > 0, "{measured}");
         assert_eq!((&measured["load"], &measured["through"]), (&load.into(), &through.into()));
     }
+    bench.ok(&[
+        "bench",
+        "runtime",
+        "m",
+        "--size",
+        "64KiB",
+        "--file",
+        "128KiB",
+        "--class",
+        "latency",
+        "--seconds",
+        "0.1",
+    ]);
+    bench.ok(&["bench", "runtime", "m", "--load", "write", "--pause", "0.001", "--seconds", "0.1"]);
     assert_eq!(fs::read_dir(bench.path("m")).unwrap().count(), 0, "it leaves nothing");
     let (status, said) = bench.fails(&["bench", "runtime", "m", "--clients", "65"]);
     assert!(status == 2 && said.contains("1 to 64"), "{said}");
