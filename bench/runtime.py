@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The runtime of a mount (docs/runtime.md), as three measurements:
+"""The runtime of a mount (docs/runtime.md), as four measurements:
 
 requests  one operation at a time through the runtime, and the same through the mount, on a
-          log file system and on a volume (LabStor, figure 4 and 7)
+          log file system and on a volume (LabStor, figure 7)
+anatomy   where the time of a write of 4 KiB goes, by module (figure 4)
 workers   a load that changes, with the dynamic policy beside fixed workers (figure 5a)
 classes   short requests alone and beside long ones, with both schedulers (figure 8)
 
@@ -24,8 +25,8 @@ import time
 class Mount:
     """A mount with a runtime while the block runs."""
 
-    def __init__(self, braid, work, kind, runtime, module=None):
-        self.braid, self.work, self.kind, self.runtime, self.module = braid, work, kind, runtime, module
+    def __init__(self, braid, work, kind, runtime, modules=()):
+        self.braid, self.work, self.kind, self.runtime, self.modules = braid, work, kind, runtime, modules
         self.point = os.path.join(work, "m")
 
     def __enter__(self):
@@ -38,14 +39,12 @@ class Mount:
             self.run("log", "mount", *log, flag, image, self.point)
         else:
             home = tempfile.mkdtemp(dir=self.work)
-            volume = {"volume": {"home": "all", "tiers": {"all": {"dir": home}}, "measure": False}}
-            stack = {"stack": volume if self.module is None else {**self.module}}
-            if self.module is not None:
-                (name,) = self.module
-                stack = {"stack": {name: {**self.module[name], **volume}}}
+            stack = {"volume": {"home": "all", "tiers": {"all": {"dir": home}}, "measure": False}}
+            for name, settings in reversed(self.modules):
+                stack = {name: {**settings, **stack}}
             path = os.path.join(self.work, "stack.yaml")
             with open(path, "w") as file:
-                json.dump(stack, file)
+                json.dump({"stack": stack}, file)
             self.run("mount", "--create", *log, flag, path, self.point)
         return self
 
@@ -82,16 +81,41 @@ def requests(args):
     return seen, ["operations_per_second", "p50_ns", "p99_ns"]
 
 
+def anatomy(args):
+    """The mean time of a write below each place of a stack, and what its program saw."""
+    rule = {"rules": [{"paths": ["nowhere/**"], "uid": [54321], "deny": ["write"]}]}
+    modules = [("metrics", {}), ("permissions", rule), ("metrics", {}), ("provenance", {}), ("metrics", {})]
+    parts = ["permissions", "provenance", "volume"]
+    seen = {}
+    for _ in range(args.reps):
+        with Mount(args.braid, args.work, "volume", "", modules) as mount:
+            told = mount.measure("write", "runtime", args.seconds)
+            status = json.loads(mount.run("status", mount.point, "--json"))
+        below = []
+        for module in status["modules"]:
+            for figure in module["figures"]:
+                if figure["name"] == "operation_seconds" and figure["labels"]["operation"] == "write":
+                    histogram = figure["histogram"]
+                    below.append(1e9 * histogram["sum"] / sum(count for _, count in histogram["buckets"]))
+        times = {"queues and rights": told["mean_ns"] - below[0]}
+        for part, time, rest in zip(parts, below, [*below[1:], 0]):
+            times[part] = time - rest
+        for part, time in times.items():
+            seen.setdefault(part, []).append({"mean_ns": time, "share_percent": 100 * time / told["mean_ns"]})
+        seen.setdefault("all", []).append({"mean_ns": told["mean_ns"], "share_percent": 100})
+    return seen, ["mean_ns", "share_percent"]
+
+
 def workers(args):
     """Clients come and go; each writes 4 KiB at a time, on a device that takes its time."""
     phases, seen = [1, 2, 4, 8, 4, 1], {}
     sides = {"1 worker": "workers=1,policy=round-robin", "8 workers": "workers=8,policy=round-robin",
              "dynamic": "workers=8,policy=dynamic"}
-    module = {"model": {"device": "nvme"}}
+    modules = [("model", {"device": "nvme"})]
     for _ in range(args.reps):
         for name, runtime in random.sample(sorted(sides.items()), len(sides)):
             counts, over = [], threading.Event()
-            with Mount(args.braid, args.work, "volume", runtime, module) as mount:
+            with Mount(args.braid, args.work, "volume", runtime, modules) as mount:
                 def sample():
                     while not over.wait(0.25):
                         counts.append(mount.workers())
@@ -110,11 +134,11 @@ def workers(args):
 def classes(args):
     """Short requests every millisecond, alone and beside clients that write 1 MiB at a time
     through compression."""
-    seen, module = {}, {"compress": {"codec": "zstd"}}
+    seen, modules = {}, [("compress", {"codec": "zstd"})]
     for _ in range(args.reps):
         for scheduler in random.sample(["noop", "blk-switch"], 2):
             runtime = f"workers=2,policy=round-robin,scheduler={scheduler},dedicated=false"
-            with Mount(args.braid, args.work, "volume", runtime, module) as mount:
+            with Mount(args.braid, args.work, "volume", runtime, modules) as mount:
                 short = {"class": "latency", "pause": 0.001}
                 alone = mount.measure("stat", "runtime", args.seconds, **short)
                 long = subprocess.Popen(
@@ -132,7 +156,7 @@ def classes(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("of", choices=["requests", "workers", "classes"])
+    parser.add_argument("of", choices=["requests", "anatomy", "workers", "classes"])
     parser.add_argument("--braid", default="target/release/braid")
     parser.add_argument("--dir", default="/dev/shm", help="where the file systems are")
     parser.add_argument("--reps", type=int, default=5)
@@ -141,7 +165,7 @@ def main():
     args = parser.parse_args()
     args.braid = os.path.abspath(args.braid)
     with tempfile.TemporaryDirectory(dir=args.dir) as args.work:
-        seen, figures = {"requests": requests, "workers": workers, "classes": classes}[args.of](args)
+        seen, figures = {"requests": requests, "anatomy": anatomy, "workers": workers, "classes": classes}[args.of](args)
     medians = {side: {figure: statistics.median(run[figure] for run in runs) for figure in figures}
                for side, runs in sorted(seen.items())}
     for side, told in medians.items():

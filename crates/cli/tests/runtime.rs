@@ -378,6 +378,14 @@ fn a_mount_ends_under_its_sessions() {
     let gone = seen.fs.getattr(&me(), ino, None).unwrap_err();
     assert_eq!(gone.errno(), Errno::ENOTCONN);
     assert!(gone.to_string().contains("the runtime has ended"), "{gone}");
+    bench.ok(&["mount", "--runtime", "--no-xattr", "s.yaml", "m"]);
+    let plain = Seen::of(&bench, "m");
+    let ino = plain.look("file").unwrap();
+    let refused = Err(Errno::EOPNOTSUPP.0);
+    assert_eq!(errno(plain.fs.setxattr(&me(), ino, OsStr::new("user.x"), b"y", XattrMode::Set)), refused);
+    assert_eq!(errno(plain.fs.listxattr(&me(), ino)).map(drop), refused);
+    drop(plain);
+    bench.unmount_clean();
     bench.ok(&["mount", "--no-runtime", "s.yaml", "m"]);
     let said = bench.refused(&["runtime", "m"]);
     assert!(said.contains("--runtime"), "{said}");

@@ -4,7 +4,9 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use crate::yaml::Value;
 use braid_contract::units::{parse_duration, parse_percent};
+use braid_contract::{Caller, Errno, FileSystem, FileSystemCapabilities, InodeId, Layer, XattrMode};
 use braid_runtime::{GivenSession, Mounted, PolicyKind, Runtime, Scheduler, Settings, WORKERS_MAX};
+use std::ffi::OsStr;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -123,6 +125,42 @@ fn settings(mut section: Section) -> Result<Settings, Refusal> {
 #[must_use]
 pub fn socket_beside(control: &Path) -> PathBuf {
     control.with_extension("run")
+}
+
+/// A file system whose extended attributes are not served.
+pub(crate) struct WithoutXattrs(pub(crate) Arc<dyn FileSystem>);
+
+impl Layer for WithoutXattrs {
+    fn child(&self) -> &dyn FileSystem {
+        &*self.0
+    }
+
+    fn capabilities(&self) -> FileSystemCapabilities {
+        FileSystemCapabilities { posix_acl: false, ..self.0.capabilities() }
+    }
+
+    fn getxattr(&self, _: &Caller, _: InodeId, _: &OsStr) -> braid_contract::Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    fn listxattr(&self, _: &Caller, _: InodeId) -> braid_contract::Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    fn setxattr(
+        &self,
+        _: &Caller,
+        _: InodeId,
+        _: &OsStr,
+        _: &[u8],
+        _: XattrMode,
+    ) -> braid_contract::Result<()> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
+    fn removexattr(&self, _: &Caller, _: InodeId, _: &OsStr) -> braid_contract::Result<()> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
 }
 
 /// Begins to serve sessions, if that is wanted: at a socket beside the control socket. Goes

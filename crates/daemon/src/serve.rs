@@ -9,7 +9,7 @@ use crate::handle::VolumeHandle;
 use crate::kv;
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Place, Refusal};
-use crate::runtime::{self, RuntimeSettings};
+use crate::runtime::{self, RuntimeSettings, WithoutXattrs};
 use crate::signals::Watch;
 use crate::upgrade::departure::{Departure, Return};
 use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
@@ -297,8 +297,10 @@ impl Serving<'_> {
         control.tell_stack();
         let server = start(Arc::clone(&control))?;
         let (path, _) = server.socket()?;
+        let top = volume.file_system();
+        let serves_xattrs = self.config.mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
         let mounted = Mounted {
-            top: volume.file_system(),
+            top: if serves_xattrs { top } else { Arc::new(WithoutXattrs(top)) },
             kernel: Some(Arc::new(session.cache())),
             device: device_of(&self.point.path)?,
         };
