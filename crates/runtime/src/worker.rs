@@ -82,6 +82,8 @@ pub(crate) struct Post {
     /// Where the worker sleeps; raised to wake it.
     bell: AtomicU64,
     asleep: AtomicBool,
+    /// Its thread gets a processor sooner than others.
+    hurries: AtomicBool,
     /// Raised with each request and each look for one.
     steps: AtomicU64,
     requests: AtomicU64,
@@ -133,6 +135,7 @@ impl Worker {
             ended: AtomicBool::new(false),
             bell: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
+            hurries: AtomicBool::new(false),
             steps: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
@@ -247,6 +250,9 @@ impl Post {
             // Where it is refused, others are as good.
             let _ = sched_setaffinity(None, processors);
         });
+        if duty.latency != self.hurries.swap(duty.latency, Ordering::Relaxed) {
+            braid_sys::hurry(duty.latency);
+        }
         self.noticed.store(change, Ordering::Release);
         (self.told)();
     }

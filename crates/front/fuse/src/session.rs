@@ -247,8 +247,9 @@ impl FrontCache for KernelCache {
 
     fn data_changed(&self, ino: InodeId) {
         let ino = INodeNo(ino.0);
-        let _ = self.notifier.inval_inode(ino, 0, 0);
-        if self.writes_back {
+        let dropped = self.notifier.inval_inode(ino, 0, 0);
+        let is_known = !dropped.is_err_and(|error| error.raw_os_error() == Some(Os::NOENT.raw_os_error()));
+        if self.writes_back && is_known {
             // It believes its own size as long as it has the inode.
             let _ = self.notifier.prune(&[ino.0]);
         }
