@@ -65,7 +65,7 @@ impl Bench {
 }
 
 /// Number of requests.
-const REQUESTS: usize = 31;
+const REQUESTS: usize = 32;
 
 /// All requests, and whether only root and the user who mounted may make them.
 /// New ones have to be added here.
@@ -86,6 +86,7 @@ const VERBS: [(&str, bool, &str); REQUESTS + 3] = [
     ("survey-import", true, r#","tier":"slow""#),
     ("dump-stack", true, ""),
     ("learned-streams", true, ""),
+    ("runtime", true, ""),
     ("reload", true, ""),
     ("upgrade", true, r#","program":"/bin/true""#),
     ("modify-stack", true, r#","name":"n.yaml","text":"stack: { }""#),
