@@ -8,8 +8,16 @@ pub const READ: u16 = 0o4;
 pub const WRITE: u16 = 0o2;
 /// The right to search a directory.
 pub const SEARCH: u16 = 0o1;
+/// The extended attribute that holds the ACL of an inode.
+pub const ACL: &str = "system.posix_acl_access";
 /// The bit of a directory in which names belong to the owners of their files.
 const STICKY: u16 = 0o1000;
+
+/// Whether a caller belongs to a group, as far as its groups are known.
+#[must_use]
+pub fn is_in_group(caller: &Caller, gid: u32) -> bool {
+    caller.gid == gid || caller.groups.as_ref().is_some_and(|groups| groups.contains(&gid))
+}
 
 /// What decides about rights to an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,12 +45,9 @@ impl Guard {
         if caller.uid == 0 {
             return true;
         }
-        let in_group = || {
-            caller.gid == self.gid || caller.groups.as_ref().is_some_and(|groups| groups.contains(&self.gid))
-        };
         let shift = match () {
             () if caller.uid == self.uid => 6,
-            () if in_group() => 3,
+            () if is_in_group(caller, self.gid) => 3,
             () => 0,
         };
         self.mode >> shift & wanted == wanted

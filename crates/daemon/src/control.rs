@@ -4,7 +4,7 @@ use crate::clock::now_ns;
 use crate::config::Config;
 use crate::guard::Guarded;
 use crate::handle::VolumeHandle;
-use crate::kv::{self, Buckets, Gate};
+use crate::kv::{self, Buckets};
 use crate::modify;
 use crate::reload::{self, Mounted};
 use crate::running::Running;
@@ -21,12 +21,12 @@ use braid_ipc::protocol::{
     Restarts, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade,
     Upgrading,
 };
-use braid_runtime::Runtime;
+use braid_runtime::{Gate, Runtime};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an upgrade waits for operations under way, before it is given up.
 const DRAINED_WITHIN: Duration = Duration::from_secs(2);
@@ -193,11 +193,11 @@ impl Control {
         // First those whose requests may have the kernel send some.
         let (runtime, gate) = (self.sessions(), self.buckets.get().map(|buckets| buckets.gate()));
         let quiet = runtime.as_ref().is_none_or(|runtime| runtime.pause(DRAINED_WITHIN));
-        let closed = quiet && gate.is_none_or(|gate| gate.close(DRAINED_WITHIN));
+        let closed = quiet && gate.is_none_or(|gate| gate.pause(Instant::now() + DRAINED_WITHIN));
         if closed && served.holder.hold_up(DRAINED_WITHIN) {
             return Ok(upgrading);
         }
-        gate.into_iter().for_each(Gate::open);
+        gate.into_iter().filter(|_| closed).for_each(Gate::resume);
         runtime.iter().filter(|_| quiet).for_each(|runtime| runtime.resume());
         if let Some(request) = self.take_departure() {
             request.giver.give_up();

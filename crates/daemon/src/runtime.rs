@@ -171,13 +171,13 @@ impl Layer for WithoutXattrs {
 pub(crate) fn start(
     settings: Option<Settings>,
     control: &Path,
-    mounted: Mounted,
+    mounted: impl FnOnce() -> io::Result<Mounted>,
     given: Vec<GivenSession>,
 ) -> io::Result<Option<Arc<Runtime>>> {
     let Some(settings) = settings else { return Ok(None) };
     let open_to_all = rustix::process::geteuid().is_root();
     let at = socket_beside(control);
-    Runtime::start((&at, open_to_all), settings, mounted, given).map(|runtime| Some(Arc::new(runtime)))
+    Runtime::start((&at, open_to_all), settings, mounted()?, given).map(|runtime| Some(Arc::new(runtime)))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::upgrade::departure::{Departure, Return};
 use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
 use crate::validate::{self, MountPoint};
 use crate::wire;
-use braid_contract::Shown;
+use braid_contract::{FrontCache, Shown};
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::protocol::{Ended, Restarts};
 use braid_ipc::{Handler, Server, mounts, socket};
@@ -287,24 +287,24 @@ impl Serving<'_> {
         if let (Some(guard), _) = &guarded {
             volume.volume.set_keeper(guard.link.clone());
         }
-        volume.volume.set_front_cache(Arc::new(session.cache()), self.config.mount.inodes_max());
+        let cache: Arc<dyn FrontCache> = Arc::new(session.cache());
+        volume.volume.set_front_cache(Arc::clone(&cache), self.config.mount.inodes_max());
         let served = Some(Served::of(session));
         let how = (self.config, self.launch);
         let control = Control::new(volume.clone(), &self.point.path, how, served, guarded);
         let control = Arc::new(control);
-        let buckets = Arc::new(self.buckets(volume, session));
+        let buckets = Arc::new(self.buckets(volume, Arc::clone(&cache)));
         control.set_buckets(&buckets);
         control.tell_stack();
         let server = start(Arc::clone(&control))?;
         let (path, _) = server.socket()?;
-        let top = volume.file_system();
-        let serves_xattrs = self.config.mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
-        let mounted = Mounted {
-            top: if serves_xattrs { top } else { Arc::new(WithoutXattrs(top)) },
-            kernel: Some(Arc::new(session.cache())),
-            device: device_of(&self.point.path)?,
-        };
         let wanted = RuntimeSettings::wanted(self.config.mount.runtime.as_ref());
+        let mounted = || {
+            let top = volume.file_system();
+            let serves_xattrs = self.config.mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
+            let top = if serves_xattrs { top } else { Arc::new(WithoutXattrs(top)) };
+            Ok(Mounted { top, kernel: Some(cache), device: device_of(&self.point.path)? })
+        };
         let runtime = runtime::start(wanted, &path, mounted, sessions)?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let metrics =
@@ -322,13 +322,13 @@ impl Serving<'_> {
     }
 
     /// The directories as keys and values.
-    fn buckets(&self, volume: &VolumeHandle, session: &Session) -> kv::Buckets {
+    fn buckets(&self, volume: &VolumeHandle, cache: Arc<dyn FrontCache>) -> kv::Buckets {
         let mount = &self.config.mount;
         let is_root = rustix::process::geteuid().is_root();
         let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
         let owner = kv::Owner::Volume(volume.file_system());
         let how = (allow_other, &mount.options[..]);
-        kv::Buckets::new(owner, Arc::new(session.cache()), &self.point.path, how)
+        kv::Buckets::new(owner, cache, &self.point.path, how)
     }
 
     /// Goes on with the mount of another process, or with this one's own, which another

@@ -2,19 +2,13 @@
 //! system. Requests of a session don't pass the kernel, so they are applied here. POSIX ACLs
 //! count too.
 
-use braid_contract::rights::Guard;
+use braid_contract::rights::{ACL, Guard};
 use braid_contract::{Attr, Caller, Errno, FileKind, FileSystem, Result};
 use std::ffi::OsStr;
 
-pub(crate) use braid_contract::rights::{READ, SEARCH, WRITE};
+pub(crate) use braid_contract::rights::{READ, SEARCH, WRITE, is_in_group};
 
-const ACL: &str = "system.posix_acl_access";
 const ACL_VERSION: u32 = 2;
-
-/// Whether the caller belongs to the group.
-pub(crate) fn is_in_group(caller: &Caller, gid: u32) -> bool {
-    caller.gid == gid || caller.groups.iter().any(|groups| groups.contains(&gid))
-}
 
 /// Whether the caller may do all of `want` with the inode.
 ///

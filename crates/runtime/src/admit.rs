@@ -19,6 +19,9 @@ pub(crate) struct Bounds {
     pub(crate) known: Known,
 }
 
+/// The inodes of names that go, or lead elsewhere afterwards.
+pub(crate) type Renamed = [Option<InodeId>; 2];
+
 impl Bounds {
     pub(crate) fn attr(&self, caller: &Caller, ino: InodeId) -> Result<Attr> {
         self.known.has(ino)?;
@@ -54,8 +57,9 @@ impl Bounds {
         Ok(entry.attr)
     }
 
-    /// Refuses what the caller may not do.
-    pub(crate) fn admit(&self, request: &Request<'_>) -> Result<()> {
+    /// Refuses what the caller may not do; answers what was found of names that go.
+    pub(crate) fn admit(&self, request: &Request<'_>) -> Result<Renamed> {
+        let mut renamed = Renamed::default();
         match *request {
             Request::Lookup { parent, name, .. } if name == "." => self.known.has(parent),
             Request::Lookup { caller, parent, .. } => self.dir(caller, parent).map(drop),
@@ -80,10 +84,13 @@ impl Bounds {
             Request::Link { caller, ino, parent, .. } => self.admit_link(caller, ino, parent),
             Request::Unlink { caller, parent, name } | Request::Rmdir { caller, parent, name } => {
                 let dir = self.changing_dir(caller, parent)?;
-                check_sticky(caller, &dir, &self.found(caller, parent, name)?)
+                let file = self.found(caller, parent, name)?;
+                renamed[0] = Some(file.ino);
+                check_sticky(caller, &dir, &file)
             }
             Request::Rename { caller, parent, name, new_parent, new_name, mode } => {
-                self.admit_rename(caller, (parent, name), (new_parent, new_name), mode)
+                renamed = self.admit_rename(caller, (parent, name), (new_parent, new_name), mode)?;
+                Ok(())
             }
             Request::Open { caller, ino, request } => self.admit_open(caller, ino, request.flags),
             Request::Read { handle, .. } | Request::Seek { handle, .. } => self.readable(handle),
@@ -114,7 +121,8 @@ impl Bounds {
             }
             // It may name directories that the session may not see.
             Request::Path { .. } => Err(Errno::EOPNOTSUPP.into()),
-        }
+        }?;
+        Ok(renamed)
     }
 
     pub(crate) fn readable(&self, handle: HandleId) -> Result<()> {
@@ -233,7 +241,7 @@ impl Bounds {
         (parent, name): (InodeId, &OsStr),
         (new_parent, new_name): (InodeId, &OsStr),
         mode: RenameMode,
-    ) -> Result<()> {
+    ) -> Result<Renamed> {
         if mode == RenameMode::Whiteout && caller.uid != 0 {
             return Err(Errno::EPERM.into());
         }
@@ -252,9 +260,12 @@ impl Bounds {
         match self.found(caller, new_parent, new_name) {
             Ok(other) => {
                 check_sticky(caller, &new_dir, &other)?;
-                if mode == RenameMode::Exchange { moves(&other) } else { Ok(()) }
+                if mode == RenameMode::Exchange {
+                    moves(&other)?;
+                }
+                Ok([Some(file.ino), Some(other.ino)])
             }
-            Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+            Err(error) if error.errno() == Errno::ENOENT => Ok([Some(file.ino), None]),
             Err(error) => Err(error),
         }
     }

@@ -1,50 +1,61 @@
-//! Who of those that talk with applications may use the file system. What they ask of the
-//! kernel may become a request to this very process, so they are done before it stops
-//! answering those.
+//! A gate for those who use the file system beside the requests of the kernel. What they ask
+//! of the kernel may become a request to this very process, so they have left before it
+//! stops answering those.
 
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 
-/// Lets conversations begin, or not.
-#[derive(Default)]
-pub(crate) struct Gate {
+/// Lets users in, or not.
+#[derive(Debug, Default)]
+pub struct Gate {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
-    /// Conversations under way.
-    talking: usize,
+    /// Users who have not left.
+    inside: usize,
     paused: bool,
     closed: bool,
 }
 
-/// A conversation.
-#[must_use = "it lasts as long as this value"]
-pub(crate) struct Talk<'a>(&'a Gate);
+/// Somebody inside.
+#[must_use = "who is inside leaves when this is dropped"]
+#[derive(Debug)]
+pub struct Pass<'a>(&'a Gate);
 
 impl Gate {
-    /// Begins a conversation; waits during a pause. `None` if there are to be no more.
-    pub(crate) fn talk(&self) -> Option<Talk<'_>> {
+    /// Lets somebody in, who waits during a pause. `None` if there are to be no more.
+    pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         let mut state = self.state.lock();
         while state.paused && !state.closed {
             self.changed.wait(&mut state);
         }
+        self.let_in(&mut state)
+    }
+
+    /// Lets somebody in; `None` during a pause, too.
+    pub fn try_enter(&self) -> Option<Pass<'_>> {
+        let mut state = self.state.lock();
+        if state.paused { None } else { self.let_in(&mut state) }
+    }
+
+    fn let_in(&self, state: &mut State) -> Option<Pass<'_>> {
         if state.closed {
             return None;
         }
-        state.talking += 1;
-        Some(Talk(self))
+        state.inside += 1;
+        Some(Pass(self))
     }
 
-    /// Has conversations wait. Answers whether none is under way by this time; if not, they
-    /// go on as before.
-    pub(crate) fn pause(&self, until: Instant) -> bool {
+    /// Lets nobody in for a while. Answers whether all have left by this time; if not, users
+    /// come in as before.
+    pub fn pause(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
         state.paused = true;
-        while state.talking > 0 {
-            if self.changed.wait_until(&mut state, until).timed_out() && state.talking > 0 {
+        while state.inside > 0 {
+            if self.changed.wait_until(&mut state, until).timed_out() && state.inside > 0 {
                 drop(state);
                 self.resume();
                 return false;
@@ -53,25 +64,26 @@ impl Gate {
         true
     }
 
-    pub(crate) fn resume(&self) {
+    /// Lets users in again after a pause.
+    pub fn resume(&self) {
         self.state.lock().paused = false;
         self.changed.notify_all();
     }
 
-    /// Lets no conversation begin any more, and waits for the end of those under way.
+    /// Lets nobody in any more, and waits until all have left.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
         self.changed.notify_all();
-        while state.talking > 0 {
+        while state.inside > 0 {
             self.changed.wait(&mut state);
         }
     }
 }
 
-impl Drop for Talk<'_> {
+impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().talking -= 1;
+        self.0.state.lock().inside -= 1;
         self.0.changed.notify_all();
     }
 }
@@ -82,23 +94,23 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_pause_waits_for_conversations_and_they_for_its_end() {
+    fn a_pause_waits_for_users_and_they_for_its_end() {
         let gate = Gate::default();
-        let talk = gate.talk().unwrap();
+        let pass = gate.enter().unwrap();
         assert!(!gate.pause(Instant::now()));
         let soon = || Instant::now() + Duration::from_secs(60);
         std::thread::scope(|scope| {
             let pause = scope.spawn(|| gate.pause(soon()));
-            drop(talk);
+            drop(pass);
             assert!(pause.join().unwrap());
-            let next = scope.spawn(|| gate.talk().is_some());
+            let next = scope.spawn(|| gate.enter().is_some());
             gate.resume();
             assert!(next.join().unwrap());
-            assert!(gate.pause(soon()));
-            let last = scope.spawn(|| gate.talk().is_some());
+            assert!(gate.pause(soon()) && gate.try_enter().is_none());
+            let last = scope.spawn(|| gate.enter().is_some());
             gate.close();
             assert!(!last.join().unwrap());
         });
-        assert!(gate.talk().is_none());
+        assert!(gate.enter().is_none() && gate.try_enter().is_none());
     }
 }

@@ -30,6 +30,7 @@ mod words;
 mod worker;
 
 pub use client::{Options, Session};
+pub use gate::{Gate, Pass};
 pub use handover::{GivenSession, SessionState};
 pub use layout::{DATA_MAX, DATA_MIN, DEPTH_MAX, Geometry, QUEUES_MAX};
 pub use pool::{PolicyKind, Settings, WORKERS_MAX};

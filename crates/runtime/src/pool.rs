@@ -226,9 +226,7 @@ impl Pool {
             sessions: Vec::new(),
         }
     }
-}
 
-impl Pool {
     /// Takes no more requests out of the queues, until [`resume`](Self::resume). Answers
     /// whether none is under way within this time; if not, they are served as before.
     /// (LabStor §III-C.2: the queues are marked, and the workers acknowledge that.)

@@ -332,7 +332,7 @@ fn spawn(
 
 /// Ends a session, unless another process is about to do so.
 fn end(shared: &Weak<Common>, number: u64, attendant: &Attendant) {
-    if let Some(_talk) = attendant.gate.talk()
+    if let Some(_pass) = attendant.gate.enter()
         && let Some(shared) = shared.upgrade()
     {
         shared.pool.remove(number);

@@ -198,7 +198,7 @@ impl Attendant {
         // The first directory says whether the mount is read-only where the session comes from.
         let Some(directory) = self.shown(until)? else { return Ok(false) };
         let gate = Arc::clone(&self.gate);
-        let Some(_talk) = gate.talk() else { return Ok(false) };
+        let Some(_pass) = gate.enter() else { return Ok(false) };
         let make = |mounted: &Mounted| {
             let (ino, read_only) = look_at(mounted, &directory)?;
             let Mounted { top, kernel, .. } = mounted.clone();
@@ -242,7 +242,7 @@ impl Attendant {
                 return Ok(End::Left);
             }
             // What it says after a pause is for who goes on.
-            let Some(_talk) = gate.talk() else { return Ok(End::Left) };
+            let Some(_pass) = gate.enter() else { return Ok(End::Left) };
             let Some(directory) = self.shown(Instant::now() + TALK_TIMEOUT)? else { return Ok(End::Over) };
             let Some((live, mounted)) = session() else { return Ok(End::Over) };
             match live.show(&mounted, &directory) {

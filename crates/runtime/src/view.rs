@@ -4,7 +4,7 @@
 //! to date.
 
 use crate::access::is_in_group;
-use crate::admit::Bounds;
+use crate::admit::{Bounds, Renamed};
 use crate::form::check_form;
 use crate::open::{Knowledge, Known};
 use braid_contract::{
@@ -141,14 +141,7 @@ impl View {
 
     /// Has the kernel write back what only its cache has of a file.
     fn write_back(&self, ino: InodeId) -> Result<()> {
-        match &self.kernel {
-            // A file that the kernel does not know is `ENOENT` there.
-            Some(kernel) => kernel.write_back(ino).or_else(|error| match error.errno() {
-                Errno::ENOENT => Ok(()),
-                _ => Err(error),
-            }),
-            None => Ok(()),
-        }
+        self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.write_back(ino))
     }
 
     /// Notes what a reply gives to the session, or takes from it.
@@ -212,7 +205,7 @@ impl View {
                 if let Reply::Link(Ok(entry)) = reply {
                     kernel.attributes_changed(entry.attr.ino);
                 }
-                before.renamed.iter().for_each(|ino| kernel.attributes_changed(*ino));
+                before.renamed.iter().flatten().for_each(|ino| kernel.attributes_changed(*ino));
             }
             Reply::Setattr(Ok(attr)) => {
                 if before.cut {
@@ -262,8 +255,7 @@ struct Before {
     ino: InodeId,
     flags: OpenFlags,
     names: Vec<(InodeId, std::ffi::OsString)>,
-    /// Inodes that lose a name, or get another one.
-    renamed: Vec<InodeId>,
+    renamed: Renamed,
     /// A file whose data changes.
     changed: Option<InodeId>,
     cut: bool,
@@ -271,13 +263,13 @@ struct Before {
 }
 
 impl View {
-    fn before(&self, request: &Request<'_>) -> Before {
+    fn before(&self, request: &Request<'_>, renamed: Renamed) -> Before {
         let mut before = Before {
             operation: request.operation(),
             ino: InodeId(0),
             flags: OpenFlags::default(),
             names: Vec::new(),
-            renamed: Vec::new(),
+            renamed,
             changed: None,
             cut: false,
             root: false,
@@ -285,10 +277,6 @@ impl View {
         let watched = self.kernel.is_some();
         let name_of =
             |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
-        let inode_at = |caller: &Caller, dir: InodeId, name: &OsStr| {
-            let found = watched.then(|| self.bounds.found(caller, dir, name).ok()).flatten();
-            found.map(|attr| attr.ino)
-        };
         let of_handle =
             |handle| self.bounds.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
         match *request {
@@ -306,15 +294,11 @@ impl View {
             Request::Mknod { parent, name, .. }
             | Request::Mkdir { parent, name, .. }
             | Request::Symlink { parent, name, .. }
-            | Request::Link { parent, name, .. } => before.names = name_of(parent, name),
-            Request::Unlink { caller, parent, name } | Request::Rmdir { caller, parent, name } => {
-                before.names = name_of(parent, name);
-                before.renamed.extend(inode_at(caller, parent, name));
-            }
-            Request::Rename { caller, parent, name, new_parent, new_name, .. } => {
+            | Request::Link { parent, name, .. }
+            | Request::Unlink { parent, name, .. }
+            | Request::Rmdir { parent, name, .. } => before.names = name_of(parent, name),
+            Request::Rename { parent, name, new_parent, new_name, .. } => {
                 before.names = [name_of(parent, name), name_of(new_parent, new_name)].concat();
-                before.renamed.extend(inode_at(caller, parent, name));
-                before.renamed.extend(inode_at(caller, new_parent, new_name));
             }
             Request::Write { handle, .. } | Request::Fallocate { handle, .. } => {
                 before.changed = of_handle(handle)
@@ -336,10 +320,11 @@ impl Service for View {
     fn call(&self, request: Request<'_>) -> Reply {
         let operation = request.operation();
         let _held = self.hold(&request);
-        if let Err(error) = check_form(&request).and_then(|()| self.bounds.admit(&request)) {
-            return operation.failed(error);
-        }
-        let mut before = self.before(&request);
+        let renamed = match check_form(&request).and_then(|()| self.bounds.admit(&request)) {
+            Ok(renamed) => renamed,
+            Err(error) => return operation.failed(error),
+        };
+        let mut before = self.before(&request, renamed);
         let mut reply = match request {
             Request::Forget { ino, count } => {
                 self.forget(ino, self.bounds.known.forget(ino, count));

@@ -159,9 +159,7 @@ impl Worker {
     pub(crate) fn has_noticed(&self) -> bool {
         self.post.noticed.load(Ordering::Acquire) == self.post.changed.load(Ordering::Acquire)
     }
-}
 
-impl Worker {
     /// Has it end after the request that it carries out; waits for that when it is dropped.
     pub(crate) fn retire(&self) {
         self.post.ends.store(true, Ordering::Release);
@@ -298,9 +296,8 @@ impl Post {
     /// Sleeps until there may be work.
     fn sleep(&self, duty: &Duty, known: u64) {
         let own = self.bell.load(Ordering::Acquire);
-        let bells: Vec<_> = duty.own().map(|queue| queue.shared.bell()).collect();
         let mut words: Vec<(&AtomicU64, u64, FutexScope)> = vec![(&self.bell, own, FutexScope::Process)];
-        for bell in bells {
+        for bell in duty.own().map(|queue| queue.shared.bell()) {
             if !words.iter().any(|(word, ..)| std::ptr::eq(*word, bell)) {
                 words.push((bell, bell.load(Ordering::Acquire), FutexScope::Shared));
             }

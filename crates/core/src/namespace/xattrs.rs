@@ -4,11 +4,10 @@ use crate::core::Core;
 use crate::file::set_id::{CAPABILITY, may_set_group_id};
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::path_of;
+use braid_contract::rights::ACL;
 use braid_contract::{Caller, Errno, InodeId, NativeFd, Result, XattrMode};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-
-const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Longest value, and longest list of names, that Linux allows.
 const VALUE_MAX: usize = 64 << 10;
@@ -55,7 +54,7 @@ pub fn set_xattr(
     let path = core.inodes.path(&core.home, &inode)?;
     inode_will_change(&inode)?;
     path.set_xattr(name, value, mode)?;
-    if name == ACCESS_LIST {
+    if name == ACL {
         drop_set_group_id(&*path, caller)?;
     }
     let live = inode.file.lock().upgrade();

@@ -1,17 +1,15 @@
 //! The directories of a mounted file system as keys and values, for who could reach them
 //! through the mount.
 
-use super::gate::{Gate, Gated};
-use braid_contract::rights::{Guard, SEARCH};
+use super::gated::{Gated, enter};
+use braid_contract::rights::{ACL, Guard, SEARCH};
 use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, KeyValue, Result};
 use braid_kv::{FileBucket, resolve};
 use braid_log::LogFs;
+use braid_runtime::Gate;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The extended attribute that is an ACL.
-const ACL: &str = "system.posix_acl_access";
 
 /// Whose directories they are.
 pub(crate) enum Owner {
@@ -81,7 +79,7 @@ impl Buckets {
     /// # Errors
     /// `EACCES` if the caller can't get there, `ENOENT`, `ENOTDIR`.
     pub(crate) fn open(&self, caller: &Caller, path: &Path) -> Result<Arc<dyn KeyValue>> {
-        let _pass = self.gate.enter()?;
+        let _pass = enter(&self.gate)?;
         self.admit(caller)?;
         let values = self.owner.open(caller, path, Some(Arc::clone(&self.cache)))?;
         Ok(Arc::new(Gated { values, gate: Arc::clone(&self.gate), is_readonly: self.is_readonly }))

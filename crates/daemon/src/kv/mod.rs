@@ -1,13 +1,12 @@
 //! Keys and values of a mounted file system: how they are served is in [`settings`], the
-//! directories in `buckets`, the doors in `serving`; `gate` holds changes up.
+//! directories in `buckets`, the doors in `serving`; `gated` holds uses up.
 
 mod buckets;
-mod gate;
+mod gated;
 mod requests;
 mod serving;
 pub mod settings;
 
 pub(crate) use buckets::{Buckets, Owner};
-pub(crate) use gate::Gate;
 pub(crate) use requests::answer;
 pub(crate) use serving::{Prepared, Serving, prepare};

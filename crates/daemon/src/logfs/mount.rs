@@ -10,7 +10,7 @@ use crate::runtime::{self, RuntimeSettings};
 use crate::serve::{ServeError, device_of, mount_advice, start_control, tell_manager};
 use crate::signals::Watch;
 use crate::validate;
-use braid_contract::{FileSystem, Shown};
+use braid_contract::{FileSystem, FrontCache, Shown};
 use braid_fuse::{CacheMode, FuseConfig, Session};
 use braid_ipc::Handler;
 use braid_ipc::protocol::Ended;
@@ -133,10 +133,10 @@ fn begin(
         let server = start_control(point, Arc::clone(&control) as Arc<dyn Handler>)?;
         let kv = doors.map(|doors| doors.serve(&buckets)).transpose()?;
         let (path, _) = server.socket()?;
-        let mounted = braid_runtime::Mounted {
-            top: Arc::clone(&fs) as Arc<dyn FileSystem>,
-            kernel: Some(Arc::new(session.cache())),
-            device: device_of(point)?,
+        let mounted = || {
+            let top = Arc::clone(&fs) as Arc<dyn FileSystem>;
+            let kernel: Arc<dyn FrontCache> = Arc::new(session.cache());
+            Ok(braid_runtime::Mounted { top, kernel: Some(kernel), device: device_of(point)? })
         };
         let wanted = RuntimeSettings::wanted(wanted);
         let runtime = runtime::start(wanted, &path, mounted, Vec::new())?;

@@ -6,10 +6,10 @@
 //! callers do; bits of mode are looked at here. What is the bucket's own business (leftovers,
 //! what stays of a replaced file) is done as root.
 
-use crate::held::{ACL, Held, check};
+use crate::held::{Held, check};
 use crate::listing::{Listing, UnfinishedName};
 use braid_contract::key_value::{PAGE_BYTES_MAX, VALUE_MAX, check_batch, name_of_key};
-use braid_contract::rights::{Guard, READ, SEARCH, WRITE};
+use braid_contract::rights::{ACL, Guard, READ, SEARCH, WRITE};
 use braid_contract::{
     Attr, Caller, Errno, Error, FileKind, FileSystem, FrontCache, HandleId, InodeId, KeyChange, KeyValue,
     OpenFlags, PutOptions, PutWhen, RenameMode, Result, ScanPage, ScanRange, SetAttr, WriteFlags, XattrMode,

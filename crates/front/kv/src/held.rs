@@ -1,13 +1,10 @@
 //! Inodes that are looked up, and the rights to them.
 
-use braid_contract::rights::{Guard, SEARCH};
+use braid_contract::rights::{ACL, Guard, SEARCH};
 use braid_contract::{Attr, Caller, Errno, Error, FileKind, FileSystem, InodeId, Result};
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 use std::sync::Arc;
-
-/// The extended attribute that is an ACL.
-pub(crate) const ACL: &str = "system.posix_acl_access";
 
 /// An inode that counts as looked up as long as this lives.
 pub struct Held {
