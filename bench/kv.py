@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 
 SIZES = {100: 5_000, 1024: 5_000, 16_384: 1_000, 1_048_576: 40}
-SIDES = ["library", "log", "log-16", "volume", "volume-16", "files-ext4", "files-log", "files-volume", "rocksdb"]
+SIDES = ["library", "log", "log-16", "log-session", "volume", "volume-16", "volume-session", "files-ext4", "files-log", "files-volume", "rocksdb"]
 
 
 def run(*words):
@@ -37,7 +37,7 @@ class Mounted:
 
     def __enter__(self):
         os.mkdir(self.mount)
-        flags = ["--kv", f"unix:{self.socket}", "--log-file", os.path.join(self.work, "daemon.log")]
+        flags = ["--runtime", "--kv", f"unix:{self.socket}", "--log-file", os.path.join(self.work, "daemon.log")]
         if self.what == "log":
             image = os.path.join(self.work, "fs")
             run(self.braid, "log", "create", image, "--size", "1GiB")
@@ -79,6 +79,8 @@ def measure(side, size, count, args):
         with Mounted(args.braid, rest if kind == "files" else kind, work) as mounted:
             if kind == "files":
                 return values("files", mounted.mount)
+            if rest == "session":
+                return values("session", mounted.mount)
             return values("redis", mounted.socket, rest or "1")
 
 

@@ -5,8 +5,8 @@
 mod common;
 
 use braid_contract::{
-    Caller, Class, Errno, FileKind, FileSystem, InodeId, OpenFlags, RenameMode, SetAttr, WriteFlags,
-    XattrMode,
+    Caller, Class, Errno, FileKind, FileSystem, InodeId, KeyChange, OpenFlags, PutOptions, RenameMode,
+    ScanRange, SetAttr, WriteFlags, XattrMode,
 };
 use braid_runtime::{Geometry, Options, Session};
 use common::{Bench, RANGE, pattern, turn, until};
@@ -28,6 +28,7 @@ const USER: u32 = 54_321;
 
 /// A session, and the directory that it sees.
 struct Seen {
+    session: Arc<Session>,
     fs: Arc<dyn FileSystem>,
     root: InodeId,
 }
@@ -39,7 +40,7 @@ impl Seen {
 
     fn with(bench: &Bench, dir: &str, options: Options) -> Result<Self, braid_contract::Error> {
         let (session, root) = Session::begin(&socket(bench), &bench.path(dir), options)?;
-        Ok(Self { fs: session.file_system(), root })
+        Ok(Self { fs: session.file_system(), session, root })
     }
 
     fn look(&self, name: &str) -> Result<InodeId, i32> {
@@ -412,6 +413,89 @@ fn a_log_file_system_has_sessions_too() {
     assert!(bench.ok(&["log", "check", "fs"]).starts_with("fs: sound"));
 }
 
+/// Keys and values by a session, beside files by the mount.
+fn use_values(bench: &Bench, is_atomic: bool) {
+    fs::create_dir(bench.path("m/values")).unwrap();
+    let seen = Seen::of(bench, "m/values");
+    let values = seen.session.values(seen.root).unwrap();
+    assert_eq!(values.batch_is_atomic(), is_atomic);
+    let put = |key: &str, value: &[u8]| values.put(&me(), key.as_bytes(), value, PutOptions::default());
+    let get = |key: &str| errno(values.get(&me(), key.as_bytes()));
+    let (file, long) = (bench.path("m/values/a"), pattern(5, 128 << 10));
+    // The kernel has looked it up, and keeps neither that it is not there, nor what was in it.
+    assert!(!file.exists());
+    assert!(put("a", b"one").unwrap());
+    assert_eq!(fs::read(&file).unwrap(), b"one");
+    assert!(put("a", &long).unwrap());
+    assert!(fs::read(&file).unwrap() == long && get("a").unwrap().unwrap() == long);
+    // It has not written this back yet.
+    fs::write(bench.path("m/values/b"), "by a program").unwrap();
+    assert_eq!(get("b").unwrap().unwrap(), b"by a program");
+    assert_eq!(values.len(&me(), b"b").unwrap(), Some(12));
+    values.batch(&me(), &[KeyChange::Put(b"c/d", b"batch"), KeyChange::Delete(b"a")]).unwrap();
+    assert_eq!((get("a"), get("c/d")), (Ok(None), Ok(Some(b"batch".to_vec()))));
+    let page = values.scan(&me(), &ScanRange::default(), 10, true).unwrap();
+    let found: Vec<&[u8]> = page.entries.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(found, [&b"b"[..], b"c/d"]);
+    assert!(bench.ok(&["kv", "scan", "m/values"]).contains("c/d"));
+    values.sync().unwrap();
+    assert_eq!(errno(put("x", &pattern(1, (128 << 10) + 1))), Err(Errno::EFBIG.0));
+    assert!(values.delete(&me(), b"b").unwrap() && !values.delete(&me(), b"b").unwrap());
+    assert!(!bench.path("m/values/b").exists());
+    // Another user's session has that user's rights.
+    fs::set_permissions(bench.path("m/values"), Permissions::from_mode(0o777)).unwrap();
+    put("secret", b"value").unwrap();
+    as_user(|| {
+        let seen = Seen::of(bench, "m/values");
+        let values = seen.session.values(seen.root).unwrap();
+        let denied = errno(values.get(&me(), b"secret"));
+        assert_eq!(denied, Err(Errno::EACCES.0));
+        assert_eq!(errno(values.put(&me(), b"secret", b"", PutOptions::default())), Err(Errno::EACCES.0));
+        assert!(values.put(&me(), b"own", b"1", PutOptions::default()).unwrap());
+        assert_eq!(values.get(&me(), b"own").unwrap().unwrap(), b"1");
+    });
+    assert_eq!(fs::metadata(bench.path("m/values/own")).unwrap().uid(), USER);
+    for load in ["put", "get"] {
+        for through in ["runtime", "mount"] {
+            let words = [
+                "--load",
+                load,
+                "--through",
+                through,
+                "--seconds",
+                "0.05",
+                "--size",
+                "100",
+                "--file",
+                "9000",
+                "--json",
+            ];
+            let measured = bench.json(&[&["bench", "runtime", "m"], &words[..]].concat());
+            assert!(measured["operations"].as_u64().unwrap() > 0, "{measured}");
+        }
+    }
+    assert_eq!(fs::read_dir(bench.path("m")).unwrap().count(), 1, "they leave nothing");
+}
+
+#[test]
+fn a_session_has_keys_and_values() {
+    let _turn = turn();
+    let Some(bench) = mounted() else { return };
+    use_values(&bench, false);
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_session_has_keys_and_values_of_a_log_file_system() {
+    let _turn = turn();
+    let Some(bench) = Bench::bare(&["m"]) else { return };
+    bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
+    bench.ok(&["log", "mount", "--runtime=workers=1", "--log-file", "log", "fs", "m"]);
+    use_values(&bench, true);
+    bench.ok(&["umount", "m"]);
+    assert!(bench.ok(&["log", "check", "fs"]).starts_with("fs: sound"));
+}
+
 #[test]
 fn sessions_go_on_through_an_upgrade() {
     let _turn = turn();
@@ -424,6 +508,8 @@ fn sessions_go_on_through_an_upgrade() {
     let handle = seen.fs.open(&me(), gone, BOTH.into()).unwrap().handle;
     seen.fs.unlink(&me(), seen.root, OsStr::new("gone")).unwrap();
     let dir = seen.fs.open_dir(&me(), seen.root).unwrap();
+    let values = seen.session.values(seen.root).unwrap();
+    values.put(&me(), b"value", b"before", PutOptions::default()).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -447,6 +533,7 @@ fn sessions_go_on_through_an_upgrade() {
             let mut found = vec![0; data.len()];
             assert_eq!(seen.fs.read(&me(), handle, 0, &mut found, false).unwrap(), data.len());
             assert!(found == data, "after {turn}");
+            assert_eq!(values.get(&me(), b"value").unwrap().unwrap(), b"before");
         }
         over.store(true, Ordering::Relaxed);
     });
@@ -459,7 +546,7 @@ fn sessions_go_on_through_an_upgrade() {
     let other = Seen::of(&bench, "m");
     let ino = other.look("kept").unwrap();
     other.fs.open(&me(), ino, READ.into()).unwrap();
-    drop((other, seen));
+    drop((other, values, seen));
     until("the files are closed", || bench.status()["open_files"] == 0);
     bench.unmount_clean();
 }

@@ -19,7 +19,7 @@ use braid_contract::{FrontCache, Shown};
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::protocol::{Ended, Restarts};
 use braid_ipc::{Handler, Server, mounts, socket};
-use braid_runtime::{GivenSession, Mounted, Runtime};
+use braid_runtime::{GivenSession, Mounted, Runtime, Values};
 use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
 use std::fmt;
@@ -303,7 +303,9 @@ impl Serving<'_> {
             let top = volume.file_system();
             let serves_xattrs = self.config.mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
             let top = if serves_xattrs { top } else { Arc::new(WithoutXattrs(top)) };
-            Ok(Mounted { top, kernel: Some(cache), device: device_of(&self.point.path)? })
+            let values = Arc::clone(&buckets) as Arc<dyn Values>;
+            let device = device_of(&self.point.path)?;
+            Ok(Mounted { top, kernel: Some(cache), values: Some(values), device })
         };
         let runtime = runtime::start(wanted, &path, mounted, sessions)?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));

@@ -1,7 +1,7 @@
 //! Measures keys and values, and one file for each value: `cargo bench -p braid-log --bench
 //! values -- SIDE WHERE BYTES COUNT [DEPTH]`. Sides: `library` (a log file system in the
 //! file WHERE, which is overwritten), `redis` (a UNIX socket, with DEPTH requests under
-//! way), `files` (a directory). Values are put under new keys, read in another order, and
+//! way), `session` (a directory of a mount with a runtime), `files` (a directory). Values are put under new keys, read in another order, and
 //! put once more; prints microseconds for each, as JSON.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement fails by panicking")]
 
@@ -9,10 +9,12 @@ mod common;
 
 use braid_contract::{Caller, InodeId, KeyValue, PutOptions, SplitMix};
 use braid_log::{Device, Disk, LogFs, Owner, Settings, Use, format};
+use braid_runtime::{DATA_MAX, Geometry, Options, Session};
 use common::Machine;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +43,33 @@ impl Side for Library {
         let bucket = self.0.bucket(InodeId::ROOT, None).unwrap();
         for key in keys {
             assert_eq!(bucket.get(&Caller::root(), key.as_bytes()).unwrap().unwrap().len(), bytes);
+        }
+    }
+}
+
+/// A directory of a mount, by a session.
+struct InSession(Arc<dyn KeyValue>);
+
+impl InSession {
+    fn begin(dir: &Path) -> Self {
+        let socket = format!("/run/braid/{:x}.run", fs::metadata(dir).unwrap().dev());
+        let geometry = Geometry { data: DATA_MAX, ..Geometry::default() };
+        let options = Options { geometry, ..Options::default() };
+        let (session, root) = Session::begin(Path::new(&socket), dir, options).unwrap();
+        Self(session.values(root).unwrap())
+    }
+}
+
+impl Side for InSession {
+    fn put(&mut self, keys: &[String], value: &[u8]) {
+        for key in keys {
+            self.0.put(&Caller::root(), key.as_bytes(), value, PutOptions::default()).unwrap();
+        }
+    }
+
+    fn get(&mut self, keys: &[String], bytes: usize) {
+        for key in keys {
+            assert_eq!(self.0.get(&Caller::root(), key.as_bytes()).unwrap().unwrap().len(), bytes);
         }
     }
 }
@@ -111,6 +140,7 @@ fn main() {
             format(&disk, Owner::default(), &Machine).unwrap();
             Box::new(Library(LogFs::open(disk, Settings::default(), Arc::new(Machine)).unwrap()))
         }
+        "session" => Box::new(InSession::begin(path)),
         "files" => Box::new(Files(path.to_owned())),
         _ => {
             let depth = rest.first().map_or(1, |depth| depth.parse().unwrap());

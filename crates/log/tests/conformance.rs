@@ -4,6 +4,7 @@
 
 mod common;
 
+use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{Environment, FileSystem, InodeId, KeyValue, Result};
 use braid_log::{Device, LogFs, Owner, Settings, format};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
@@ -61,7 +62,8 @@ fn a_directory_keeps_the_promises_of_keys_and_values() {
             let fs = fresh(128 << 20, workers, threads);
             let values: Arc<dyn KeyValue> = Arc::new(fs.bucket(InodeId::ROOT, None).unwrap());
             let kept = Box::new(Audited(Arc::clone(&fs)));
-            key_value::Fresh { values, fs, dir: InodeId::ROOT, kept }
+            let (dir, value_max) = (InodeId::ROOT, VALUE_MAX);
+            key_value::Fresh { values, fs, dir, value_max, knows_callers: true, kept }
         };
         key_value::run(&format!("the log, {workers} workers"), &make).conclude();
     }

@@ -85,7 +85,7 @@ fn main() {
     let device = std::fs::metadata(dir.path()).unwrap().dev();
     let top: Arc<dyn FileSystem> = Arc::new(Served(Nothing));
     let socket = dir.path().join("socket");
-    let mounted = Mounted { top: Arc::clone(&top), kernel: None, device };
+    let mounted = Mounted { top: Arc::clone(&top), kernel: None, values: None, device };
     let settings = Settings { workers: 1, ..Settings::default() };
     let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
     let (session, root) = Session::begin(&socket, dir.path(), Options::default()).unwrap();

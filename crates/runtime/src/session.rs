@@ -7,9 +7,9 @@ use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::load::Load;
 use crate::open::Known;
 use crate::queue::{Order, Queue, Shared};
+use crate::values::{Requests, Values};
 use crate::view::View;
 use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, InodeId, Result, Served};
-use braid_sdk::Below;
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags, fstatvfs, statx};
@@ -37,6 +37,8 @@ pub struct Mounted {
     pub top: Arc<dyn FileSystem>,
     /// The kernel's cache of the mount, which is kept up to date.
     pub kernel: Option<Arc<dyn FrontCache>>,
+    /// Its directories as keys and values.
+    pub values: Option<Arc<dyn Values>>,
     /// The number of the mounted file system, as of `stat(2)`.
     pub device: u64,
 }
@@ -53,14 +55,24 @@ pub(crate) struct Live {
 
 impl Live {
     /// A session that sees this, with new memory.
-    fn begin(number: u64, terms: Terms, view: Arc<Served<View>>) -> io::Result<Self> {
+    fn begin(
+        number: u64,
+        terms: Terms,
+        view: Arc<Served<View>>,
+        values: Option<Arc<dyn Values>>,
+    ) -> io::Result<Self> {
         let memory = SharedWords::create("braid session", terms.geometry.words())?;
         let heads = vec![0; terms.geometry.queues];
-        Ok(Self::of(number, terms, view, memory, &heads))
+        Ok(Self::of((number, terms), (view, values), memory, &heads))
     }
 
-    fn of(number: u64, terms: Terms, view: Arc<Served<View>>, memory: SharedWords, heads: &[u64]) -> Self {
-        let target = Below(Arc::clone(&view) as Arc<dyn FileSystem>);
+    fn of(
+        (number, terms): (u64, Terms),
+        (view, values): (Arc<Served<View>>, Option<Arc<dyn Values>>),
+        memory: SharedWords,
+        heads: &[u64],
+    ) -> Self {
+        let target = Requests::new(&view, values, terms.geometry.data);
         let caller = terms.caller.clone();
         let shared = Arc::new(Shared::new(memory, terms.geometry, caller, Box::new(target)));
         let order = if terms.ordered { Order::Kept } else { Order::Free };
@@ -80,7 +92,7 @@ impl Live {
         let GivenSession { state, memory, socket } = given;
         let known = Known::default();
         known.go_on(state.knowledge());
-        let Mounted { top, kernel, .. } = mounted;
+        let Mounted { top, kernel, values, .. } = mounted;
         // What it has open is closed by this, if it can't go on.
         let view = Arc::new(Served(View::new(top, kernel, state.read_only, known)));
         let (terms, memory) = (state.terms(), SharedWords::open(memory)?);
@@ -91,7 +103,7 @@ impl Live {
             let what = "a session's memory does not fit its state";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
-        let live = Self::of(state.number, terms, view, memory, &state.heads);
+        let live = Self::of((state.number, terms), (view, values), memory, &state.heads);
         live.shown.store(state.shown, Ordering::Relaxed);
         Ok((live, socket.into()))
     }
@@ -201,10 +213,10 @@ impl Attendant {
         let Some(_pass) = gate.enter() else { return Ok(false) };
         let make = |mounted: &Mounted| {
             let (ino, read_only) = look_at(mounted, &directory)?;
-            let Mounted { top, kernel, .. } = mounted.clone();
+            let Mounted { top, kernel, values, .. } = mounted.clone();
             let view = Arc::new(Served(View::new(top, kernel, read_only, Known::default())));
             let ino = view.0.show(ino)?.ino;
-            Ok((Arc::new(Live::begin(number, terms.clone(), view)?), ino))
+            Ok((Arc::new(Live::begin(number, terms.clone(), view, values)?), ino))
         };
         match begin(&make) {
             Ok((live, ino)) => {

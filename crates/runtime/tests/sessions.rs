@@ -2,10 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_contract::{
-    Caller, Class, Entry, Errno, FileSystem, InodeId, Layer, OpenFlags, Result, WriteFlags,
+    Caller, Class, Entry, Errno, FileSystem, InodeId, KeyValue, Layer, OpenFlags, PutOptions, Result,
+    ScanRange, WriteFlags,
 };
-use braid_runtime::{Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings};
+use braid_kv::{FileBucket, Held};
+use braid_runtime::{
+    DATA_MAX, Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings, Values,
+};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
+use braid_testkit::conformance::key_value;
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::ffi::OsStr;
 use std::io::Write;
@@ -35,8 +40,19 @@ impl Layer for Rooted {
     }
 }
 
+/// Its directories as keys and values.
+struct Directories(Arc<dyn FileSystem>);
+
+impl Values for Directories {
+    fn bucket(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
+        let held = Held::directory(&self.0, dir)?;
+        Ok(Arc::new(FileBucket::new(Arc::clone(&self.0), held, None)))
+    }
+}
+
 /// A runtime over a directory, and a session with it.
 struct Bed {
+    session: Arc<Session>,
     fs: Arc<dyn FileSystem>,
     runtime: Option<Runtime>,
     dir: TempDir,
@@ -48,7 +64,9 @@ fn mounted(dir: &Path) -> Mounted {
     std::fs::create_dir(&data).unwrap();
     let found = std::fs::metadata(&data).unwrap();
     let top = Rooted { inner: DirFs::new(&data, Choice::Cached), root: InodeId(found.ino()) };
-    Mounted { top: Arc::new(top), kernel: None, device: found.dev() }
+    let top: Arc<dyn FileSystem> = Arc::new(top);
+    let values = Arc::new(Directories(Arc::clone(&top)));
+    Mounted { top, kernel: None, values: Some(values), device: found.dev() }
 }
 
 fn bed(settings: Settings, options: Options) -> Bed {
@@ -58,11 +76,11 @@ fn bed(settings: Settings, options: Options) -> Bed {
     let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
     let (session, root) = Session::begin(&socket, &data, options).unwrap();
     assert_eq!(root, InodeId::ROOT);
-    Bed { fs: session.file_system(), runtime: Some(runtime), dir }
+    Bed { fs: session.file_system(), session, runtime: Some(runtime), dir }
 }
 
 fn fresh(settings: Settings, options: Options) -> Fresh {
-    let Bed { fs, runtime, dir } = bed(settings, options);
+    let Bed { fs, runtime, dir, .. } = bed(settings, options);
     Fresh::new(fs, (runtime, dir))
 }
 
@@ -86,6 +104,63 @@ fn a_session_keeps_the_promises_of_a_file_system() {
         let name = format!("a session, {:?}", settings.policy);
         run(&name, &[Part::Namespace, Part::Data], &|| fresh(settings, options)).conclude();
     }
+}
+
+#[test]
+fn a_directory_of_a_session_keeps_the_promises_of_keys_and_values() {
+    let options =
+        Options { geometry: Geometry { queues: 2, depth: 4, data: DATA_MAX }, ..Options::default() };
+    let fresh = || {
+        let Bed { session, fs, runtime, dir } = bed(Settings::default(), options);
+        let made = fs.mkdir(&Caller::root(), InodeId::ROOT, OsStr::new("bucket"), 0o700, 0).unwrap().attr.ino;
+        let values = session.values(made).unwrap();
+        let kept = Box::new((runtime, dir));
+        key_value::Fresh { values, fs, dir: made, value_max: DATA_MAX, knows_callers: false, kept }
+    };
+    key_value::run("a directory of a session", &fresh).conclude();
+}
+
+#[test]
+fn what_does_not_fit_a_slot_is_refused() {
+    let options = Options { geometry: Geometry { queues: 1, depth: 2, data: 4096 }, ..Options::default() };
+    let Bed { session, fs, runtime: _runtime, dir } = bed(Settings::default(), options);
+    let (me, values) = (Caller::root(), session.values(InodeId::ROOT).unwrap());
+    let put = |key: &str, len: usize| values.put(&me, key.as_bytes(), &vec![1; len], PutOptions::default());
+    assert!(put("a", 4096).unwrap());
+    assert_eq!(put("b", 4097).unwrap_err().errno(), Errno::EFBIG);
+    std::fs::write(dir.path().join("data/b"), [1; 4097]).unwrap();
+    assert_eq!(values.get(&me, b"b").unwrap_err().errno(), Errno::EFBIG);
+    assert_eq!(values.len(&me, b"b").unwrap(), Some(4097));
+    // A page is as long as fits, and is gone on with; a value that fits none is said.
+    let scan = |after: Option<&[u8]>, values_too| {
+        let range = ScanRange { after: after.map(<[u8]>::to_vec), ..ScanRange::default() };
+        values.scan(&me, &range, 1000, values_too)
+    };
+    assert_eq!(scan(None, true).unwrap_err().errno(), Errno::EFBIG);
+    values.delete(&me, b"a").unwrap();
+    values.delete(&me, b"b").unwrap();
+    let keys: Vec<String> = (0..40).map(|key| format!("{key:02}{}", "k".repeat(100))).collect();
+    keys.iter().for_each(|key| assert!(put(key, 100).unwrap()));
+    for (with, pages_min) in [(true, 3), (false, 2)] {
+        let (mut found, mut after, mut pages) = (Vec::new(), None::<Vec<u8>>, 0);
+        loop {
+            let page = scan(after.as_deref(), with).unwrap();
+            found.extend(page.entries.into_iter().map(|(key, value)| {
+                assert_eq!(value, with.then(|| vec![1; 100]));
+                String::from_utf8(key).unwrap()
+            }));
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert!(found == keys && pages >= pages_min, "{pages}");
+    }
+    // What is no directory, or is none that the session knows, has no keys.
+    let file = fs.lookup(&me, InodeId::ROOT, OsStr::new(&keys[0])).unwrap().attr.ino;
+    assert_eq!(session.values(file).err().map(|error| error.errno()), Some(Errno::ENOTDIR));
+    assert_eq!(session.values(InodeId(u64::MAX)).err().map(|error| error.errno()), Some(Errno::ESTALE));
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -157,7 +232,7 @@ fn who_never_ends_a_line_holds_nobody_up() {
 
 #[test]
 fn descriptors_of_others_are_refused_and_the_session_goes_on() {
-    let Bed { fs, runtime, dir } = bed(Settings::default(), Options::default());
+    let Bed { fs, runtime, dir, .. } = bed(Settings::default(), Options::default());
     let socket = dir.path().join("socket");
     for elsewhere in [Path::new("/proc"), &dir.path().join("data")] {
         let begun = Session::begin(&socket, elsewhere, Options::default());
@@ -175,7 +250,7 @@ fn descriptors_of_others_are_refused_and_the_session_goes_on() {
 fn a_user_has_so_much_memory_for_sessions_and_no_more() {
     let large = Geometry { queues: 15, depth: 64, data: 64 << 10 };
     let options = Options { geometry: large, ..Options::default() };
-    let Bed { fs, runtime: _runtime, dir } = bed(Settings::default(), options);
+    let Bed { fs, runtime: _runtime, dir, .. } = bed(Settings::default(), options);
     let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));
     let begin = || Session::begin(&socket, &data, options);
     let many: Vec<_> = (0..3).map(|_| begin().unwrap()).collect();
@@ -195,7 +270,7 @@ fn every_request_is_answered_while_workers_come_go_and_pause() {
             Settings { workers: 3, policy, poll: quick, rebalance: 20 * quick, ..Settings::default() };
         let small = Geometry { queues: 3, depth: 2, data: 4096 };
         let options = Options { geometry: small, ordered, class: Class::Throughput, poll: quick };
-        let Bed { fs, runtime, dir } = bed(settings, options);
+        let Bed { fs, runtime, dir, .. } = bed(settings, options);
         let (runtime, over) = (runtime.unwrap(), AtomicBool::new(false));
         let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));
         std::thread::scope(|scope| {

@@ -51,6 +51,10 @@ pub(crate) enum Load {
     Read,
     /// Write at random places of a file
     Write,
+    /// Put values of the size under new keys; through the mount, a file each
+    Put,
+    /// Get them by keys at random
+    Get,
 }
 
 /// The way to the file system.
@@ -80,11 +84,11 @@ pub(crate) struct BenchRuntimeArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) clients: usize,
 
-    /// Size of one read or write
+    /// Size of one read or write, or of a value
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_size)]
     pub(crate) size: u64,
 
-    /// Size of each client's file
+    /// Size of each client's file, or of all values that it gets
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
     pub(crate) file: u64,
 

@@ -1,10 +1,13 @@
 //! A client of a measurement: the same operations through a session, and by system calls.
 
 use crate::args::Load;
-use braid_contract::{Caller, FileSystem, HandleId, InodeId, OpenFlags, Result, WriteFlags};
+use braid_contract::{
+    Caller, FileSystem, HandleId, InodeId, KeyValue, OpenFlags, PutOptions, Result, WriteFlags,
+};
+use braid_runtime::Session;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +41,19 @@ impl Task {
         format!("made-{}-{number}", self.client)
     }
 
+    /// Files or values that are there when the measurement begins.
+    fn made_before(&self) -> u64 {
+        if self.load == Load::Get { (self.file / self.size).max(1) } else { 0 }
+    }
+
+    /// And when it has ended, after so many operations.
+    fn made_after(&self, operations: u64) -> u64 {
+        match self.load {
+            Load::Create | Load::Put => operations,
+            _ => self.made_before(),
+        }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         (0..self.size).map(|at| (at % 251) as u8).collect()
     }
@@ -46,6 +62,7 @@ impl Task {
 /// A client by a session.
 pub(super) struct BySession {
     fs: Arc<dyn FileSystem>,
+    values: Arc<dyn KeyValue>,
     dir: InodeId,
     task: Task,
     ino: InodeId,
@@ -62,22 +79,29 @@ fn caller() -> Caller {
 
 impl BySession {
     /// Makes the client's file below `dir`.
-    pub(super) fn begin(fs: Arc<dyn FileSystem>, dir: InodeId, task: Task) -> Result<Self> {
+    pub(super) fn begin(session: &Arc<Session>, dir: InodeId, task: Task) -> Result<Self> {
+        let (fs, values) = (session.file_system(), session.values(dir)?);
         let name = OsString::from(task.own_file());
         let (entry, opened) = fs.create(&caller(), dir, &name, 0o600, 0, true, BOTH.into())?;
         let buffer = task.bytes();
-        let this = Self { fs, dir, task, ino: entry.attr.ino, handle: opened.handle, buffer };
+        let this = Self { fs, values, dir, task, ino: entry.attr.ino, handle: opened.handle, buffer };
         let filled = if matches!(this.task.load, Load::Read | Load::Write) { this.task.file } else { 0 };
         let block = vec![7; 1 << 20];
         for offset in (0..filled).step_by(block.len()) {
             let len = (filled - offset).min(block.len() as u64) as usize;
             this.fs.write(&caller(), this.handle, offset, &block[..len], WriteFlags::default())?;
         }
+        (0..this.task.made_before()).try_for_each(|number| this.put(number))?;
         Ok(this)
     }
 
+    fn put(&self, number: u64) -> Result<()> {
+        let key = self.task.made(number);
+        self.values.put(&caller(), key.as_bytes(), &self.buffer, PutOptions::default()).map(drop)
+    }
+
     fn once(&mut self, number: u64, offset: u64) -> Result<()> {
-        let Self { fs, dir, task, ino, handle, buffer } = self;
+        let Self { fs, values, dir, task, ino, handle, buffer } = self;
         match task.load {
             Load::Stat => fs.getattr(&caller(), *ino, None).map(drop),
             Load::Create => {
@@ -89,14 +113,15 @@ impl BySession {
             }
             Load::Read => fs.read(&caller(), *handle, offset, buffer, false).map(drop),
             Load::Write => fs.write(&caller(), *handle, offset, buffer, WriteFlags::default()).map(drop),
+            Load::Put => self.put(number),
+            Load::Get => values.get(&caller(), task.made(offset / task.size).as_bytes()).map(drop),
         }
     }
 
     fn clean(&self, operations: u64) -> Result<()> {
         self.fs.release(self.handle)?;
         self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.own_file()))?;
-        let made = if self.task.load == Load::Create { operations } else { 0 };
-        (0..made)
+        (0..self.task.made_after(operations))
             .try_for_each(|number| self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.made(number))))
     }
 }
@@ -136,7 +161,15 @@ impl ByMount {
             }
         }
         let buffer = task.bytes();
-        Ok(Self { dir: dir.to_owned(), task, file, buffer })
+        let this = Self { dir: dir.to_owned(), task, file, buffer };
+        (0..this.task.made_before()).try_for_each(|number| this.put(number))?;
+        Ok(this)
+    }
+
+    /// A file for a value.
+    fn put(&self, number: u64) -> io::Result<()> {
+        let path = self.dir.join(self.task.made(number));
+        OpenOptions::new().write(true).create_new(true).open(path)?.write_all(&self.buffer)
     }
 }
 
@@ -150,12 +183,17 @@ impl Client for ByMount {
             }
             Load::Read => self.file.read_at(&mut self.buffer, offset).map(drop),
             Load::Write => self.file.write_all_at(&self.buffer, offset),
+            Load::Put => self.put(number),
+            Load::Get => {
+                let path = self.dir.join(self.task.made(offset / self.task.size));
+                File::open(path)?.read_exact(&mut self.buffer)
+            }
         }
     }
 
     fn end(&mut self, operations: u64) -> io::Result<()> {
         std::fs::remove_file(self.dir.join(self.task.own_file()))?;
-        let made = if self.task.load == Load::Create { operations } else { 0 };
-        (0..made).try_for_each(|number| std::fs::remove_file(self.dir.join(self.task.made(number))))
+        (0..self.task.made_after(operations))
+            .try_for_each(|number| std::fs::remove_file(self.dir.join(self.task.made(number))))
     }
 }

@@ -5,7 +5,7 @@ use crate::args::{BenchRuntimeArgs, Through};
 use crate::failure::{Failure, Result};
 use crate::{locate, table};
 use braid_contract::units::show_latency;
-use braid_contract::{Caller, Class, FileSystem, InodeId, Shown, SplitMix};
+use braid_contract::{Caller, InodeId, Shown, SplitMix};
 use braid_daemon::runtime::socket_beside;
 use braid_ipc::mounts::Mount;
 use braid_ipc::socket;
@@ -44,7 +44,6 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
         let what = "one operation is of 1 byte to 1GiB, and a file at least as long";
         return Err(Failure::usage(format!("--size {} --file {}: {what}", args.size, args.file)));
     }
-    let mount = locate::containing(&args.dir)?;
     let scratch = args.dir.join(format!("braid-bench-{}", std::process::id()));
     let told = |error: io::Error| Failure::new(format!("{}: {error}", scratch.shown()));
     let measured = match args.through {
@@ -56,8 +55,9 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
             measured.and_then(|measured| std::fs::remove_dir(&scratch).map_err(told).map(|()| measured))?
         }
         Through::Runtime => {
-            let (fs, root) = session(&mount, &args.dir, args.class)?;
-            by_session(args, &fs, root, &scratch).map_err(told)?
+            let mount = locate::containing(&args.dir)?;
+            let (session, root) = session(args, &mount)?;
+            by_session(args, &session, root, &scratch).map_err(told)?
         }
     };
     if args.json { table::print_json(&measured) } else { table::print(&render(&measured)) }
@@ -65,15 +65,15 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
 
 fn by_session(
     args: &BenchRuntimeArgs,
-    fs: &Arc<dyn FileSystem>,
+    session: &Arc<Session>,
     root: InodeId,
     scratch: &Path,
 ) -> io::Result<Measured> {
     let name = scratch.file_name().unwrap_or(OsStr::new("braid-bench"));
-    let caller = Caller::root();
+    let (caller, fs) = (Caller::root(), session.file_system());
     let dir = fs.mkdir(&caller, root, name, 0o700, 0).map_err(io_error)?.attr.ino;
     let make = |client| {
-        let client = BySession::begin(Arc::clone(fs), dir, task(args, client)).map_err(io_error)?;
+        let client = BySession::begin(session, dir, task(args, client)).map_err(io_error)?;
         Ok(Box::new(client) as Box<dyn Client>)
     };
     let measured = run(args, &make)?;
@@ -86,7 +86,7 @@ fn task(args: &BenchRuntimeArgs, client: usize) -> Task {
 }
 
 /// A session with the mount that sees what is below `dir`.
-fn session(mount: &Mount, dir: &Path, class: Class) -> Result<(Arc<dyn FileSystem>, InodeId)> {
+fn session(args: &BenchRuntimeArgs, mount: &Mount) -> Result<(Arc<Session>, InodeId)> {
     let point = mount.point.shown();
     let owner = mount.owner().unwrap_or(0);
     let found = socket::candidates(mount.dev, owner)
@@ -99,10 +99,9 @@ fn session(mount: &Mount, dir: &Path, class: Class) -> Result<(Arc<dyn FileSyste
     socket::check_directory(path.parent().unwrap_or(Path::new("/")), owner)
         .map_err(|error| Failure::new(error.to_string()))?;
     let geometry = Geometry { queues: QUEUES_MAX, ..Geometry::default() };
-    let options = Options { geometry, class, ..Options::default() };
-    let begun = Session::begin(&path, dir, options);
-    let (session, root) = begun.map_err(|error| Failure::new(format!("{point}: {error}")))?;
-    Ok((session.file_system(), root))
+    let options = Options { geometry, class: args.class, ..Options::default() };
+    let begun = Session::begin(&path, &args.dir, options);
+    begun.map_err(|error| Failure::new(format!("{point}: {error}")))
 }
 
 /// Has all clients work at the same time.

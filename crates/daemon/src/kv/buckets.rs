@@ -3,10 +3,10 @@
 
 use super::gated::{Gated, enter};
 use braid_contract::rights::{ACL, Guard, SEARCH};
-use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, KeyValue, Result};
-use braid_kv::{FileBucket, resolve};
+use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, InodeId, KeyValue, Result};
+use braid_kv::{FileBucket, Held, resolve};
 use braid_log::LogFs;
-use braid_runtime::Gate;
+use braid_runtime::{Gate, Values};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,6 +86,13 @@ impl Buckets {
     }
 }
 
+impl Values for Buckets {
+    fn bucket(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
+        let dir = Held::directory(&self.owner.file_system(), dir)?;
+        self.owner.bucket(dir, Some(Arc::clone(&self.cache)))
+    }
+}
+
 impl Owner {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
@@ -108,10 +115,13 @@ impl Owner {
         path: &Path,
         cache: Option<Arc<dyn FrontCache>>,
     ) -> Result<Arc<dyn KeyValue>> {
-        let fs = self.file_system();
-        let dir = resolve(&fs, caller, path).context("finding the directory")?;
+        let dir = resolve(&self.file_system(), caller, path).context("finding the directory")?;
+        self.bucket(dir, cache)
+    }
+
+    fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Result<Arc<dyn KeyValue>> {
         Ok(match self {
-            Self::Volume(_) => Arc::new(FileBucket::new(fs, dir, cache)),
+            Self::Volume(fs) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache)),
             Self::Log(fs) => Arc::new(fs.bucket(dir.ino(), cache)?),
         })
     }

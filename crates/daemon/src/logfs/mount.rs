@@ -15,7 +15,7 @@ use braid_fuse::{CacheMode, FuseConfig, Session};
 use braid_ipc::Handler;
 use braid_ipc::protocol::Ended;
 use braid_log::{Device, Disk, LogFs, Settings, Use};
-use braid_runtime::Runtime;
+use braid_runtime::{Runtime, Values};
 use braid_stores::native::Machine;
 use sd_notify::NotifyState;
 use std::io;
@@ -136,7 +136,9 @@ fn begin(
         let mounted = || {
             let top = Arc::clone(&fs) as Arc<dyn FileSystem>;
             let kernel: Arc<dyn FrontCache> = Arc::new(session.cache());
-            Ok(braid_runtime::Mounted { top, kernel: Some(kernel), device: device_of(point)? })
+            let values = Arc::clone(&buckets) as Arc<dyn Values>;
+            let device = device_of(point)?;
+            Ok(braid_runtime::Mounted { top, kernel: Some(kernel), values: Some(values), device })
         };
         let wanted = RuntimeSettings::wanted(wanted);
         let runtime = runtime::start(wanted, &path, mounted, Vec::new())?;

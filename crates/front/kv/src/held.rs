@@ -25,6 +25,15 @@ impl Held {
         Ok(Self { fs: Arc::clone(fs), attr: entry.attr })
     }
 
+    /// A directory that somebody else keeps looked up meanwhile.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, those of the file system.
+    pub fn directory(fs: &Arc<dyn FileSystem>, dir: InodeId) -> Result<Self> {
+        let found = Self::look_up(fs, dir, OsStr::new("."))?;
+        if found.attr.kind == FileKind::Directory { Ok(found) } else { Err(Errno::ENOTDIR.into()) }
+    }
+
     /// An inode that was looked up by another operation.
     pub(crate) fn of(fs: &Arc<dyn FileSystem>, attr: Attr) -> Self {
         Self { fs: Arc::clone(fs), attr }

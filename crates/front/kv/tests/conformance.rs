@@ -1,6 +1,7 @@
 //! A directory of any file system keeps the promises of keys and values.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{Caller, FileSystem, KeyValue, ScanRange};
 use braid_kv::{FileBucket, resolve};
 use braid_testkit::conformance::key_value::{Fresh, run};
@@ -18,7 +19,7 @@ fn fresh() -> Fresh {
     let held = resolve(&fs, &Caller::root(), Path::new("/bucket")).unwrap();
     let dir = held.ino();
     let values: Arc<dyn KeyValue> = Arc::new(FileBucket::new(Arc::clone(&fs), held, None));
-    Fresh { values, fs, dir, kept: Box::new(kept) }
+    Fresh { values, fs, dir, value_max: VALUE_MAX, knows_callers: true, kept: Box::new(kept) }
 }
 
 #[test]

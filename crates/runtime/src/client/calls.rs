@@ -4,27 +4,32 @@ use super::Session;
 use crate::layout::NAME_MAX;
 use braid_contract::{Errno, Operation};
 use braid_sdk::abi::{self, Answer, Capabilities, Failure, Message, Target};
+use std::sync::Arc;
 
-impl Target for Session {
+/// A session as a file system.
+pub(super) struct Files(pub(super) Arc<Session>);
+
+impl Target for Files {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
+        let Self(this) = self;
         if message.name.len() > NAME_MAX || message.new_name.len() > NAME_MAX {
             return Err(Failure { errno: Errno::ENAMETOOLONG.0, why: String::new() });
         }
-        let (most, operation) = (self.link.geometry.data, message.numbers.operation);
+        let (most, operation) = (this.link.geometry.data, message.numbers.operation);
         if message.buffer.len() > most && operation == Operation::Read as u32 {
-            return self.read_in_pieces(message);
+            return this.read_in_pieces(message);
         }
         if message.data.len() > most && operation == Operation::Write as u32 {
-            return self.write_in_pieces(message);
+            return this.write_in_pieces(message);
         }
         if message.data.len() > most || message.buffer.len() > most {
             let why = format!("more than the {most} bytes of a slot of the session");
             return Err(Failure { errno: Errno::EOVERFLOW.0, why });
         }
         if operation == Operation::Forget as u32 {
-            return self.queue().post(&self.link, &message).map(|()| Answer::default());
+            return this.queue().post(&this.link, &message).map(|()| Answer::default());
         }
-        self.queue().call(&self.link, message)
+        this.queue().call(&this.link, message)
     }
 
     fn capabilities(&self) -> Capabilities {

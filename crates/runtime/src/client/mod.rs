@@ -3,6 +3,7 @@
 mod calls;
 mod link;
 mod queue;
+mod values;
 
 use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::layout::Geometry;
@@ -54,7 +55,7 @@ impl Session {
     ///
     /// # Errors
     /// If the directory can't be opened, no runtime listens, or it refuses.
-    pub fn begin(socket: &Path, dir: &Path, options: Options) -> Result<(Self, InodeId)> {
+    pub fn begin(socket: &Path, dir: &Path, options: Options) -> Result<(Arc<Self>, InodeId)> {
         let about = |what: &str, error: std::io::Error| {
             Error::new(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)), format!("{what}: {error}"))
         };
@@ -83,25 +84,15 @@ impl Session {
             return Err(Error::new(Errno::EIO, "the runtime gives too little memory"));
         }
         let queues = (0..geometry.queues).map(|index| Queue::new(index, geometry)).collect();
-        Ok((
-            Self {
-                link: Link {
-                    memory,
-                    geometry,
-                    poll: options.poll,
-                    polling: Polling::default(),
-                    socket: stream,
-                },
-                queues,
-            },
-            ino,
-        ))
+        let (poll, polling) = (options.poll, Polling::default());
+        let link = Link { memory, geometry, poll, polling, socket: stream };
+        Ok((Arc::new(Self { link, queues }), ino))
     }
 
     /// The session as a file system.
     #[must_use]
-    pub fn file_system(self) -> Arc<dyn FileSystem> {
-        Arc::new(Served(braid_sdk::Served(self)))
+    pub fn file_system(self: &Arc<Self>) -> Arc<dyn FileSystem> {
+        Arc::new(Served(braid_sdk::Served(calls::Files(Arc::clone(self)))))
     }
 
     /// The queue of this thread.

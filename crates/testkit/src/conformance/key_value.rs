@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 use super::Report;
-use braid_contract::key_value::{BATCH_MAX, VALUE_MAX};
+use braid_contract::key_value::BATCH_MAX;
 use braid_contract::{
     Caller, Errno, FileSystem, InodeId, KeyChange, KeyValue, OpenFlags, PutOptions, PutWhen, ScanRange,
     SetAttr, SplitMix, WriteFlags, XattrMode,
@@ -22,6 +22,10 @@ pub struct Fresh {
     pub fs: Arc<dyn FileSystem>,
     /// The directory.
     pub dir: InodeId,
+    /// Most bytes of a value.
+    pub value_max: usize,
+    /// It acts for the callers that it is given, and not always for the same one.
+    pub knows_callers: bool,
     /// What it needs.
     pub kept: Box<dyn Any>,
 }
@@ -240,7 +244,7 @@ fn same_as_files(fresh: &Fresh) -> Option<()> {
 
 fn rights(fresh: &Fresh) -> Option<()> {
     let Fresh { values, fs, dir, .. } = fresh;
-    if !rustix::process::geteuid().is_root() {
+    if !fresh.knows_callers || !rustix::process::geteuid().is_root() {
         return None;
     }
     let mode = |mode| SetAttr { mode: Some(mode), ..SetAttr::default() };
@@ -290,11 +294,11 @@ fn rights(fresh: &Fresh) -> Option<()> {
 }
 
 fn limits(fresh: &Fresh) -> Option<()> {
-    let values = &fresh.values;
+    let (values, value_max) = (&fresh.values, fresh.value_max);
     let fails = |done: braid_contract::Result<()>, errno| assert_eq!(done.unwrap_err().errno(), errno);
     fails(values.get(&root(), &[b'x'; 256]).map(drop), Errno::ENAMETOOLONG);
     fails(values.put(&root(), &[0; 86], b"", PutOptions::default()).map(drop), Errno::ENAMETOOLONG);
-    let long = vec![1; VALUE_MAX + 1];
+    let long = vec![1; value_max + 1];
     fails(values.put(&root(), b"k", &long, PutOptions::default()).map(drop), Errno::EFBIG);
     fails(values.batch(&root(), &[KeyChange::Put(b"k", &long)]), Errno::EFBIG);
     let keys: Vec<Vec<u8>> = (0..=BATCH_MAX).map(|key| format!("{key:0>250}").into_bytes()).collect();
@@ -303,7 +307,7 @@ fn limits(fresh: &Fresh) -> Option<()> {
     assert!(values.scan(&root(), &ScanRange::default(), 9, false).unwrap().entries.is_empty());
     values.batch(&root(), &changes[..BATCH_MAX]).unwrap();
     assert_eq!(all(&**values, &ScanRange::default(), 64, false).len(), BATCH_MAX);
-    assert!(values.put(&root(), &keys[0], &long[..VALUE_MAX], PutOptions::default()).unwrap());
-    assert_eq!(values.get(&root(), &keys[0]).unwrap().unwrap().len(), VALUE_MAX);
+    assert!(values.put(&root(), &keys[0], &long[..value_max], PutOptions::default()).unwrap());
+    assert_eq!(values.get(&root(), &keys[0]).unwrap().unwrap().len(), value_max);
     Some(())
 }

@@ -1,0 +1,113 @@
+//! A directory as keys and values, for an application: each operation is one request.
+
+use super::Session;
+use crate::layout::NAME_MAX;
+use crate::values::wire::{self, Ask};
+use braid_contract::key_value::name_of_key;
+use braid_contract::{
+    Caller, Errno, Error, InodeId, KeyChange, KeyValue, PutOptions, Result, ScanPage, ScanRange,
+};
+use braid_sdk::abi::{Answer, Message, Numbers};
+use std::sync::Arc;
+
+impl Session {
+    /// A directory as keys and values. The callers that its operations are given do not
+    /// matter: they act in the name of the session. Values, pages of scans, and batches are as
+    /// long as a slot's [data](crate::Geometry::data) at most: longer ones answer `EFBIG`.
+    ///
+    /// # Errors
+    /// If the session does not know the directory, or it is none.
+    pub fn values(self: &Arc<Self>, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
+        let mut values = SessionValues { session: Arc::clone(self), dir, batch_is_atomic: false };
+        values.batch_is_atomic = values.ask(Ask::About, &[], &[], |_| {})?.answers.count == 1;
+        Ok(Arc::new(values))
+    }
+}
+
+struct SessionValues {
+    session: Arc<Session>,
+    dir: InodeId,
+    batch_is_atomic: bool,
+}
+
+impl SessionValues {
+    fn ask(&self, ask: Ask, key: &[u8], data: &[u8], set: impl FnOnce(&mut Numbers)) -> Result<Answer> {
+        let most = self.session.link.geometry.data;
+        if data.len() > most {
+            let why = format!("{} bytes do not fit the {most} bytes of a slot of the session", data.len());
+            return Err(Error::new(Errno::EFBIG, why));
+        }
+        if key.len() > NAME_MAX {
+            // In the same words as a directory by itself.
+            name_of_key(key)?;
+        }
+        let mut numbers = Numbers { operation: ask as u32, ino: self.dir.0, ..Numbers::default() };
+        set(&mut numbers);
+        let message = Message { name: key, data, ..Message::new(numbers) };
+        self.session.queue().call(&self.session.link, message).map_err(braid_sdk::error_of)
+    }
+}
+
+impl KeyValue for SessionValues {
+    fn batch_is_atomic(&self) -> bool {
+        self.batch_is_atomic
+    }
+
+    fn get(&self, _: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Answer { answers, bytes, .. } = self.ask(Ask::Get, key, &[], |_| {})?;
+        Ok((answers.count > 0).then_some(bytes))
+    }
+
+    fn len(&self, _: &Caller, key: &[u8]) -> Result<Option<u64>> {
+        Ok(self.ask(Ask::Len, key, &[], |_| {})?.answers.count.checked_sub(1))
+    }
+
+    fn put(&self, _: &Caller, key: &[u8], value: &[u8], options: PutOptions) -> Result<bool> {
+        let when = wire::WHEN.iter().position(|when| *when == options.when).unwrap_or_default();
+        let answer = self.ask(Ask::Put, key, value, |numbers| {
+            numbers.how = when as u32;
+            numbers.mode = options.mode.into();
+        });
+        Ok(answer?.answers.count == 1)
+    }
+
+    fn delete(&self, _: &Caller, key: &[u8]) -> Result<bool> {
+        Ok(self.ask(Ask::Delete, key, &[], |_| {})?.answers.count == 1)
+    }
+
+    fn scan(&self, _: &Caller, range: &ScanRange, count: usize, values: bool) -> Result<ScanPage> {
+        let ScanRange { from, to, prefix, after } = range;
+        let mut data = Vec::new();
+        for string in [Some(from), to.as_ref(), Some(prefix), after.as_ref()] {
+            wire::add(&mut data, string.map(Vec::as_slice));
+        }
+        let answer = self.ask(Ask::Scan, &[], &data, |numbers| {
+            numbers.count = count as u64;
+            numbers.how = values.into();
+        })?;
+        page_of(&answer.bytes).ok_or_else(|| Error::new(Errno::EIO, "the runtime answers what can't be"))
+    }
+
+    fn batch(&self, _: &Caller, changes: &[KeyChange<'_>]) -> Result<()> {
+        let mut data = Vec::new();
+        for change in changes {
+            wire::add(&mut data, Some(change.key()));
+            wire::add(&mut data, if let KeyChange::Put(_, value) = change { Some(value) } else { None });
+        }
+        self.ask(Ask::Batch, &[], &data, |_| {}).map(drop)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.ask(Ask::Sync, &[], &[], |_| {}).map(drop)
+    }
+}
+
+fn page_of(mut bytes: &[u8]) -> Option<ScanPage> {
+    let next = wire::take(&mut bytes)?.map(<[u8]>::to_vec);
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let key = wire::take(&mut bytes)??.to_vec();
+        entries.push((key, wire::take(&mut bytes)?.map(<[u8]>::to_vec)));
+    }
+    Some(ScanPage { entries, next })
+}
