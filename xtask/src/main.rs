@@ -7,6 +7,7 @@
 mod check;
 mod demo;
 mod dist;
+mod room;
 mod setup;
 mod test;
 mod tidy;

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all tests, from the unit tests to the suites.
 
+use crate::room::Room;
 use crate::setup;
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::{Failure, Result, fail};
@@ -10,7 +11,7 @@ use braid_tests_support::tools::build_braid;
 use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What was asked for.
 #[derive(Args)]
@@ -31,20 +32,22 @@ pub(crate) fn run(Command { list, options }: &Command) -> Result<()> {
     if options.suites.iter().any(|name| name == "power") {
         setup::power()?;
     }
+    let room = Room::make()?;
+    let room = room.as_ref().map(|room| room.dir.as_path());
     let mut counts = Counts::default();
     let all = options.suites.is_empty() && options.on.is_none();
     if all {
-        counts += cargo_test()?;
+        counts += cargo_test(room)?;
     } else if options.on.is_none() {
         build_braid()?;
     }
-    counts += run_suites(options, all)?;
+    counts += run_suites(options, all, room)?;
     println!("\n{counts}");
     if counts.failed > 0 { fail("there are failed tests") } else { Ok(()) }
 }
 
 /// The unit and integration tests of all crates.
-fn cargo_test() -> Result<Counts> {
+fn cargo_test(room: Option<&Path>) -> Result<Counts> {
     println!("== cargo test");
     let mut counts = Counts::default();
     let mut skipped = BTreeSet::new();
@@ -52,6 +55,7 @@ fn cargo_test() -> Result<Counts> {
     // A test of another crate needs the command. It is built with the tests; a
     // separate build would compile its crates again, with other features.
     let tests = cmd("cargo").args(test).dir(&paths::root()).env("BRAID_BIN", paths::built("braid"));
+    let tests = room.into_iter().fold(tests, |tests, room| tests.env("TMPDIR", room));
     let status = tests.lines(|line| {
         println!("{line}");
         counts += test_result(line).unwrap_or_default();
@@ -71,13 +75,14 @@ fn cargo_test() -> Result<Counts> {
 
 /// The end-to-end suites, which count their checks; with `after_tests`, of the
 /// `braid` that was built with the tests: a release takes minutes to build.
-fn run_suites(options: &Options, after_tests: bool) -> Result<Counts> {
+fn run_suites(options: &Options, after_tests: bool, room: Option<&Path>) -> Result<Counts> {
     println!("== suites");
     let mut counts = None;
     let mut suites = suites()?.args(options.arguments());
     if after_tests && std::env::var_os("BRAID").is_none() {
         suites = suites.env("BRAID", paths::built("braid"));
     }
+    let suites = room.into_iter().fold(suites, |suites, room| suites.env("TMPDIR", room));
     let status = suites.lines(|line| {
         println!("{line}");
         counts = line.strip_prefix("checks: ").and_then(|sum| sum.parse::<Counts>().ok()).or(counts);

@@ -140,10 +140,15 @@ pub struct Lab {
 impl Lab {
     /// An empty place; `name` appears in its path.
     pub fn new(name: &str) -> Result<Self> {
+        Self::new_in(&std::env::temp_dir(), name)
+    }
+
+    /// The same in this directory.
+    pub fn new_in(dir: &Path, name: &str) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
         // Suites act as several users, who need access through it.
         builder.permissions(Permissions::from_mode(0o755));
-        let root = builder.prefix(&format!("braid-{name}-")).tempdir()?;
+        let root = builder.prefix(&format!("braid-{name}-")).tempdir_in(dir)?;
         Ok(Self { logs: root.path().to_path_buf(), root, undo: Vec::new() })
     }
 
@@ -179,7 +184,7 @@ impl Lab {
         } else {
             let device = self.device(name, mib)?;
             make_file_system(kind, &device)?;
-            let options = if kind == Kind::Ext4 { "errors=remount-ro" } else { "defaults" };
+            let options = if kind == Kind::Ext4 { "errors=remount-ro,discard" } else { "defaults" };
             root_cmd("mount").args(["-t", kind.name(), "-o", options]).arg(&device).arg(&dir).quiet()?;
         }
         self.undo.push(Undo::Unmount(dir.clone()));

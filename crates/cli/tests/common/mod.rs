@@ -251,6 +251,22 @@ stack:
         self.ok(&["umount", "m"]);
     }
 
+    /// Ends what is mounted in the bench, whatever hangs there: a thread that waits
+    /// for an operation would keep the test's process for good.
+    fn end_mounts(&self) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        for line in mounts.lines() {
+            let mut words = line.split(' ').skip(2);
+            let (Some(device), Some(point)) = (words.next(), words.nth(1)) else { continue };
+            if let Some(connection) =
+                device.strip_prefix("0:").filter(|_| Path::new(point).starts_with(self.dir.path()))
+            {
+                let _ = fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
+                let _ = self.braid(&["umount", "--lazy", point]);
+            }
+        }
+    }
+
     /// Unmounts, and checks that all is well.
     pub(crate) fn unmount_clean(&self) {
         self.ok(&["umount", "m"]);
@@ -265,7 +281,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", fs::read_to_string(self.path("log")).unwrap_or_default());
-            let _ = self.braid(&["umount", "--lazy", "m"]);
+            self.end_mounts();
         }
         for path in &self.mounted {
             let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);

@@ -1,0 +1,54 @@
+//! A file system of its own for the temporary files of tests. What is placed where depends
+//! on how full a tier is, and the tests' tiers are mostly directories there.
+
+use braid_tests_support::error::{Context, Result, ensure};
+use braid_tests_support::lab::{Kind, Lab, free_space};
+use braid_tests_support::sh::{can_be_root, root_cmd};
+use std::path::{Path, PathBuf};
+
+/// Its size. Tests use a part of that at a time.
+const MIB: u64 = 12 << 10;
+/// Memory to be left for the tests themselves.
+const MEMORY_MIB: u64 = 4 << 10;
+
+/// The file system, for as long as this is kept.
+pub(crate) struct Room {
+    _lab: Lab,
+    /// Where it is mounted: the tests' `TMPDIR`.
+    pub(crate) dir: PathBuf,
+}
+
+impl Room {
+    /// Makes it, in memory if there is enough. `None` without privilege: then no test mounts
+    /// anything either.
+    pub(crate) fn make() -> Result<Option<Self>> {
+        if !can_be_root() {
+            return Ok(None);
+        }
+        let memory = Path::new("/dev/shm");
+        let holds =
+            memory.is_dir() && free_space(memory)? >= MIB << 20 && available()? >= (MIB + MEMORY_MIB) << 20;
+        let place = if holds { memory.to_path_buf() } else { std::env::temp_dir() };
+        let free = free_space(&place)? >> 20;
+        ensure(free >= MIB, || {
+            let place = place.display();
+            format!(
+                "{place} has {free} MiB free, and the tests need {MIB}; free some, or name another place by TMPDIR"
+            )
+        })?;
+        let mut lab = Lab::new_in(&place, "tests")?;
+        let dir = lab.file_system("room", Kind::Ext4, MIB)?;
+        root_cmd("chmod").arg("1777").arg(&dir).quiet()?;
+        println!("== temporary files: an ext4 of {} GiB in {}", MIB >> 10, place.display());
+        Ok(Some(Self { _lab: lab, dir }))
+    }
+}
+
+/// Bytes of memory that programs can have without swapping.
+fn available() -> Result<u64> {
+    let path = Path::new("/proc/meminfo");
+    let text = std::fs::read_to_string(path).at(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kib.unwrap_or_default() << 10)
+}
