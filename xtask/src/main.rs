@@ -7,7 +7,6 @@
 mod check;
 mod demo;
 mod dist;
-mod room;
 mod setup;
 mod test;
 mod tidy;

@@ -1,11 +1,11 @@
 //! `cargo xtask test`: all tests, from the unit tests to the suites.
 
-use crate::room::Room;
 use crate::setup;
-use braid_tests_support::counts::Counts;
+use braid_tests_support::counts::{Counts, skipped_test, test_result};
 use braid_tests_support::error::{Failure, Result, fail};
 use braid_tests_support::options::Options;
 use braid_tests_support::paths;
+use braid_tests_support::room::Room;
 use braid_tests_support::sh::{Cmd, cmd, uninterrupted};
 use braid_tests_support::tools::build_braid;
 use clap::Args;
@@ -114,29 +114,9 @@ fn executable(message: &str) -> Option<PathBuf> {
     message["executable"].as_str().map(PathBuf::from)
 }
 
-/// Reads `SKIPPED: test: needs root`, as a test says that was skipped.
-fn skipped_test(line: &str) -> Option<&str> {
-    Some(line.split_once("SKIPPED: ")?.1)
-}
-
-/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
-fn test_result(line: &str) -> Option<Counts> {
-    let (_, figures) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    figures.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn results_of_cargo_test_are_read() {
-        let line = "test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        assert_eq!(test_result(line), Some(Counts { passed: 12, failed: 2, skipped: 1 }));
-        assert_eq!(test_result("running 3 tests"), None);
-        assert_eq!(skipped_test("SKIPPED: a_test: needs root"), Some("a_test: needs root"));
-        assert_eq!(skipped_test("test a_test ... ok"), None);
-    }
 
     #[test]
     fn a_program_is_found_in_cargo_s_messages() {

@@ -5,11 +5,12 @@ use crate::section::{Field, Section};
 use crate::yaml::Value;
 use braid_contract::units::{parse_duration, parse_percent};
 use braid_contract::{Caller, Errno, FileSystem, FileSystemCapabilities, InodeId, Layer, XattrMode};
+use braid_ipc::socket;
 use braid_runtime::{GivenSession, Mounted, PolicyKind, Runtime, Scheduler, Settings, WORKERS_MAX};
 use std::ffi::OsStr;
 use std::io;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,12 +122,6 @@ fn settings(mut section: Section) -> Result<Settings, Refusal> {
     })
 }
 
-/// The socket for sessions beside a control socket.
-#[must_use]
-pub fn socket_beside(control: &Path) -> PathBuf {
-    control.with_extension("run")
-}
-
 /// A file system whose extended attributes are not served.
 pub(crate) struct WithoutXattrs(pub(crate) Arc<dyn FileSystem>);
 
@@ -176,7 +171,7 @@ pub(crate) fn start(
 ) -> io::Result<Option<Arc<Runtime>>> {
     let Some(settings) = settings else { return Ok(None) };
     let open_to_all = rustix::process::geteuid().is_root();
-    let at = socket_beside(control);
+    let at = socket::for_sessions(control);
     Runtime::start((&at, open_to_all), settings, mounted()?, given).map(|runtime| Some(Arc::new(runtime)))
 }
 

@@ -5,6 +5,7 @@
 //! `$XDG_RUNTIME_DIR/braid/`. If that can't be used, `/tmp/braid-<uid>/`, which
 //! is trusted only if it belongs to that user and no other can write there.
 
+use crate::mounts::Mount;
 use braid_contract::Shown;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdir, open};
 use rustix::process::geteuid;
@@ -75,6 +76,27 @@ pub fn prepare(dev: u64) -> io::Result<PathBuf> {
         }
     }
     result
+}
+
+/// The socket for sessions of applications beside a control socket.
+#[must_use]
+pub fn for_sessions(control: &Path) -> PathBuf {
+    control.with_extension("run")
+}
+
+/// The socket for sessions with a mount.
+///
+/// # Errors
+/// `ENOENT` if its daemon lets no sessions begin, `EACCES` if others could put a socket there.
+pub fn of_sessions(mount: &Mount) -> io::Result<PathBuf> {
+    let owner = mount.owner().unwrap_or(0);
+    let mut paths = candidates(mount.dev, owner).into_iter().map(|path| for_sessions(&path));
+    let missing = "applications can't have sessions here; mount with --runtime";
+    let path = paths.find(|path| path.exists());
+    let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))?;
+    // A candidate has a directory, since it was joined to one.
+    check_directory(path.parent().unwrap_or(Path::new("/")), owner)?;
+    Ok(path)
 }
 
 /// Checks that only `uid` (or root) can put sockets into `directory`.

@@ -24,6 +24,7 @@ mod ring_area;
 mod schedule;
 mod shared_words;
 mod tier_dir;
+pub mod values;
 mod word_map;
 mod write_back;
 mod write_life;

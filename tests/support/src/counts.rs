@@ -55,6 +55,17 @@ impl FromStr for Counts {
     }
 }
 
+/// Reads `SKIPPED: test: needs root`, as a test says that was skipped.
+pub fn skipped_test(line: &str) -> Option<&str> {
+    Some(line.split_once("SKIPPED: ")?.1)
+}
+
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+pub fn test_result(line: &str) -> Option<Counts> {
+    let (_, figures) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    figures.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +87,14 @@ mod tests {
     fn the_harness_s_figures_are_read() {
         let figures = "12 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(figures.parse(), Ok(Counts { passed: 12, failed: 2, skipped: 1 }));
+    }
+
+    #[test]
+    fn results_of_cargo_test_are_read() {
+        let line = "test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(test_result(line), Some(Counts { passed: 12, failed: 2, skipped: 1 }));
+        assert_eq!(test_result("running 3 tests"), None);
+        assert_eq!(skipped_test("SKIPPED: a_test: needs root"), Some("a_test: needs root"));
+        assert_eq!(skipped_test("test a_test ... ok"), None);
     }
 }

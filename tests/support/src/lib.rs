@@ -8,5 +8,6 @@ pub mod error;
 pub mod lab;
 pub mod options;
 pub mod paths;
+pub mod room;
 pub mod sh;
 pub mod tools;

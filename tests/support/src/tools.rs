@@ -60,3 +60,10 @@ pub fn build_braid() -> Result<()> {
     };
     BUILT.get_or_init(build).clone()
 }
+
+/// Builds the library for applications as users get it; answers where it is.
+pub fn build_library() -> Result<PathBuf> {
+    let build = ["build", "--release", "--locked", "--package", "braid-client"];
+    cmd("cargo").args(build).dir(&paths::root()).run()?;
+    Ok(paths::target().join("release/libbraid.so"))
+}

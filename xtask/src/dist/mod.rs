@@ -11,7 +11,7 @@ use crate::setup;
 use braid_tests_support::error::{Context, Result, fail};
 use braid_tests_support::paths;
 use braid_tests_support::sh::{cmd, exists};
-use braid_tests_support::tools::build_braid;
+use braid_tests_support::tools::{build_braid, build_library};
 use clap::Args;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -61,6 +61,7 @@ fn build(braid: &Path) -> Result<PathBuf> {
     let ours = paths::root().join("xtask/dist");
     stage.file(&ours.join("braid@.service"), "usr/lib/systemd/system/braid@.service", 0o644)?;
     stage.file(&paths::root().join("crates/cli/rescue/rescue.py"), "usr/share/braid/rescue.py", 0o755)?;
+    stage.client()?;
     stage.dir("etc/braid")?;
     for script in ["postinst", "postrm"] {
         stage.file(&ours.join(script), &format!("DEBIAN/{script}"), 0o755)?;
@@ -156,6 +157,15 @@ impl Stage {
             let link = self.root.join("usr/sbin").join(name);
             symlink("../bin/braid", &link).at(&link)
         })
+    }
+
+    /// The library for applications.
+    fn client(&self) -> Result<()> {
+        let ours = paths::root().join("crates/client");
+        self.file(&build_library()?, "usr/lib/libbraid.so", 0o644)?;
+        cmd("strip").args(["--strip-unneeded"]).arg(self.root.join("usr/lib/libbraid.so")).quiet()?;
+        self.file(&ours.join("include/braid.h"), "usr/include/braid.h", 0o644)?;
+        self.file(&ours.join("python/braid.py"), "usr/lib/python3/dist-packages/braid.py", 0o644)
     }
 
     /// Man pages and completions.

@@ -6,14 +6,13 @@ use crate::failure::{Failure, Result};
 use crate::{locate, table};
 use braid_contract::units::show_latency;
 use braid_contract::{Caller, InodeId, Shown, SplitMix};
-use braid_daemon::runtime::socket_beside;
 use braid_ipc::mounts::Mount;
 use braid_ipc::socket;
 use braid_runtime::{Geometry, Options, QUEUES_MAX, Session};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -88,16 +87,7 @@ fn task(args: &BenchRuntimeArgs, client: usize) -> Task {
 /// A session with the mount that sees what is below `dir`.
 fn session(args: &BenchRuntimeArgs, mount: &Mount) -> Result<(Arc<Session>, InodeId)> {
     let point = mount.point.shown();
-    let owner = mount.owner().unwrap_or(0);
-    let found = socket::candidates(mount.dev, owner)
-        .into_iter()
-        .map(|path| socket_beside(&path))
-        .find(|path| path.exists());
-    let path: PathBuf = found.ok_or_else(|| {
-        Failure::new(format!("{point}: applications can't have sessions here\n  help: mount with --runtime"))
-    })?;
-    socket::check_directory(path.parent().unwrap_or(Path::new("/")), owner)
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let path = socket::of_sessions(mount).map_err(|error| Failure::new(format!("{point}: {error}")))?;
     let geometry = Geometry { queues: QUEUES_MAX, ..Geometry::default() };
     let options = Options { geometry, class: args.class, ..Options::default() };
     let begun = Session::begin(&path, &args.dir, options);

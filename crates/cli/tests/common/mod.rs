@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use std::ffi::CStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -263,6 +264,16 @@ stack:
             {
                 let _ = fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
                 let _ = self.braid(&["umount", "--lazy", point]);
+            }
+        }
+        // Those that can't end, since what hangs in them does not.
+        let log = self.path("log");
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let ours = words.split(|byte| *byte == 0).any(|word| word == log.as_os_str().as_bytes());
+            let number = process.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(pid) = number.filter(|_| ours).and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
             }
         }
     }

@@ -2,12 +2,20 @@
 
 use super::Session;
 use crate::layout::NAME_MAX;
-use braid_contract::{Errno, Operation};
+use braid_contract::{Errno, FileSystem, Operation, Served};
 use braid_sdk::abi::{self, Answer, Capabilities, Failure, Message, Target};
 use std::sync::Arc;
 
+impl Session {
+    /// The session as a file system.
+    #[must_use]
+    pub fn file_system(self: &Arc<Self>) -> Arc<dyn FileSystem> {
+        Arc::new(Served(braid_sdk::Served(Files(Arc::clone(self)))))
+    }
+}
+
 /// A session as a file system.
-pub(super) struct Files(pub(super) Arc<Session>);
+struct Files(Arc<Session>);
 
 impl Target for Files {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {

@@ -8,7 +8,7 @@ mod values;
 use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::layout::Geometry;
 use crate::polling::Polling;
-use braid_contract::{Class, Errno, Error, FileSystem, InodeId, Result, Served, Shown};
+use braid_contract::{Class, Errno, Error, InodeId, Result, Shown};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use link::Link;
 use queue::Queue;
@@ -87,12 +87,6 @@ impl Session {
         let (poll, polling) = (options.poll, Polling::default());
         let link = Link { memory, geometry, poll, polling, socket: stream };
         Ok((Arc::new(Self { link, queues }), ino))
-    }
-
-    /// The session as a file system.
-    #[must_use]
-    pub fn file_system(self: &Arc<Self>) -> Arc<dyn FileSystem> {
-        Arc::new(Served(braid_sdk::Served(calls::Files(Arc::clone(self)))))
     }
 
     /// The queue of this thread.

@@ -1,9 +1,9 @@
 //! A file system of its own for the temporary files of tests. What is placed where depends
 //! on how full a tier is, and the tests' tiers are mostly directories there.
 
-use braid_tests_support::error::{Context, Result, ensure};
-use braid_tests_support::lab::{Kind, Lab, free_space};
-use braid_tests_support::sh::{can_be_root, root_cmd};
+use crate::error::{Context, Result, ensure};
+use crate::lab::{Kind, Lab, free_space};
+use crate::sh::{can_be_root, root_cmd};
 use std::path::{Path, PathBuf};
 
 /// Its size. Tests use a part of that at a time.
@@ -12,16 +12,19 @@ const MIB: u64 = 12 << 10;
 const MEMORY_MIB: u64 = 4 << 10;
 
 /// The file system, for as long as this is kept.
-pub(crate) struct Room {
+pub struct Room {
     _lab: Lab,
     /// Where it is mounted: the tests' `TMPDIR`.
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
 }
 
 impl Room {
     /// Makes it, in memory if there is enough. `None` without privilege: then no test mounts
     /// anything either.
-    pub(crate) fn make() -> Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// If there is too little space for it, or it can't be mounted.
+    pub fn make() -> Result<Option<Self>> {
         if !can_be_root() {
             return Ok(None);
         }

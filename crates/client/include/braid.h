@@ -1,0 +1,74 @@
+/* Keys and values of a directory of a Braid mount, without system calls: by queues in memory
+ * that the program shares with the daemon. The mount needs `runtime` (braid mount --runtime).
+ * Link with -lbraid. docs/kv.md says what is promised.
+ *
+ * All functions may be called by several threads at the same time. The rights are those that
+ * the process had when it opened the directory. After a fork, the child opens it anew.
+ *
+ * Functions that answer an int answer -1 if they fail, and then fill `error`, if that is not
+ * null: `number` is as in errno. */
+#ifndef BRAID_H
+#define BRAID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct braid_error {
+    int number;
+    char text[252];
+};
+
+/* Bytes, of keys or values. */
+struct braid_bytes {
+    const void *data;
+    size_t len;
+};
+
+/* A directory. */
+struct braid_values;
+
+enum braid_when {
+    BRAID_ALWAYS = 0,
+    BRAID_IF_ABSENT = 1,
+    BRAID_IF_PRESENT = 2,
+};
+
+/* Opens a directory. Answers 0. */
+int braid_open(const char *directory, struct braid_values **values, struct braid_error *error);
+
+void braid_close(struct braid_values *values);
+
+/* Answers 1 if the key is there, else 0. The value is freed by braid_free in both cases. */
+int braid_get(const struct braid_values *values, struct braid_bytes key, struct braid_bytes *value,
+              struct braid_error *error);
+
+void braid_free(struct braid_bytes value);
+
+/* Puts a value of up to 1 MiB; a new file gets these permission bits. Answers 1 if it did,
+ * 0 if `when` did not hold. */
+int braid_put(const struct braid_values *values, struct braid_bytes key, struct braid_bytes value,
+              uint32_t when, uint32_t mode, struct braid_error *error);
+
+/* Answers 1 if the key was there, else 0. */
+int braid_delete(const struct braid_values *values, struct braid_bytes key, struct braid_error *error);
+
+/* Gets a key, and its value if those are wanted; answers 0 to go on. */
+typedef int braid_each(void *context, struct braid_bytes key, struct braid_bytes value);
+
+/* Calls `each` for keys that begin with `prefix`, in the order of their bytes, from the one
+ * behind `after` on, if that is not null. Answers 0. */
+int braid_scan(const struct braid_values *values, struct braid_bytes prefix, const struct braid_bytes *after,
+               int wants_values, braid_each *each, void *context, struct braid_error *error);
+
+/* Makes durable what was put and deleted before. Answers 0. */
+int braid_sync(const struct braid_values *values, struct braid_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

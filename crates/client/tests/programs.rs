@@ -1,0 +1,124 @@
+//! Programs in C and Python use the library on a mount. Needs root, /dev/fuse, cc and python3,
+//! and the command: that of `BRAID_BIN`, or the one built beside this test.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Where programs are that Cargo built: the directory above that of this test.
+fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
+}
+
+/// A mount, which goes with this.
+struct Mounted {
+    dir: TempDir,
+    braid: PathBuf,
+}
+
+impl Mounted {
+    /// A log file system with these flags; `None` where nothing can be mounted.
+    fn with(flags: &[&str]) -> Option<Self> {
+        let privileged = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+        if !privileged {
+            eprintln!("SKIPPED: {}: needs root and /dev/fuse", std::thread::current().name().unwrap());
+            assert!(std::env::var_os("BRAID_TESTS_NEED_ROOT").is_none());
+            return None;
+        }
+        let braid = std::env::var_os("BRAID_BIN").map_or_else(|| built().join("braid"), PathBuf::from);
+        assert!(braid.is_file(), "{} is not built", braid.display());
+        let dir = tempfile::Builder::new().prefix("braid-").tempdir().unwrap();
+        fs::create_dir(dir.path().join("m")).unwrap();
+        let mounted = Self { dir, braid };
+        mounted.ok(&["log", "create", "fs", "--size", "64MiB"]);
+        mounted.ok(&[&["log", "mount", "--log-file", "log"], flags, &["fs", "m"]].concat());
+        Some(mounted)
+    }
+
+    fn ok(&self, words: &[&str]) {
+        let output = Command::new(&self.braid).args(words).current_dir(self.dir.path()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The program in C, built.
+    fn program(&self) -> PathBuf {
+        let program = self.path("client");
+        let compiled = Command::new("cc")
+            .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+            .arg(Path::new(HERE).join("include"))
+            .arg(Path::new(HERE).join("tests/client.c"))
+            .arg("-o")
+            .arg(&program)
+            .arg(library())
+            .arg(format!("-Wl,-rpath,{}", library().parent().unwrap().display()))
+            .status();
+        assert!(compiled.unwrap().success());
+        program
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new(&self.braid).args(["umount", "m"]).current_dir(self.dir.path()).status();
+    }
+}
+
+/// The library as Cargo built it for this test.
+fn library() -> PathBuf {
+    let places = [built().join("deps/libbraid.so"), built().join("libbraid.so")];
+    places.into_iter().find(|path| path.is_file()).expect("the library is built with its tests")
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_program_in_c_uses_a_directory() {
+    let Some(mounted) = Mounted::with(&["--runtime"]) else { return };
+    let output = Command::new(mounted.program()).arg(mounted.path("m")).output().unwrap();
+    let expected = "many-x-098=many-x-098\nmany-x-099=many-x-099\nmany-y-000=many-y-000\n";
+    assert!(output.status.success() && output.stdout == expected.as_bytes(), "{}", said(&output));
+    assert_eq!(fs::read(mounted.path("m/a")).unwrap(), b"one");
+    assert_eq!(fs::metadata(mounted.path("m/a")).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn a_program_in_python_uses_a_directory() {
+    let Some(mounted) = Mounted::with(&["--runtime"]) else { return };
+    let output = Command::new("python3")
+        .arg(Path::new(HERE).join("tests/client.py"))
+        .arg(mounted.path("m"))
+        .env("PYTHONPATH", Path::new(HERE).join("python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("BRAID_LIBRARY", library())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read(mounted.path("m/many-1-1199")).unwrap(), b"1199");
+}
+
+#[test]
+fn what_can_not_be_opened_is_said() {
+    let Some(mounted) = Mounted::with(&[]) else { return };
+    let program = mounted.program();
+    for (dir, says) in [
+        ("m", "refused: 2 "),
+        ("m", "applications can't have sessions here; mount with --runtime"),
+        (".", "refused: 18 "),
+        (".", "it is not on a Braid file system"),
+        ("none", "refused: 2 "),
+    ] {
+        let output = Command::new(&program).arg(mounted.path(dir)).output().unwrap();
+        assert!(output.status.code() == Some(2) && said(&output).contains(says), "{dir}: {}", said(&output));
+    }
+}
