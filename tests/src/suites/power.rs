@@ -41,11 +41,14 @@ pub(super) const SUITE: Suite = Suite {
 
 /// The argument of `--on` for the parts of the load on native file systems.
 const NATIVE: &str = "native";
+/// The argument of `--on` for a log file system.
+const LOG: &str = "log";
 
 fn trials(options: &Options) -> Vec<Trial> {
     let shapes = match options.on.clone() {
         None => Shape::volumes(),
         Some(on) if on == Path::new(NATIVE) => Shape::natives(),
+        Some(on) if on == Path::new(LOG) => vec![Shape::log()],
         Some(kept) => {
             let title = format!("what {} holds", kept.display());
             return vec![Trial::case(&title, move || check_kept(&kept)).by_root()];
@@ -111,7 +114,7 @@ fn run_volume(
             volume = Some(current);
         }
     }
-    if !has_spread && shape.is_braid() && cuts > 1 {
+    if !has_spread && shape.is_volume() && cuts > 1 {
         report.fail(&shape.name(), "no file was ever spread: this tests nothing");
     }
     Ok(())
@@ -236,7 +239,7 @@ impl Volume {
     /// The guest's job.
     fn job(&self, seed: u64, load: bool, remount: bool) -> Value {
         json!({
-            "stack": self.shape.stack(), "tiers": self.shape.tiers(), "expect": self.expect,
+            "stack": self.shape.stack(), "log": self.shape.log_device(), "tiers": self.shape.tiers(), "expect": self.expect,
             "seed": seed, "load": load, "remount": remount,
         })
     }

@@ -57,16 +57,17 @@ impl Guest {
         std::fs::create_dir_all(VOLUME)?;
         let parts = parts();
         say("stage recovering");
-        if stack.is_some() {
-            braid_mount(is_new).context("recovery")?;
+        let braid = self.braid();
+        if let Some(braid) = &braid {
+            braid.mount(is_new).context("recovery")?;
         }
         let states = if is_new { create(&parts)? } else { self.check(&parts)? };
-        if !is_new && stack.is_some() && self.job["remount"] == true {
+        if let Some(braid) = braid.filter(|_| !is_new && self.job["remount"] == true) {
             say("stage unmounting");
             cmd(BRAID).args(["umount", VOLUME]).quiet().context("unmount")?;
-            let checked = cmd(BRAID).args(["fsck", STACK]).read().context("fsck")?;
+            let checked = braid.check().context("fsck")?;
             say(&format!("spread {}", spread_files(&checked).unwrap_or(0)));
-            braid_mount(false).context("remount")?;
+            braid.mount(false).context("remount")?;
         }
         say(&format!("state {}", Value::Array(states.clone())));
         if self.job["load"] != true {
@@ -75,6 +76,14 @@ impl Guest {
         say("stage loading");
         let seed = self.job["seed"].as_u64().unwrap_or(0);
         load(&parts, &states, seed)
+    }
+
+    /// What is mounted at [`VOLUME`], unless that is a native file system.
+    fn braid(&self) -> Option<Braid<'_>> {
+        match self.job["log"].as_str() {
+            Some(device) => Some(Braid::Log(device)),
+            None => self.job["stack"].as_str().map(|_| Braid::Volume),
+        }
     }
 
     /// Every part checks its data, even after a finding of another one.
@@ -153,9 +162,38 @@ fn mount_tier(tier: &Value, dir: &Path, is_new: bool) -> Result<()> {
     cmd("mount").args(["-t", text("kind"), "-o", text("options"), text("device")]).arg(dir).quiet()
 }
 
-fn braid_mount(is_new: bool) -> Result<()> {
-    let create = is_new.then_some("--create");
-    cmd(BRAID).arg("mount").args(create).args(["--log-file", "/tmp/braid.log", STACK, VOLUME]).quiet()
+/// A file system of Braid.
+enum Braid<'a> {
+    /// That of the stack file.
+    Volume,
+    /// A log file system on this device.
+    Log(&'a str),
+}
+
+impl Braid<'_> {
+    fn mount(&self, is_new: bool) -> Result<()> {
+        let log = ["--log-file", "/tmp/braid.log"];
+        match self {
+            Self::Volume => {
+                let create = is_new.then_some("--create");
+                cmd(BRAID).arg("mount").args(create).args(log).args([STACK, VOLUME]).quiet()
+            }
+            Self::Log(device) => {
+                if is_new {
+                    cmd(BRAID).args(["log", "create", device]).quiet()?;
+                }
+                cmd(BRAID).args(["log", "mount"]).args(log).args([device, VOLUME]).quiet()
+            }
+        }
+    }
+
+    /// What its check says, which finds nothing wrong.
+    fn check(&self) -> Result<String> {
+        match self {
+            Self::Volume => cmd(BRAID).args(["fsck", STACK]).read(),
+            Self::Log(device) => cmd(BRAID).args(["log", "check", device]).read(),
+        }
+    }
 }
 
 /// Reads `23 files, 10 of them spread over …`.

@@ -43,6 +43,11 @@ const NATIVE_ROWS: [Row; 4] =
 
 /// Instead of a policy: there is no volume.
 const NATIVE: &str = "native";
+/// Instead of a policy: the device has a log file system.
+const LOG: &str = "log file system";
+
+/// Size of a disk.
+const MIB: u64 = 384;
 
 /// A volume's tiers and how it spreads.
 #[derive(Clone, Copy)]
@@ -59,14 +64,27 @@ impl Shape {
         NATIVE_ROWS.map(Self).into()
     }
 
-    /// Whether there is a volume, and not the tier by itself.
-    pub(super) fn is_braid(&self) -> bool {
-        self.0.1 != NATIVE
+    /// A log file system.
+    pub(super) fn log() -> Self {
+        Self((&[], LOG, ""))
+    }
+
+    /// Whether there is a volume.
+    pub(super) fn is_volume(&self) -> bool {
+        ![NATIVE, LOG].contains(&self.0.1)
+    }
+
+    /// The device in the guest that has a log file system, if there is one.
+    pub(super) fn log_device(&self) -> Option<&'static str> {
+        (self.0.1 == LOG).then_some("/dev/vdc")
     }
 
     /// As it is named in reports.
     pub(super) fn name(&self) -> String {
         let (natives, policy, range) = self.0;
+        if natives.is_empty() {
+            return policy.into();
+        }
         let natives: Vec<_> = natives.iter().map(|native| native.name()).collect();
         let range = if range.is_empty() { String::new() } else { format!(", {range}") };
         format!("{}, {}{range}", natives.join(" + "), policy_name(policy))
@@ -75,7 +93,7 @@ impl Shape {
     /// The stack file in the guest, if there is a volume.
     pub(super) fn stack(&self) -> Option<String> {
         let (natives, policy, range) = self.0;
-        if !self.is_braid() {
+        if !self.is_volume() {
             return None;
         }
         let tiers =
@@ -105,9 +123,13 @@ impl Shape {
     /// An image of each tier's device. Persistent memory is for the guest to
     /// make a file system on.
     pub(super) fn make_images(&self, dir: &Path) -> Result<()> {
+        if self.log_device().is_some() {
+            let image = dir.join("log.disk");
+            return std::fs::File::create(&image).and_then(|file| file.set_len(MIB << 20)).at(&image);
+        }
         for (at, native) in self.0.0.iter().enumerate() {
             let image = dir.join(format!("{}.{}", name(at), if *native == Dax { "pmem" } else { "disk" }));
-            let mib = if *native == Dax { 256 } else { 384 };
+            let mib = if *native == Dax { 256 } else { MIB };
             std::fs::File::create(&image).and_then(|file| file.set_len(mib << 20)).at(&image)?;
             let make = match native {
                 Ext4 => cmd("mkfs.ext4").args(["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0"]),
