@@ -2,11 +2,14 @@
 //! descriptors, its memory and its socket. Its application notices nothing but a pause.
 
 use crate::layout::Geometry;
+use crate::ledger::{Records, SessionKeeper};
 use crate::open::{Knowledge, Opened};
 use braid_contract::{Caller, Class, HandleId, InodeId, OpenFlags};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// A session that another process goes on with.
 #[derive(Debug)]
@@ -30,6 +33,81 @@ impl GivenSession {
     }
 }
 
+/// A session of a process that crashed.
+#[derive(Debug)]
+pub struct FoundSession {
+    pub(crate) state: SessionState,
+    pub(crate) memory: OwnedFd,
+    pub(crate) socket: OwnedFd,
+    pub(crate) records: Records,
+}
+
+/// What a session had open.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionFile {
+    /// Its handle, which it keeps.
+    pub handle: HandleId,
+    /// The inode.
+    pub ino: InodeId,
+    /// How a file was opened; `None` for a directory.
+    pub flags: Option<OpenFlags>,
+    /// User, group and process of the session.
+    pub opener: [u32; 3],
+}
+
+impl FoundSession {
+    /// Of what a [keeper](SessionKeeper) was told when it began, and these descriptors: its
+    /// memory, its socket, and the memory of its records.
+    ///
+    /// # Errors
+    /// If some are missing, or not of the right size.
+    pub fn new(state: SessionState, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let records = Records::open(state.geometry, descriptors.collect())?;
+        Ok(Self { state, memory, socket, records })
+    }
+
+    /// What it had open, and knows of.
+    #[must_use]
+    pub fn open(&self) -> Vec<SessionFile> {
+        let (uid, gid, pid) = self.state.caller;
+        let open = self.records.handles().into_iter().map(|(handle, opened)| SessionFile {
+            handle,
+            ino: opened.ino,
+            flags: (!opened.directory).then_some(opened.flags),
+            opener: [uid, gid, pid],
+        });
+        open.collect()
+    }
+
+    /// The same once more.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let (memory, socket) = (self.memory.try_clone()?, self.socket.try_clone()?);
+        Ok(Self { state: self.state.clone(), memory, socket, records: self.records.try_clone()? })
+    }
+}
+
+/// What a runtime goes on with, and who keeps it for the next.
+#[derive(Default)]
+pub struct Before {
+    /// Sessions of a process that handed them over.
+    pub given: Vec<GivenSession>,
+    /// Those of one that crashed.
+    pub found: Vec<FoundSession>,
+    /// The socket at which they began, in place of another one.
+    pub listener: Option<OwnedFd>,
+    /// What the one that crashed did not answer is refused.
+    pub refuse: bool,
+    /// Keeps sessions for a process that goes on after a crash of this one.
+    pub keeper: Option<Arc<dyn SessionKeeper>>,
+}
+
 /// The state of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionState {
@@ -47,6 +125,9 @@ pub struct SessionState {
     pub(crate) heads: Vec<u64>,
     /// Inodes, with the lookups of each.
     inodes: Vec<(u64, u64)>,
+    /// Lookups of inodes that the file system does not count.
+    #[serde(default)]
+    uncounted: Vec<(u64, u64)>,
     handles: Vec<Handle>,
 }
 
@@ -56,6 +137,10 @@ struct Handle {
     ino: u64,
     read: bool,
     write: bool,
+    #[serde(default)]
+    direct: bool,
+    #[serde(default)]
+    sync: bool,
     directory: bool,
 }
 
@@ -69,6 +154,12 @@ pub(crate) struct Terms {
 }
 
 impl SessionState {
+    /// The session's number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn of(
         number: u64,
         terms: &Terms,
@@ -82,8 +173,11 @@ impl SessionState {
             ino: opened.ino.0,
             read: opened.flags.read,
             write: opened.flags.write,
+            direct: opened.flags.direct,
+            sync: opened.flags.sync,
             directory: opened.directory,
         });
+        let uncounted = known.inodes.iter().filter(|(_, _, uncounted)| *uncounted > 0);
         Self {
             number,
             geometry: *geometry,
@@ -94,9 +188,14 @@ impl SessionState {
             read_only,
             shown,
             heads,
-            inodes: known.inodes.iter().map(|(ino, count)| (ino.0, *count)).collect(),
+            inodes: known.inodes.iter().map(|(ino, count, _)| (ino.0, *count)).collect(),
+            uncounted: uncounted.map(|(ino, _, uncounted)| (ino.0, *uncounted)).collect(),
             handles: handles.collect(),
         }
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.caller.0
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -107,12 +206,16 @@ impl SessionState {
 
     pub(crate) fn knowledge(&self) -> Knowledge {
         let opened = |handle: &Handle| {
-            let Handle { handle, ino, read, write, directory } = *handle;
-            let flags = OpenFlags { read, write, ..OpenFlags::default() };
+            let Handle { handle, ino, read, write, direct, sync, directory } = *handle;
+            let flags = OpenFlags { read, write, direct, sync };
             (HandleId(handle), Opened { ino: InodeId(ino), flags, directory })
         };
+        let uncounted: HashMap<u64, u64> = self.uncounted.iter().copied().collect();
+        let inode = |(ino, count): &(u64, u64)| {
+            (InodeId(*ino), *count, uncounted.get(ino).copied().unwrap_or_default())
+        };
         Knowledge {
-            inodes: self.inodes.iter().map(|(ino, count)| (InodeId(*ino), *count)).collect(),
+            inodes: self.inodes.iter().map(inode).collect(),
             handles: self.handles.iter().map(opened).collect(),
         }
     }

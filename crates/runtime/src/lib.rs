@@ -5,11 +5,13 @@
 //! [`Runtime`] lets sessions begin (`server`), each of which (`session`) sees the file system
 //! through a `view` that checks what the kernel would have checked (`access`); `queue` takes requests
 //! out of the memory, `worker` is a thread that serves queues, and `pool` gives each its
-//! queues, as `policy` plans. On the side of an application, [`Session`] is the file system.
+//! queues, as `policy` plans. Where sessions outlive a crash of the process, `ledger` has what is
+//! needed for that, and `once` carries requests out so that they can be gone on with. On the side of an application, [`Session`] is the file system.
 #![forbid(unsafe_code)]
 
 mod access;
 mod admit;
+mod asked;
 mod client;
 mod entries;
 mod form;
@@ -17,12 +19,15 @@ mod gate;
 mod handover;
 mod hello;
 mod layout;
+mod ledger;
 mod load;
+mod once;
 mod open;
 mod policy;
 mod polling;
 mod pool;
 mod queue;
+mod recount;
 mod server;
 mod session;
 mod view;
@@ -31,8 +36,9 @@ mod worker;
 
 pub use client::{Options, Session};
 pub use gate::{Gate, Pass};
-pub use handover::{GivenSession, SessionState};
+pub use handover::{Before, FoundSession, GivenSession, SessionFile, SessionState};
 pub use layout::{DATA_MAX, DATA_MIN, DEPTH_MAX, Geometry, QUEUES_MAX};
+pub use ledger::SessionKeeper;
 pub use pool::{PolicyKind, Settings, WORKERS_MAX};
 pub use server::Runtime;
 pub use session::Mounted;
