@@ -51,6 +51,8 @@ pub(crate) enum Load {
     Read,
     /// Write at random places of a file
     Write,
+    /// Do one thing after another that would show if it were done twice or not at all, and check it
+    Deeds,
 }
 
 /// The way to the file system.
