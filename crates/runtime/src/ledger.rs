@@ -468,3 +468,6 @@ impl Records {
         Self::open(self.geometry, memory)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

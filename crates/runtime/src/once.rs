@@ -7,11 +7,12 @@
 //! not lead there any more was removed, or renamed. From the look to the note that it is done,
 //! no other session may change the name: else two could take what one did for theirs.
 
-use crate::ledger::{Found, Ledger, Phase};
+use crate::ledger::{Found, Ledger, Phase, Unanswered};
+use crate::open::Opened;
 use crate::view::View;
 use braid_contract::{
-    Attr, Caller, Errno, Error, FileKind, FileSystemCapabilities, InodeId, OpenRequest, Operation, Reply,
-    Request, Result, Served, Service, XattrMode,
+    Attr, Caller, Errno, Error, FileKind, FileSystemCapabilities, HandleId, InodeId, OpenRequest, Operation,
+    Reply, Request, Result, Served, Service, XattrMode,
 };
 use braid_sdk::Below;
 use braid_sdk::abi::{Answer, Failure, Message, Target};
@@ -103,6 +104,20 @@ impl Once {
     pub(crate) fn told(&self, place: usize) {
         self.ledger.settled(place);
     }
+}
+
+/// Of what a crash left unanswered, what closes a handle that is closed was done: now, since
+/// the handle may become that of another file.
+pub(crate) fn settle_closed(mut unanswered: Vec<Unanswered>, open: &[(HandleId, Opened)]) -> Vec<Unanswered> {
+    for one in &mut unanswered {
+        let Ok(numbers) = one.asked.as_ref().map(|asked| asked.numbers) else { continue };
+        let closes = [Operation::Release as u32, Operation::ReleaseDir as u32].contains(&numbers.operation);
+        let is_open = open.iter().any(|(handle, _)| handle.0 == numbers.handle);
+        if closes && !is_open && one.found.phase == Phase::Taken {
+            one.found.phase = Phase::Done;
+        }
+    }
+    unanswered
 }
 
 /// Whether an operation does the same, and answers the same, if it is repeated.
@@ -210,8 +225,6 @@ impl Deed {
         match *request {
             // One lookup more than there should be does no harm, one less does.
             Request::Forget { .. } => true,
-            Request::Release { handle } => self.view.0.bounds.known.open(handle).is_err(),
-            Request::ReleaseDir { handle } => self.view.0.bounds.known.directory(handle).is_err(),
             Request::Setxattr { ino, name, mode: XattrMode::Create, .. } => {
                 found.note == Some(0) && self.has_attribute(ino, name)
             }
@@ -290,3 +303,6 @@ fn is_made_by(request: &Request<'_>, made: &Attr) -> bool {
     };
     made.kind == kind && made.uid == caller.uid
 }
+
+#[cfg(test)]
+mod tests;

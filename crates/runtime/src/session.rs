@@ -7,7 +7,7 @@ use crate::hello::{Answer, Ask, VERSION, receive, send};
 use crate::layout::Geometry;
 use crate::ledger::{Ledger, Records, SessionKeeper};
 use crate::load::Load;
-use crate::once::{Names, Once};
+use crate::once::{self, Names, Once};
 use crate::open::{Knowledge, Known};
 use crate::queue::{Order, Queue, Shared};
 use crate::view::View;
@@ -139,7 +139,8 @@ impl Live {
     ) -> io::Result<(Self, UnixStream)> {
         let FoundSession { state, memory, socket, records } = found;
         let (heads, shown, handles) = (records.heads(), records.shown(), records.handles());
-        let unanswered: Vec<_> = (0..heads.len()).map(|queue| records.unanswered(queue)).collect();
+        let unanswered: Vec<_> =
+            (0..heads.len()).map(|queue| once::settle_closed(records.unanswered(queue), &handles)).collect();
         let gone = lost(&records, &inodes);
         let ledger = Ledger::of(records, state.number, Arc::clone(&kept.keeper));
         gone.into_iter().for_each(|ino| ledger.knows(ino, 0));
