@@ -254,7 +254,7 @@ fn applications_see_only_a_pause_where_requests_keep_their_order() {
 }
 
 #[test]
-fn who_ends_while_nobody_serves_is_cleaned_up() {
+fn who_ends_and_begins_while_nobody_serves_does_so() {
     let _turn = turn();
     let Some(bench) = mounted() else { return };
     let (seen, other) = (Seen::of(&bench, "m"), Seen::of(&bench, "m"));
@@ -265,11 +265,13 @@ fn who_ends_while_nobody_serves_is_cleaned_up() {
     serves_for_a_while(&bench);
     kill_process(Pid::from_raw(pid(&bench)).unwrap(), Signal::KILL).unwrap();
     drop(seen);
-    until("the session has ended", || sessions(&bench) == 1);
+    let new = Seen::of(&bench, "m");
+    assert_eq!(new.look("file"), Err(Errno::ENOENT.0));
+    until("the session has ended", || sessions(&bench) == 2);
     until("its file is closed", || bench.status()["open_files"] == 0);
     other.write("file", b"new").unwrap();
-    assert_eq!(other.read("file").unwrap(), b"new");
-    drop(other);
+    assert_eq!(new.read("file").unwrap(), b"new");
+    drop((new, other));
     bench.unmount_clean();
 }
 

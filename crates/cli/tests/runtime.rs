@@ -436,6 +436,8 @@ fn the_settings_are_in_the_stack_file_and_in_its_dump() {
         ("read", "mount"),
         ("write", "runtime"),
         ("create", "mount"),
+        ("deeds", "runtime"),
+        ("deeds", "mount"),
     ] {
         let words = [
             "bench",

@@ -9,7 +9,6 @@
 
 use crate::asked::{self, Asked};
 use crate::layout::{Geometry, QUEUES_MAX};
-use crate::open::Opened;
 use braid_contract::{HandleId, InodeId, OpenFlags};
 use braid_sdk::abi::Failure;
 use braid_sys::SharedWords;
@@ -50,21 +49,12 @@ const DIRECTORY: u64 = 16;
 /// The application was told of it.
 const TOLD: u64 = 32;
 
-/// Keeps what a session needs where it outlives this process, until that of the session has
-/// begun and ended. What it is told is kept when it returns.
-pub trait SessionKeeper: Send + Sync {
-    /// Sessions begin at this socket.
-    fn listens(&self, listener: BorrowedFd<'_>);
-
-    /// A session begins, or goes on with other memory: its memory, its socket, and that of
-    /// its records.
-    fn begun(&self, state: &crate::SessionState, descriptors: &[BorrowedFd<'_>]);
-
-    /// A session has this memory of records, too.
-    fn grown(&self, session: u64, memory: BorrowedFd<'_>);
-
-    /// A session is over.
-    fn ended(&self, session: u64);
+/// An open file or directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) ino: InodeId,
+    pub(crate) flags: OpenFlags,
+    pub(crate) directory: bool,
 }
 
 /// How far a request is.
@@ -118,14 +108,16 @@ pub(crate) struct Found {
     pub(crate) opened: HandleId,
 }
 
+/// Has more memory kept, too, before it is used.
+type Keep = Box<dyn Fn(BorrowedFd<'_>) + Send + Sync>;
+
 /// The records of a session.
 pub(crate) struct Ledger {
-    session: u64,
     geometry: Geometry,
     slots: SharedWords,
     pieces: RwLock<Vec<SharedWords>>,
     places: Mutex<Places>,
-    keeper: Arc<dyn SessionKeeper>,
+    keep: Keep,
 }
 
 #[derive(Default)]
@@ -136,18 +128,14 @@ struct Places {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty one. `keep` is called with each further piece of memory that it gets.
     ///
     /// # Errors
     /// If there is no memory.
-    pub(crate) fn new(
-        session: u64,
-        geometry: Geometry,
-        keeper: Arc<dyn SessionKeeper>,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(geometry: Geometry, keep: Keep) -> io::Result<Arc<Self>> {
         let slots = SharedWords::create("braid session", words_of_slots(geometry))?;
         let (pieces, places) = (RwLock::default(), Mutex::default());
-        Ok(Arc::new(Self { session, geometry, slots, pieces, places, keeper }))
+        Ok(Arc::new(Self { geometry, slots, pieces, places, keep }))
     }
 
     /// All of its memory.
@@ -161,7 +149,7 @@ impl Ledger {
     }
 
     /// The records that an earlier process left, in use again.
-    pub(crate) fn of(records: Records, session: u64, keeper: Arc<dyn SessionKeeper>) -> Arc<Self> {
+    pub(crate) fn of(records: Records, keep: Keep) -> Arc<Self> {
         let Records { geometry, slots, pieces } = records;
         let mut places = Places::default();
         for (at, entry) in entries(&pieces).enumerate() {
@@ -173,7 +161,7 @@ impl Ledger {
             }
         }
         let (pieces, places) = (RwLock::new(pieces), Mutex::new(places));
-        Arc::new(Self { session, geometry, slots, pieces, places, keeper })
+        Arc::new(Self { geometry, slots, pieces, places, keep })
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -304,7 +292,7 @@ impl Ledger {
 
     fn write(&self, places: &mut Places, words: [u64; ENTRY]) -> Option<usize> {
         let at = self.free(places).inspect_err(|error| {
-            tracing::warn!(%error, session = self.session, "if this process crashes, something of a session is lost");
+            tracing::warn!(%error, "if this process crashes, something of a session is lost");
         });
         let at = at.ok()?;
         self.with(at, |entry| {
@@ -328,7 +316,7 @@ impl Ledger {
         let mut pieces = self.pieces.write();
         let (first, len) = piece(pieces.len());
         let memory = SharedWords::create("braid session", len * ENTRY)?;
-        self.keeper.grown(self.session, memory.as_fd());
+        (self.keep)(memory.as_fd());
         pieces.push(memory);
         // The next to be used comes last.
         places.free.extend((first + 1..first + len).rev());

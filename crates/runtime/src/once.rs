@@ -7,8 +7,7 @@
 //! not lead there any more was removed, or renamed. From the look to the note that it is done,
 //! no other session may change the name: else two could take what one did for theirs.
 
-use crate::ledger::{Found, Ledger, Phase, Unanswered};
-use crate::open::Opened;
+use crate::ledger::{Found, Ledger, Opened, Phase, Unanswered};
 use crate::view::View;
 use braid_contract::{
     Attr, Caller, Errno, Error, FileKind, FileSystemCapabilities, HandleId, InodeId, OpenRequest, Operation,

@@ -1,6 +1,6 @@
 //! What a session knows: inodes that it looked up, and files that it has open.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Opened};
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -10,14 +10,6 @@ use std::sync::Arc;
 pub(crate) const INODES_MAX: usize = 1 << 17;
 /// Files that it may have open at a time.
 pub(crate) const HANDLES_MAX: usize = 4096;
-
-/// An open file or directory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
-    pub(crate) ino: InodeId,
-    pub(crate) flags: OpenFlags,
-    pub(crate) directory: bool,
-}
 
 /// What a session knows of an inode.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Sessions of a process that crashed knew inodes, which the file system of the next one does
 //! not count for them: it is asked for each of these again.
 
-use crate::handover::FoundSession;
+use crate::found::FoundSession;
 use crate::open::INODES_MAX;
 use braid_contract::{Caller, FileSystem, InodeId};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ impl Recount {
     /// many of these the file system does not count. Of a user whose sessions know too many,
     /// the rest have to be looked up again.
     pub(crate) fn of(&mut self, top: &dyn FileSystem, found: &FoundSession) -> Vec<(InodeId, u64, u64)> {
-        let counted = self.of_user.entry(found.state.uid()).or_default();
+        let counted = self.of_user.entry(found.state.caller().0).or_default();
         let known = found.records.inodes().into_iter();
         let there = known.take_while(|_| {
             *counted += 1;

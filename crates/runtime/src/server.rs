@@ -1,7 +1,8 @@
 //! The runtime's socket: applications begin sessions there. A thread attends to each.
 
+use crate::found::{Before, FoundSession};
 use crate::gate::Gate;
-use crate::handover::{Before, FoundSession, GivenSession};
+use crate::handover::GivenSession;
 use crate::hello::{Answer, send};
 use crate::layout::SESSION_BYTES_MAX;
 use crate::pool::{Pool, Settings};
@@ -282,10 +283,12 @@ fn go_on(shared: &Arc<Common>, given: GivenSession) -> io::Result<()> {
 /// of them may remove it: its number must not become that of another file.
 fn go_on_after_crash(shared: &Arc<Common>, found: Vec<FoundSession>) {
     let Some(kept) = &shared.kept else { return };
-    let mut recount = Recount::default();
+    let (mut recount, mut unanswered) = (Recount::default(), 0);
     let counted: Vec<_> = found
         .into_iter()
         .map(|one| {
+            let queues = 0..one.state.geometry.queues;
+            unanswered += queues.map(|queue| one.records.unanswered(queue).len()).sum::<usize>();
             let inodes = recount.of(&*shared.mounted.top, &one);
             (one, inodes)
         })
@@ -303,6 +306,9 @@ fn go_on_after_crash(shared: &Arc<Common>, found: Vec<FoundSession>) {
         }).ok()
         });
     let again: Vec<_> = again.collect();
+    if !again.is_empty() {
+        tracing::warn!(sessions = again.len(), unanswered, "sessions go on after the crash");
+    }
     for (number, (live, socket)) in again {
         if let Err(error) = attend_again(shared, number, live, socket) {
             tracing::warn!(%error, session = number, "a session can't go on after the crash, and ends");

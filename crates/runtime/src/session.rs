@@ -1,11 +1,13 @@
 //! A session, from the side of the daemon: what is said on its socket, and what it is made
 //! of.
 
+use crate::found::FoundSession;
 use crate::gate::Gate;
-use crate::handover::{FoundSession, GivenSession, SessionState, Terms};
+use crate::handover::{GivenSession, SessionState, Terms};
 use crate::hello::{Answer, Ask, VERSION, receive, send};
+use crate::keeper::SessionKeeper;
 use crate::layout::Geometry;
-use crate::ledger::{Ledger, Records, SessionKeeper};
+use crate::ledger::{Ledger, Records};
 use crate::load::Load;
 use crate::once::{self, Names, Once};
 use crate::open::{Knowledge, Known};
@@ -18,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags, fstatvfs, statx};
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +55,14 @@ pub(crate) struct Kept {
     pub(crate) names: Arc<Names>,
     /// What an earlier process did not answer is refused.
     pub(crate) refuse: bool,
+}
+
+impl Kept {
+    /// Has memory of a session's records kept.
+    fn keep(&self, session: u64) -> Box<dyn Fn(BorrowedFd<'_>) + Send + Sync> {
+        let keeper = Arc::clone(&self.keeper);
+        Box::new(move |memory| keeper.grown(session, memory))
+    }
 }
 
 /// A session.
@@ -142,7 +152,7 @@ impl Live {
         let unanswered: Vec<_> =
             (0..heads.len()).map(|queue| once::settle_closed(records.unanswered(queue), &handles)).collect();
         let gone = lost(&records, &inodes);
-        let ledger = Ledger::of(records, state.number, Arc::clone(&kept.keeper));
+        let ledger = Ledger::of(records, kept.keep(state.number));
         gone.into_iter().for_each(|ino| ledger.knows(ino, 0));
         ledger.drop_untold(&handles.iter().map(|(handle, _)| *handle).collect());
         heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
@@ -393,7 +403,7 @@ type Make<'a> = dyn Fn(&Mounted, Option<Kept>) -> Result<(Arc<Live>, InodeId)> +
 /// New records, if sessions outlive the process.
 fn ledger_of(number: u64, geometry: Geometry, kept: Option<Kept>) -> io::Result<Option<(Arc<Ledger>, Kept)>> {
     let Some(kept) = kept else { return Ok(None) };
-    Ok(Some((Ledger::new(number, geometry, Arc::clone(&kept.keeper))?, kept)))
+    Ok(Some((Ledger::new(geometry, kept.keep(number))?, kept)))
 }
 
 /// The inodes in the records that are not among these.

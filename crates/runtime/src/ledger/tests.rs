@@ -7,18 +7,8 @@ use braid_sdk::abi::Numbers;
 
 pub(crate) const GEOMETRY: Geometry = Geometry { queues: 2, depth: 3, data: 4096 };
 
-/// Keeps nothing: memory is asked of the ledger.
-pub(crate) struct Nobody;
-
-impl SessionKeeper for Nobody {
-    fn listens(&self, _: BorrowedFd<'_>) {}
-    fn begun(&self, _: &crate::SessionState, _: &[BorrowedFd<'_>]) {}
-    fn grown(&self, _: u64, _: BorrowedFd<'_>) {}
-    fn ended(&self, _: u64) {}
-}
-
 pub(crate) fn ledger() -> Arc<Ledger> {
-    Ledger::new(1, GEOMETRY, Arc::new(Nobody)).unwrap()
+    Ledger::new(GEOMETRY, Box::new(|_| {})).unwrap()
 }
 
 pub(crate) fn left_by(ledger: &Ledger) -> Records {
@@ -60,7 +50,7 @@ fn what_is_known_and_open_is_found() {
         assert_eq!(handles, [(2, true, flags), (3, false, flags)]);
     };
     check(&left_by(&ledger));
-    let next = Ledger::of(left_by(&ledger), 1, Arc::new(Nobody));
+    let next = Ledger::of(left_by(&ledger), Box::new(|_| {}));
     next.drop_untold(&HashSet::from([HandleId(2), HandleId(3)]));
     next.told(HandleId(4));
     check(&left_by(&next));
