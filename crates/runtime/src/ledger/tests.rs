@@ -1,7 +1,6 @@
 //! What a process left is what the next one finds.
 
 use super::*;
-use crate::layout::NAME_MAX;
 use braid_contract::Errno;
 use braid_sdk::abi::Numbers;
 
@@ -99,7 +98,6 @@ fn a_request_that_can_not_be_stays_so() {
     let refused = Failure { errno: Errno::EINVAL.0, why: String::new() };
     ledger.taken(0, (0, 0), &Err(refused));
     assert!(left_by(&ledger).unanswered(0)[0].asked.is_err());
-    assert!(NAME_MAX < 0xffff, "such a length is none");
 }
 
 #[test]
