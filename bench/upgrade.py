@@ -5,7 +5,7 @@ the same load without them (LabStor, table 1).
 
 The load is fixed work: fio writes and verifies with checksums, SQLite commits, and files
 are made, renamed and removed; beside crashes, all that would show if it were done twice or not at
-all: appended lines, exchanged names, links, attributes, files without a name. Each repetition runs it once without and once with
+all: appended lines, exchanged names, links, attributes, files without a name; with --sessions, also by requests through the runtime. Each repetition runs it once without and once with
 upgrades, which go back and forth between two copies of the program, or of a module (--of module;
 it is the template in C). Prints medians, and
 writes all that it saw as JSON.
@@ -124,11 +124,22 @@ def deed_by_deed(directory, logs, rounds):
             assert file.read().split() == [f"{number:08}" for number in range(rounds)], f"{log}: lost or twice"
 
 
+def sessions(mount, args, seconds):
+    """The same through the runtime: what braid bench runtime says of it."""
+    said = subprocess.run(
+        [args.braid, "bench", "runtime", mount, "--load", "deeds", "--clients", str(args.sessions), "--file", "4MiB",
+         "--seconds", str(seconds), "--pause", str(args.session_pause), "--json"], capture_output=True, text=True)
+    if said.returncode:
+        raise RuntimeError(f"sessions: {said.stderr}")
+    return json.loads(said.stdout)
+
+
 def copies(args, root):
     """Two copies of what is upgraded, and the words of the mount."""
     braid, mount = os.path.abspath(args.braid), f"{root}/mount"
+    words_of_sessions = ["--runtime"] if args.sessions else []
     tiers = ["--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"]
-    words = ["mount", "--create", "--transport", args.transport, *args.flags.split()]
+    words = ["mount", "--create", "--transport", args.transport, *words_of_sessions, *args.flags.split()]
     if args.of == "crash":
         # Both sides, so that only the crashes differ.
         return [], [braid, *words, "--restart", "--log-file", f"{root}/log", *tiers, mount]
@@ -183,7 +194,7 @@ def run(args, upgrades):
     mount = f"{root}/mount"
     commands, mounting = copies(args, root)
     subprocess.run(mounting, check=True)
-    errors = []
+    errors, in_sessions = [], []
 
     def guarded(work, *arguments):
         try:
@@ -195,6 +206,10 @@ def run(args, upgrades):
     loads = [threading.Thread(target=guarded, args=load) for load in
              [(fio, args.size), (sqlite, args.commits), (names, args.rounds),
               *[(deeds, args.deeds)] * (args.of == "crash")]]
+    if args.sessions:
+        seconds = args.upgrades * args.every + 2
+        loads.append(threading.Thread(target=guarded, args=(
+            lambda mount: in_sessions.append(sessions(mount, args, seconds)),)))
     for load in loads:
         load.start()
     pauses = []
@@ -215,7 +230,8 @@ def run(args, upgrades):
     subprocess.run([args.braid, "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
                    stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
-    return {"upgrades": upgrades, "seconds": seconds, "pauses_ms": pauses, "loads_at_the_last_upgrade": at_work}
+    return {"upgrades": upgrades, "seconds": seconds, "pauses_ms": pauses, "loads_at_the_last_upgrade": at_work,
+            "sessions": in_sessions}
 
 
 def main():
@@ -231,6 +247,8 @@ def main():
     parser.add_argument("--commits", type=int, default=40000)
     parser.add_argument("--rounds", type=int, default=90000)
     parser.add_argument("--deeds", type=int, default=4000)
+    parser.add_argument("--sessions", type=int, default=0, help="clients with sessions, beside the other loads")
+    parser.add_argument("--session-pause", type=float, default=0, help="seconds between two rounds of these")
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--out", help="a file for all results")
     args = parser.parse_args()
@@ -243,6 +261,10 @@ def main():
     pauses = sorted(pause for result in results for pause in result["pauses_ms"])
     print(f"{args.of}, {args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} of them: "
           f"{upgraded / without:.2f}")
+    for result in results:
+        for seen in result["sessions"]:
+            print(f"{result['upgrades']} of them, sessions: {seen['operations']} rounds, median {seen['p50_ns'] / 1e6:.1f} ms, "
+                  f"p99 {seen['p99_ns'] / 1e6:.1f} ms, longest {seen['longest_ns'] / 1e6:.1f} ms")
     at = lambda part: pauses[min(len(pauses) - 1, int(len(pauses) * part))]
     print(f"{len(pauses)} pauses, ms: median {at(0.5):.1f}, p99 {at(0.99):.1f}, longest {pauses[-1]:.1f}")
 

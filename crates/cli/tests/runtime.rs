@@ -3,87 +3,26 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/seen.rs"]
+mod seen;
 
 use braid_contract::{
-    Caller, Class, Errno, FileKind, FileSystem, InodeId, KeyChange, OpenFlags, PutOptions, RenameMode,
-    ScanRange, SetAttr, WriteFlags, XattrMode,
+    Caller, Class, Errno, FileKind, InodeId, KeyChange, PutOptions, RenameMode, ScanRange, SetAttr, XattrMode,
 };
-use braid_runtime::{Geometry, Options, Session};
+use braid_runtime::{Geometry, Options};
 use common::{Bench, RANGE, pattern, turn, until};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+use seen::{BOTH, READ, Seen, errno, me, socket};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const READ: OpenFlags = OpenFlags { read: true, write: false, direct: false, sync: false };
-const BOTH: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
 const USER: u32 = 54_321;
-
-/// A session, and the directory that it sees.
-struct Seen {
-    session: Arc<Session>,
-    fs: Arc<dyn FileSystem>,
-    root: InodeId,
-}
-
-impl Seen {
-    fn of(bench: &Bench, dir: &str) -> Self {
-        Self::with(bench, dir, Options::default()).unwrap()
-    }
-
-    fn with(bench: &Bench, dir: &str, options: Options) -> Result<Self, braid_contract::Error> {
-        let (session, root) = Session::begin(&socket(bench), &bench.path(dir), options)?;
-        Ok(Self { fs: session.file_system(), session, root })
-    }
-
-    fn look(&self, name: &str) -> Result<InodeId, i32> {
-        errno(self.fs.lookup(&me(), self.root, OsStr::new(name)).map(|entry| entry.attr.ino))
-    }
-
-    fn read(&self, name: &str) -> Result<Vec<u8>, i32> {
-        let ino = self.look(name)?;
-        // What only the kernel's cache has is there once the file is open.
-        let handle = errno(self.fs.open(&me(), ino, READ.into()))?.handle;
-        let size = errno(self.fs.getattr(&me(), ino, Some(handle)))?.size as usize;
-        let mut data = vec![0; size];
-        let read = errno(self.fs.read(&me(), handle, 0, &mut data, false))?;
-        data.truncate(read);
-        errno(self.fs.release(handle))?;
-        Ok(data)
-    }
-
-    fn write(&self, name: &str, data: &[u8]) -> Result<(), i32> {
-        let (_, opened) =
-            errno(self.fs.create(&me(), self.root, OsStr::new(name), 0o644, 0, false, BOTH.into()))?;
-        let mut at = 0;
-        while at < data.len() {
-            at += errno(self.fs.write(&me(), opened.handle, at as u64, &data[at..], WriteFlags::default()))?;
-        }
-        errno(self.fs.flush(&me(), opened.handle))?;
-        errno(self.fs.release(opened.handle))
-    }
-}
-
-/// Whoever it says it is: the runtime knows better.
-fn me() -> Caller {
-    Caller::root()
-}
-
-fn errno<T>(result: braid_contract::Result<T>) -> Result<T, i32> {
-    result.map_err(|error| error.errno().0)
-}
-
-fn socket(bench: &Bench) -> PathBuf {
-    let device = fs::metadata(bench.path("m")).unwrap().dev();
-    PathBuf::from(format!("/run/braid/{device:x}.run"))
-}
 
 fn mounted() -> Option<Bench> {
     let bench = Bench::new()?;
@@ -308,7 +247,7 @@ fn a_hostile_application_harms_only_itself() {
     };
     assert!(said(begin(9, 1).as_bytes()).contains("version 9"));
     for queues in [0, 17, u64::MAX >> 1] {
-        assert!(said(begin(1, queues).as_bytes()).contains("sizes"), "{queues}");
+        assert!(said(begin(2, queues).as_bytes()).contains("sizes"), "{queues}");
     }
     for line in [&b"\n"[..], b"{}\n", b"[]\n", &[0xff; 100_000], b"{\"show\":{}}\n", b"x"] {
         said(line);
@@ -585,6 +524,8 @@ fn the_settings_are_in_the_stack_file_and_in_its_dump() {
         ("read", "mount"),
         ("write", "runtime"),
         ("create", "mount"),
+        ("deeds", "runtime"),
+        ("deeds", "mount"),
     ] {
         let words = [
             "bench",

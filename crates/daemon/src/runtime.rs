@@ -6,7 +6,7 @@ use crate::yaml::Value;
 use braid_contract::units::{parse_duration, parse_percent};
 use braid_contract::{Caller, Errno, FileSystem, FileSystemCapabilities, InodeId, Layer, XattrMode};
 use braid_ipc::socket;
-use braid_runtime::{GivenSession, Mounted, PolicyKind, Runtime, Scheduler, Settings, WORKERS_MAX};
+use braid_runtime::{Before, Mounted, PolicyKind, Runtime, Scheduler, Settings, WORKERS_MAX};
 use std::ffi::OsStr;
 use std::io;
 use std::ops::RangeInclusive;
@@ -167,12 +167,12 @@ pub(crate) fn start(
     settings: Option<Settings>,
     control: &Path,
     mounted: impl FnOnce() -> io::Result<Mounted>,
-    given: Vec<GivenSession>,
+    before: Before,
 ) -> io::Result<Option<Arc<Runtime>>> {
     let Some(settings) = settings else { return Ok(None) };
     let open_to_all = rustix::process::geteuid().is_root();
     let at = socket::for_sessions(control);
-    Runtime::start((&at, open_to_all), settings, mounted()?, given).map(|runtime| Some(Arc::new(runtime)))
+    Runtime::start((&at, open_to_all), settings, mounted()?, before).map(|runtime| Some(Arc::new(runtime)))
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@ use braid_contract::{FrontCache, Shown};
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::protocol::{Ended, Restarts};
 use braid_ipc::{Handler, Server, mounts, socket};
-use braid_runtime::{GivenSession, Mounted, Runtime, Values};
+use braid_runtime::{Before, FoundSession, GivenSession, Mounted, Runtime, SessionKeeper, Values};
 use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
@@ -254,7 +254,7 @@ impl Serving<'_> {
                 self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
             })?;
         let guarded = (guard.clone(), None);
-        let beside = self.begin_beside(volume, &session, (bound, guarded), Vec::new(), |control| {
+        let beside = self.begin_beside(volume, &session, (bound, guarded), Before::default(), |control| {
             let _ = control.last_upgrade().set(None);
             start_control(&self.point.path, control)
         });
@@ -281,7 +281,7 @@ impl Serving<'_> {
         volume: &VolumeHandle,
         session: &Session,
         (bound, guarded): (Bound, (Option<Guarded>, Option<Restarts>)),
-        sessions: Vec<GivenSession>,
+        before: Before,
         start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
     ) -> io::Result<Beside> {
         if let (Some(guard), _) = &guarded {
@@ -289,6 +289,7 @@ impl Serving<'_> {
         }
         let cache: Arc<dyn FrontCache> = Arc::new(session.cache());
         volume.volume.set_front_cache(Arc::clone(&cache), self.config.mount.inodes_max());
+        let keeper = guarded.0.as_ref().map(|guard| guard.link.clone() as Arc<dyn SessionKeeper>);
         let served = Some(Served::of(session));
         let how = (self.config, self.launch);
         let control = Control::new(volume.clone(), &self.point.path, how, served, guarded);
@@ -307,7 +308,7 @@ impl Serving<'_> {
             let device = device_of(&self.point.path)?;
             Ok(Mounted { top, kernel: Some(cache), values: Some(values), device })
         };
-        let runtime = runtime::start(wanted, &path, mounted, sessions)?;
+        let runtime = runtime::start(wanted, &path, mounted, Before { keeper, ..before })?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let metrics =
             bound.metrics.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
@@ -380,6 +381,15 @@ impl Serving<'_> {
             passthrough: matches!(record.kind, OpenKind::Passthrough(_)),
             opener: record.opener,
         });
+        let in_sessions = inheritance.found.sessions.iter().flat_map(FoundSession::open);
+        let in_sessions = in_sessions.map(|file| OpenBefore {
+            handle: file.handle,
+            ino: file.ino,
+            flags: file.flags,
+            passthrough: false,
+            opener: file.opener,
+        });
+        let open = open.chain(in_sessions);
         let remains = CrashState { open: open.collect(), nameless: nameless.clone() };
         wire::open_after_crash(self.config, &remains)
     }
@@ -402,8 +412,8 @@ impl Serving<'_> {
         });
         let bound = Bound { metrics, kv };
         let guarded = (inheritance.guard.clone(), inheritance.restarts());
-        let sessions = sessions_of(&inheritance.sessions).map_err(failed)?;
-        let beside = self.begin_beside(&volume, &session, (bound, guarded), sessions, |control| {
+        let before = sessions_of(inheritance).map_err(failed)?;
+        let beside = self.begin_beside(&volume, &session, (bound, guarded), before, |control| {
             match &inheritance.control {
                 Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
                 None => start_control(&self.point.path, control),
@@ -452,8 +462,15 @@ fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
 }
 
 /// The sessions of another process, which keeps them in case that this one fails.
-fn sessions_of(given: &[GivenSession]) -> io::Result<Vec<GivenSession>> {
-    given.iter().map(GivenSession::try_clone).collect()
+fn sessions_of(inheritance: &Inheritance) -> io::Result<Before> {
+    let found = &inheritance.found;
+    Ok(Before {
+        given: inheritance.sessions.iter().map(GivenSession::try_clone).collect::<io::Result<_>>()?,
+        found: found.sessions.iter().map(FoundSession::try_clone).collect::<io::Result<_>>()?,
+        listener: found.listener.as_ref().map(OwnedFd::try_clone).transpose()?,
+        refuse: found.refuse,
+        keeper: None,
+    })
 }
 
 fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {

@@ -11,6 +11,7 @@ use crate::peer::Peer;
 use crate::upgrade::{Giver, Handover, Launch, Remains, Text, adopt};
 use braid_contract::Shown;
 use braid_ipc::protocol::Restarts;
+use braid_runtime::SessionState;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open, wait, waitpid};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -34,6 +35,10 @@ struct Kept {
     launch: Option<Launch>,
     memory: Vec<OwnedFd>,
     nameless: BTreeMap<u64, OwnedFd>,
+    /// Applications' sessions by their numbers, each with its descriptors.
+    sessions: BTreeMap<u64, (SessionState, Vec<OwnedFd>)>,
+    /// The socket at which sessions begin.
+    sessions_begin: Option<OwnedFd>,
     /// Why no other process can go on.
     alone: Option<String>,
     /// The mount has ended.
@@ -141,6 +146,19 @@ impl Supervisor {
                 }
             }
             Told::Release { ino } => drop(kept.nameless.remove(&ino)),
+            Told::SessionsBegin => kept.sessions_begin = peer.receive(1)?.pop(),
+            Told::Session { state, descriptors } => {
+                let descriptors = peer.receive(descriptors)?;
+                kept.sessions.insert(state.number(), (*state, descriptors));
+            }
+            Told::SessionMemory { session } => {
+                let memory = peer.receive(1)?;
+                // One that is about to begin tells of all its memory then.
+                if let Some((_, descriptors)) = kept.sessions.get_mut(&session) {
+                    descriptors.extend(memory);
+                }
+            }
+            Told::SessionEnded { session } => drop(kept.sessions.remove(&session)),
             Told::Alone { why } => kept.alone = Some(why),
             Told::Ended => kept.ended = true,
         }
@@ -197,6 +215,8 @@ impl Supervisor {
             restarts: Restarts { count: self.crashes, how: how.to_owned(), paused_ns: 0 },
             crashed_at_ns,
             refuse: self.short >= REFUSE_AFTER,
+            sessions: self.kept.sessions.values(),
+            sessions_begin: self.kept.sessions_begin.as_ref(),
         };
         let handover = Handover::after_crash(remains).map_err(text)?;
         let giver = Giver::start(&serving.program, launch)?;

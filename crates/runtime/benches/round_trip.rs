@@ -8,7 +8,7 @@ use braid_contract::{
     Attr, Caller, Entry, FileKind, FileSystem, FileSystemCapabilities, HandleId, InodeId, IoMode, OpenFlags,
     Opened, Reply, Request, Served, Service, Timestamp, WriteFlags,
 };
-use braid_runtime::{Mounted, Options, Runtime, Session, Settings};
+use braid_runtime::{Before, Mounted, Options, Runtime, Session, Settings};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ fn main() {
     let socket = dir.path().join("socket");
     let mounted = Mounted { top: Arc::clone(&top), kernel: None, values: None, device };
     let settings = Settings { workers: 1, ..Settings::default() };
-    let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
+    let runtime = Runtime::start((&socket, false), settings, mounted, Before::default()).unwrap();
     let (session, root) = Session::begin(&socket, dir.path(), Options::default()).unwrap();
     let fs = session.file_system();
     let caller = Caller::root();

@@ -2,9 +2,11 @@
 //! descriptors, its memory and its socket. Its application notices nothing but a pause.
 
 use crate::layout::Geometry;
-use crate::open::{Knowledge, Opened};
+use crate::ledger::Opened;
+use crate::open::Knowledge;
 use braid_contract::{Caller, Class, HandleId, InodeId, OpenFlags};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -47,6 +49,9 @@ pub struct SessionState {
     pub(crate) heads: Vec<u64>,
     /// Inodes, with the lookups of each.
     inodes: Vec<(u64, u64)>,
+    /// Lookups of inodes that the file system does not count.
+    #[serde(default)]
+    uncounted: Vec<(u64, u64)>,
     handles: Vec<Handle>,
 }
 
@@ -56,6 +61,10 @@ struct Handle {
     ino: u64,
     read: bool,
     write: bool,
+    #[serde(default)]
+    direct: bool,
+    #[serde(default)]
+    sync: bool,
     directory: bool,
 }
 
@@ -69,6 +78,12 @@ pub(crate) struct Terms {
 }
 
 impl SessionState {
+    /// The session's number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn of(
         number: u64,
         terms: &Terms,
@@ -82,8 +97,11 @@ impl SessionState {
             ino: opened.ino.0,
             read: opened.flags.read,
             write: opened.flags.write,
+            direct: opened.flags.direct,
+            sync: opened.flags.sync,
             directory: opened.directory,
         });
+        let uncounted = known.inodes.iter().filter(|(_, _, uncounted)| *uncounted > 0);
         Self {
             number,
             geometry: *geometry,
@@ -94,9 +112,15 @@ impl SessionState {
             read_only,
             shown,
             heads,
-            inodes: known.inodes.iter().map(|(ino, count)| (ino.0, *count)).collect(),
+            inodes: known.inodes.iter().map(|(ino, count, _)| (ino.0, *count)).collect(),
+            uncounted: uncounted.map(|(ino, _, uncounted)| (ino.0, *uncounted)).collect(),
             handles: handles.collect(),
         }
+    }
+
+    /// User, group and process.
+    pub(crate) fn caller(&self) -> (u32, u32, u32) {
+        self.caller
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -107,12 +131,16 @@ impl SessionState {
 
     pub(crate) fn knowledge(&self) -> Knowledge {
         let opened = |handle: &Handle| {
-            let Handle { handle, ino, read, write, directory } = *handle;
-            let flags = OpenFlags { read, write, ..OpenFlags::default() };
+            let Handle { handle, ino, read, write, direct, sync, directory } = *handle;
+            let flags = OpenFlags { read, write, direct, sync };
             (HandleId(handle), Opened { ino: InodeId(ino), flags, directory })
         };
+        let uncounted: HashMap<u64, u64> = self.uncounted.iter().copied().collect();
+        let inode = |(ino, count): &(u64, u64)| {
+            (InodeId(*ino), *count, uncounted.get(ino).copied().unwrap_or_default())
+        };
         Knowledge {
-            inodes: self.inodes.iter().map(|(ino, count)| (InodeId(*ino), *count)).collect(),
+            inodes: self.inodes.iter().map(inode).collect(),
             handles: self.handles.iter().map(opened).collect(),
         }
     }

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// Both sides have to know the same queues.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Longest line, in bytes.
 const LINE_MAX: usize = 4096;

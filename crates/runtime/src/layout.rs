@@ -21,8 +21,8 @@ const SLOT_HEAD: usize = 128;
 /// Longest name, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
-const NAME_WORDS: usize = 32;
-const NUMBERS_WORDS: usize = size_of::<Numbers>() / 8;
+pub(crate) const NAME_WORDS: usize = 32;
+pub(crate) const NUMBERS_WORDS: usize = size_of::<Numbers>() / 8;
 const ANSWERS_WORDS: usize = size_of::<Answers>() / 8;
 
 /// Queues of a session, at most.
@@ -167,8 +167,24 @@ const _: () = assert!(NAME_MAX < NAME_WORDS * 8, "a name does not fit");
 /// The room is for entries of a directory.
 pub(crate) const ENTRIES: u64 = 1 << 63;
 
-/// What a slot is; the lower half of its first word, on which the application sleeps.
+/// What a slot is; the lower half of its first word, on which the application sleeps. The upper
+/// half is a count of the application, which tells one use of the slot from another.
 pub(crate) mod state {
+    /// What a slot is, by its first word.
+    pub(crate) fn of(word: u64) -> u64 {
+        word & 0xffff_ffff
+    }
+
+    /// For the how many-th time it is used, in the upper half.
+    pub(crate) fn turn(word: u64) -> u64 {
+        word & !0xffff_ffff
+    }
+
+    /// The next time.
+    pub(crate) fn next(word: u64) -> u64 {
+        turn(word).wrapping_add(1 << 32)
+    }
+
     /// It holds a request.
     pub(crate) const ASKED: u64 = 1;
     /// It holds a request, and the application sleeps until it is answered.

@@ -1,27 +1,23 @@
 //! What a session knows: inodes that it looked up, and files that it has open.
 
+use crate::ledger::{Ledger, Opened};
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Inodes that a session may know at a time.
 pub(crate) const INODES_MAX: usize = 1 << 17;
 /// Files that it may have open at a time.
 pub(crate) const HANDLES_MAX: usize = 4096;
 
-/// An open file or directory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
-    pub(crate) ino: InodeId,
-    pub(crate) flags: OpenFlags,
-    pub(crate) directory: bool,
-}
-
 /// What a session knows of an inode.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookups {
-    /// Those that the file system counts for it.
+    /// Those that it made and did not take back.
     count: u64,
+    /// Those of them that the file system does not count: an earlier process did, which crashed.
+    uncounted: u64,
     /// Requests under way that use it.
     users: u64,
     /// Lookups that are taken back when no request uses it any more: before, its number
@@ -29,21 +25,44 @@ struct Lookups {
     owed: u64,
 }
 
+impl Lookups {
+    /// Takes lookups back; answers how many of these the file system counts.
+    fn take_back(&mut self, count: u64) -> u64 {
+        let uncounted = count.min(self.uncounted);
+        (self.count, self.uncounted) = (self.count - count, self.uncounted - uncounted);
+        count - uncounted
+    }
+}
+
 /// What a session knows.
 #[derive(Default)]
 pub(crate) struct Known {
     inodes: Mutex<HashMap<InodeId, Lookups>>,
     handles: RwLock<HashMap<HandleId, Opened>>,
+    /// What outlives this process.
+    ledger: Option<Arc<Ledger>>,
 }
 
 /// What a session knows, for the process that goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
-    pub(crate) inodes: Vec<(InodeId, u64)>,
+    /// Each with its lookups, and how many of these the file system does not count.
+    pub(crate) inodes: Vec<(InodeId, u64, u64)>,
     pub(crate) handles: Vec<(HandleId, Opened)>,
 }
 
 impl Known {
+    /// Nothing yet. All that comes is in the ledger, too, if there is one.
+    pub(crate) fn kept_in(ledger: Option<Arc<Ledger>>) -> Self {
+        Self { ledger, ..Self::default() }
+    }
+
+    fn is_known(&self, ino: InodeId, count: u64) {
+        if let Some(ledger) = &self.ledger {
+            ledger.knows(ino, count);
+        }
+    }
+
     /// Notes a lookup.
     ///
     /// # Errors
@@ -53,7 +72,9 @@ impl Known {
         if inodes.len() >= INODES_MAX && !inodes.contains_key(&ino) {
             return Err(Errno::ENFILE.into());
         }
-        inodes.entry(ino).or_default().count += 1;
+        let known = inodes.entry(ino).or_default();
+        known.count += 1;
+        self.is_known(ino, known.count);
         Ok(())
     }
 
@@ -91,16 +112,16 @@ impl Known {
     pub(crate) fn forget(&self, ino: InodeId, count: u64) -> u64 {
         let mut inodes = self.inodes.lock();
         let Some(known) = inodes.get_mut(&ino) else { return 0 };
-        let count = count.min(known.count);
-        known.count -= count;
+        let counted = known.take_back(count.min(known.count));
+        self.is_known(ino, known.count);
         if known.users > 0 {
-            known.owed += count;
+            known.owed += counted;
             return 0;
         }
         if known.count == 0 {
             inodes.remove(&ino);
         }
-        count
+        counted
     }
 
     /// Notes an open file.
@@ -118,7 +139,11 @@ impl Known {
         if handles.len() >= HANDLES_MAX {
             return Err(Errno::EMFILE.into());
         }
-        handles.insert(handle, Opened { ino, flags, directory });
+        let opened = Opened { ino, flags, directory };
+        if let Some(ledger) = &self.ledger {
+            ledger.opened(handle, &opened);
+        }
+        handles.insert(handle, opened);
         Ok(())
     }
 
@@ -128,6 +153,9 @@ impl Known {
     /// `EBADF` if there is none.
     pub(crate) fn close(&self, handle: HandleId) -> Result<bool> {
         let closed = self.handles.write().remove(&handle);
+        if let Some(ledger) = self.ledger.as_ref().filter(|_| closed.is_some()) {
+            ledger.closed(handle);
+        }
         closed.map(|opened| opened.directory).ok_or_else(|| Errno::EBADF.into())
     }
 
@@ -160,14 +188,27 @@ impl Known {
     /// All of it, which is then forgotten.
     pub(crate) fn take(&self) -> Knowledge {
         let known = std::mem::take(&mut *self.inodes.lock());
-        let inodes = known.into_iter().map(|(ino, known)| (ino, known.count + known.owed)).collect();
+        let inode = |(ino, known): (InodeId, Lookups)| (ino, known.count + known.owed, known.uncounted);
+        let inodes = known.into_iter().map(inode).collect();
         Knowledge { inodes, handles: self.handles.write().drain().collect() }
     }
 
-    /// Goes on with what an earlier process knew.
+    /// Goes on with what an earlier process knew, and notes it in the ledger.
     pub(crate) fn go_on(&self, known: Knowledge) {
+        if let Some(ledger) = &self.ledger {
+            known.inodes.iter().for_each(|(ino, count, _)| ledger.knows(*ino, *count));
+            for (handle, opened) in &known.handles {
+                ledger.opened(*handle, opened);
+                ledger.told(*handle);
+            }
+        }
+        self.found(known);
+    }
+
+    /// Goes on with what is in the ledger already.
+    pub(crate) fn found(&self, known: Knowledge) {
         let inodes = known.inodes.into_iter();
-        let looked_up = |(ino, count)| (ino, Lookups { count, ..Lookups::default() });
+        let looked_up = |(ino, count, uncounted)| (ino, Lookups { count, uncounted, ..Lookups::default() });
         self.inodes.lock().extend(inodes.map(looked_up));
         self.handles.write().extend(known.handles);
     }

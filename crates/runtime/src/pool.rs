@@ -192,6 +192,11 @@ impl Pool {
         }
     }
 
+    /// Whether requests of a process that crashed are yet to be answered.
+    pub(crate) fn repeats(&self) -> bool {
+        self.shared.state.lock().queues.iter().any(|known| known.queue.repeats())
+    }
+
     pub(crate) fn status(&self) -> RuntimeStatus {
         let state = self.shared.state.lock();
         let workers = state.workers.iter().map(|worker| {

@@ -2,17 +2,20 @@
 //! memory, has them carried out, and puts the answers back. Nothing that the application
 //! stores is believed, and all of it is copied before it is looked at.
 
+use crate::asked::Asked;
 use crate::entries::Gathered;
-use crate::layout::{BELL, ENTRIES, Geometry, NAME_MAX, Slot, state};
+use crate::layout::{BELL, Geometry, NAME_MAX, Slot, state};
+use crate::ledger::{Found, Phase, Unanswered};
 use crate::load::Load;
+use crate::once::Once;
 use crate::words;
-use braid_contract::{Caller, Errno, Operation};
+use braid_contract::{Caller, Errno, HandleId, Operation};
 use braid_sdk::abi::{self, Answer, Entries, Failure, Message, Numbers, Target};
 use braid_sys::{AlignedBuf, FutexScope, SharedWords, futex_wake};
 use parking_lot::{Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Instant;
 
 /// Bytes of words about an error, at most: so many as a name has.
@@ -26,6 +29,8 @@ pub(crate) struct Shared {
     caller: Caller,
     /// Carries requests out in the name of the session's application.
     pub(crate) target: Box<dyn Target>,
+    /// Where requests outlive this process: has each carried out once.
+    once: Option<Once>,
     /// The user of this process.
     served_by: u32,
     /// The application broke the rules: nothing of the session is served any more.
@@ -37,10 +42,10 @@ impl Shared {
         memory: SharedWords,
         geometry: Geometry,
         caller: Caller,
-        target: Box<dyn Target>,
+        (target, once): (Box<dyn Target>, Option<Once>),
     ) -> Self {
         let served_by = rustix::process::geteuid().as_raw();
-        Self { memory, geometry, caller, target, served_by, broken: AtomicBool::new(false) }
+        Self { memory, geometry, caller, target, once, served_by, broken: AtomicBool::new(false) }
     }
 
     /// The word by which the application wakes workers that sleep.
@@ -72,7 +77,21 @@ pub(crate) struct Queue {
     head: Mutex<u64>,
     /// The same, for looking.
     taken: AtomicU64,
+    /// Requests that an earlier process took and did not answer; the next comes last.
+    again: Mutex<Vec<Unanswered>>,
+    /// How many, for looking.
+    to_repeat: AtomicUsize,
     pub(crate) load: Load,
+}
+
+/// A request to be carried out.
+struct Job {
+    slot: usize,
+    asked: Result<Asked, Failure>,
+    /// For the how many-th time the slot is used, as its application counts.
+    turn: u64,
+    /// What is known of it, if an earlier process took it.
+    found: Option<Found>,
 }
 
 /// Memory that a worker keeps for the data of requests.
@@ -85,7 +104,16 @@ pub(crate) struct Buffers {
 impl Queue {
     /// A queue of which so many requests were taken already.
     pub(crate) fn new(shared: Arc<Shared>, index: usize, order: Order, head: u64, load: Load) -> Self {
-        let queue = Self { shared, index, order, head: Mutex::new(head), taken: AtomicU64::new(head), load };
+        let queue = Self {
+            shared,
+            index,
+            order,
+            head: Mutex::new(head),
+            taken: AtomicU64::new(head),
+            again: Mutex::default(),
+            to_repeat: AtomicUsize::new(0),
+            load,
+        };
         queue.asleep().store(0, Ordering::Relaxed);
         queue
     }
@@ -93,6 +121,18 @@ impl Queue {
     /// How many requests were taken.
     pub(crate) fn head(&self) -> u64 {
         *self.head.lock()
+    }
+
+    /// First, these are carried out or answered, the oldest first.
+    pub(crate) fn repeat(&self, mut unanswered: Vec<Unanswered>) {
+        unanswered.reverse();
+        self.to_repeat.store(unanswered.len(), Ordering::Release);
+        *self.again.lock() = unanswered;
+    }
+
+    /// Whether some of these are left.
+    pub(crate) fn repeats(&self) -> bool {
+        self.to_repeat.load(Ordering::Acquire) > 0
     }
 
     /// Whether several workers may serve it at the same time.
@@ -112,7 +152,9 @@ impl Queue {
     /// Whether a request waits that could be taken now. A worker that finds none may sleep:
     /// where the order is kept, who carries a request out wakes it for the next one.
     pub(crate) fn has_work(&self) -> bool {
-        !self.shared.is_broken() && self.waiting() > 0 && (self.is_free() || !self.head.is_locked())
+        !self.shared.is_broken()
+            && (self.waiting() > 0 || self.repeats())
+            && (self.is_free() || !self.head.is_locked())
     }
 
     fn asleep(&self) -> &AtomicU64 {
@@ -152,11 +194,11 @@ impl Queue {
             return false;
         }
         let Some(mut head) = self.head.try_lock() else { return false };
-        let Some(slot) = self.take(&mut head) else { return false };
+        let Some(job) = self.next_again().or_else(|| self.take(&mut head)) else { return false };
         // Another worker takes the next one only after this one's answer.
         let order: Option<MutexGuard<'_, u64>> = (self.order == Order::Kept).then_some(head);
         let begun = Instant::now();
-        self.serve(slot, buffers);
+        self.serve(&job, buffers);
         self.load.served(begun.elapsed());
         if let Some(order) = order {
             drop(order);
@@ -165,39 +207,84 @@ impl Queue {
         true
     }
 
-    /// Takes the next request; answers its slot.
-    fn take(&self, head: &mut u64) -> Option<Slot> {
-        let geometry = self.shared.geometry;
+    fn next_again(&self) -> Option<Job> {
+        if !self.repeats() {
+            return None;
+        }
+        let mut again = self.again.lock();
+        let Unanswered { slot, asked, turn, found } = again.pop()?;
+        self.to_repeat.store(again.len(), Ordering::Release);
+        Some(Job { slot, asked, turn, found: Some(found) })
+    }
+
+    /// Takes the next request.
+    fn take(&self, head: &mut u64) -> Option<Job> {
+        let (geometry, words) = (self.shared.geometry, self.shared.memory.words());
         let waiting = self.tail().wrapping_sub(*head);
         if waiting == 0 {
             return None;
         }
-        let number = self.shared.memory.words()[geometry.entry(self.index, *head)].load(Ordering::Relaxed);
+        let number = words[geometry.entry(self.index, *head)].load(Ordering::Relaxed);
         let slot = usize::try_from(number).ok().filter(|slot| *slot < geometry.depth);
         let Some(slot) = slot.filter(|_| waiting <= geometry.depth as u64) else {
             self.shared.broken.store(true, Ordering::Relaxed);
             return None;
         };
+        let place = geometry.slot(self.index, slot);
+        let turn = state::turn(words[place.state()].load(Ordering::Relaxed));
+        let asked = Asked::of(words, geometry, place);
+        if let Some(once) = &self.shared.once {
+            once.ledger.taken(once.ledger.place(self.index, slot), (*head, turn), &asked);
+            once.ledger.set_head(self.index, head.wrapping_add(1));
+        }
         *head = head.wrapping_add(1);
         self.taken.store(*head, Ordering::Release);
-        Some(geometry.slot(self.index, slot))
+        Some(Job { slot, asked, turn, found: None })
     }
 
-    fn serve(&self, slot: Slot, buffers: &mut Buffers) {
-        let asked = Asked::of(&self.shared, slot);
-        let told = match &asked {
-            Ok(asked) => self.carry_out(asked, slot, buffers),
-            Err(failure) => Err(failure.clone()),
-        };
-        self.answer(slot, told, buffers);
-        let words = self.shared.memory.words();
-        let word = &words[slot.state()];
-        if word.swap(state::ANSWERED, Ordering::AcqRel) == state::AWAITED {
+    fn serve(&self, job: &Job, buffers: &mut Buffers) {
+        let slot = self.shared.geometry.slot(self.index, job.slot);
+        let once = self.shared.once.as_ref();
+        let kept = once.map(|once| (once, once.ledger.place(self.index, job.slot)));
+        if !job.found.is_some_and(|found| found.phase == Phase::Answered) {
+            let told = match &job.asked {
+                Ok(asked) => self.carry_out((asked, job), slot, buffers),
+                Err(failure) => Err(failure.clone()),
+            };
+            let opened = told.as_ref().map_or(0, |told| told.answer.answers.handle);
+            self.answer(slot, told, buffers);
+            if let Some((once, place)) = kept {
+                once.ledger.answered(place, HandleId(opened));
+            }
+        }
+        self.tell(slot, job);
+        if let Some((once, place)) = kept {
+            once.told(place);
+        }
+    }
+
+    /// Tells the application that there is an answer.
+    fn tell(&self, slot: Slot, job: &Job) {
+        let word = &self.shared.memory.words()[slot.state()];
+        if job.found.is_some() {
+            // It may have been told before: then the slot may have another request.
+            let told = word.try_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                (state::turn(word) == job.turn).then_some(job.turn | state::ANSWERED)
+            });
+            if told.is_ok() {
+                futex_wake(word, 1, FutexScope::Shared);
+            }
+        } else if state::of(word.swap(job.turn | state::ANSWERED, Ordering::AcqRel)) == state::AWAITED {
             futex_wake(word, 1, FutexScope::Shared);
         }
     }
 
-    fn carry_out(&self, asked: &Asked, slot: Slot, buffers: &mut Buffers) -> Result<Told, Failure> {
+    fn carry_out(
+        &self,
+        (asked, job): (&Asked, &Job),
+        slot: Slot,
+        buffers: &mut Buffers,
+    ) -> Result<Told, Failure> {
         let words = &self.shared.memory.words()[slot.data()];
         if asked.data > 0 {
             buffers.written.resize(asked.data, 0);
@@ -210,15 +297,21 @@ impl Queue {
             Numbers { uid, gid, pid, tid, flags: asked.numbers.flags | abi::KNOWS_GROUPS, ..asked.numbers };
         let message = Message {
             groups: groups.as_deref().unwrap_or_default(),
-            name: &asked.name.0[..asked.name.1],
-            new_name: &asked.new_name.0[..asked.new_name.1],
+            name: asked.name(),
+            new_name: asked.new_name(),
             data: &buffers.written[..asked.data],
             buffer: if asked.entries { &mut [] } else { buffers.read.bytes(asked.room) },
             entries: entries.as_mut().map(|entries| entries as &mut dyn Entries),
             ..Message::new(numbers)
         };
         // What a panic left behind is as in any other thread of the daemon.
-        let called = catch_unwind(AssertUnwindSafe(|| self.shared.target.call(message)));
+        let called = catch_unwind(AssertUnwindSafe(|| match &self.shared.once {
+            Some(once) => {
+                let place = once.ledger.place(self.index, job.slot);
+                once.call((place, job.found), message, &*self.shared.target)
+            }
+            None => self.shared.target.call(message),
+        }));
         let answer = called.unwrap_or_else(|_| Err(Failure { errno: Errno::EIO.0, why: String::new() }))?;
         Ok(match entries {
             Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
@@ -268,45 +361,6 @@ struct Told {
     answer: Answer,
 }
 
-/// A request, copied out of the shared memory.
-struct Asked {
-    numbers: Numbers,
-    name: ([u8; NAME_MAX], usize),
-    new_name: ([u8; NAME_MAX], usize),
-    data: usize,
-    room: usize,
-    entries: bool,
-}
-
-impl Asked {
-    fn of(shared: &Shared, slot: Slot) -> Result<Self, Failure> {
-        let words = shared.memory.words();
-        let lengths = words[slot.lengths()].load(Ordering::Relaxed);
-        let (name, new_name, data) =
-            ((lengths & 0xffff) as usize, (lengths >> 16 & 0xffff) as usize, (lengths >> 32) as usize);
-        let room = words[slot.room()].load(Ordering::Relaxed);
-        let (room, entries) = (room & !ENTRIES, room & ENTRIES != 0);
-        let most = shared.geometry.data;
-        let room = usize::try_from(room).ok().filter(|room| *room <= most);
-        let Some(room) = room.filter(|_| name <= NAME_MAX && new_name <= NAME_MAX && data <= most) else {
-            return Err(Failure { errno: Errno::EINVAL.0, why: "a request of impossible lengths".into() });
-        };
-        let text = |words: &[AtomicU64], len: usize| {
-            let mut text = [0; NAME_MAX];
-            words::load(words, &mut text[..len]);
-            (text, len)
-        };
-        Ok(Self {
-            numbers: words::load_value(&words[slot.numbers()]),
-            name: text(&words[slot.name()], name),
-            new_name: text(&words[slot.new_name()], new_name),
-            data,
-            room,
-            entries,
-        })
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -317,7 +371,7 @@ pub(crate) mod testing {
 
     pub(crate) fn queue(target: impl Target + 'static, order: Order) -> Queue {
         let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
-        let shared = Shared::new(memory, GEOMETRY, Caller::root(), Box::new(target));
+        let shared = Shared::new(memory, GEOMETRY, Caller::root(), (Box::new(target), None));
         Queue::new(Arc::new(shared), 0, order, 0, Load::new((0, 0), braid_contract::Class::Auto))
     }
 
@@ -327,7 +381,7 @@ pub(crate) mod testing {
 
     pub(crate) fn is_answered(queue: &Queue) -> bool {
         let words = queue.shared.memory.words();
-        words[GEOMETRY.slot(0, 0).state()].load(Ordering::Acquire) == state::ANSWERED
+        state::of(words[GEOMETRY.slot(0, 0).state()].load(Ordering::Acquire)) == state::ANSWERED
     }
 
     /// Says that a request has begun, and carries it out when it is told to.

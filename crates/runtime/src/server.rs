@@ -1,11 +1,13 @@
 //! The runtime's socket: applications begin sessions there. A thread attends to each.
 
+use crate::found::{Before, FoundSession};
 use crate::gate::Gate;
 use crate::handover::GivenSession;
 use crate::hello::{Answer, send};
 use crate::layout::SESSION_BYTES_MAX;
 use crate::pool::{Pool, Settings};
-use crate::session::{Attendant, End, Live, Mounted};
+use crate::recount::Recount;
+use crate::session::{Attendant, End, Kept, Live, Mounted};
 use braid_contract::{Caller, Errno, Error, RuntimeStatus, SessionStatus};
 use braid_sys::peer_groups;
 use parking_lot::Mutex;
@@ -15,7 +17,7 @@ use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -51,6 +53,7 @@ struct Common {
     gate: Arc<Gate>,
     /// Can be read when sessions are left to another process.
     leaving: Arc<OwnedFd>,
+    kept: Option<Kept>,
 }
 
 #[derive(Default)]
@@ -77,22 +80,30 @@ impl Runtime {
         (path, open_to_all): (&Path, bool),
         settings: Settings,
         mounted: Mounted,
-        given: Vec<GivenSession>,
+        before: Before,
     ) -> io::Result<Self> {
+        let Before { given, found, listener, refuse, keeper } = before;
         // The kernel lets nobody else in there.
         let open_to_all = open_to_all && lets_others_in(&std::fs::read_to_string(MOUNTS)?, mounted.device);
         let (pool, leaving) = (Pool::start(settings)?, eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sessions, gate, leaving) = (Arc::default(), Arc::default(), Arc::new(leaving));
-        let shared = Arc::new(Common { mounted, pool, sessions, gate, leaving });
+        let kept = keeper.map(|keeper| Kept { keeper, names: Arc::default(), refuse });
+        let shared = Arc::new(Common { mounted, pool, sessions, gate, leaving, kept });
         for one in given {
             let number = one.state.number;
             if let Err(error) = go_on(&shared, one) {
                 tracing::warn!(%error, session = number, "a session could not go on, and ends");
+                shared.has_ended(number);
             }
         }
-        let _ = std::fs::remove_file(path);
-        let listener = Arc::new(UnixListener::bind(path)?);
-        chmod(path, Mode::from_raw_mode(if open_to_all { 0o666 } else { 0o600 }))?;
+        go_on_after_crash(&shared, found);
+        let listener = Arc::new(match listener {
+            Some(listener) => UnixListener::from(listener),
+            None => listen(path, open_to_all)?,
+        });
+        if let Some(kept) = &shared.kept {
+            kept.keeper.listens(listener.as_fd());
+        }
         let acceptor = {
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
             thread::Builder::new().name("sessions".into()).spawn(move || accept(&listener, &shared))?
@@ -125,7 +136,8 @@ impl Runtime {
         if !self.shared.gate.pause(until) {
             return false;
         }
-        let quiet = self.shared.pool.pause(until.saturating_duration_since(Instant::now()));
+        let quiet = !self.shared.pool.repeats()
+            && self.shared.pool.pause(until.saturating_duration_since(Instant::now()));
         if !quiet {
             self.shared.gate.resume();
         }
@@ -194,6 +206,13 @@ impl Drop for Runtime {
     }
 }
 
+fn listen(path: &Path, open_to_all: bool) -> io::Result<UnixListener> {
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    chmod(path, Mode::from_raw_mode(if open_to_all { 0o666 } else { 0o600 }))?;
+    Ok(listener)
+}
+
 /// Whether the kernel asks a file system for others than who mounted it.
 fn lets_others_in(mounts: &str, device: u64) -> bool {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -242,7 +261,7 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     spawn(shared, number, attendant, move |attendant| {
         let begun = attendant.welcome(who, |make| {
             let shared = weak.upgrade().ok_or(Errno::ENOTCONN)?;
-            let (live, ino) = make(&shared.mounted)?;
+            let (live, ino) = make(&shared.mounted, shared.kept.clone())?;
             shared.take_in(number, &live)?;
             Ok((live, ino))
         })?;
@@ -255,7 +274,51 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
 /// Goes on with a session of another process.
 fn go_on(shared: &Arc<Common>, given: GivenSession) -> io::Result<()> {
     let number = given.state.number;
-    let (live, socket) = Live::go_on(given, shared.mounted.clone())?;
+    let (live, socket) = Live::go_on(given, shared.mounted.clone(), shared.kept.clone())?;
+    live.tell_keeper(&socket)?;
+    attend_again(shared, number, live, socket)
+}
+
+/// Goes on with the sessions of a process that crashed. What they know is counted before any
+/// of them may remove it: its number must not become that of another file.
+fn go_on_after_crash(shared: &Arc<Common>, found: Vec<FoundSession>) {
+    let Some(kept) = &shared.kept else { return };
+    let (mut recount, mut unanswered) = (Recount::default(), 0);
+    let counted: Vec<_> = found
+        .into_iter()
+        .map(|one| {
+            let queues = 0..one.state.geometry.queues;
+            unanswered += queues.map(|queue| one.records.unanswered(queue).len()).sum::<usize>();
+            let inodes = recount.of(&*shared.mounted.top, &one);
+            (one, inodes)
+        })
+        .collect();
+    let again =
+        counted.into_iter().filter_map(|(one, inodes)| {
+            let number = one.state.number;
+            // Its application would wait for the rest of what it was told.
+            let at_rest = one.records.is_at_rest();
+            let made = Live::go_on_after_crash(one, shared.mounted.clone(), inodes, kept.clone());
+            let made = if at_rest { made } else { Err(io::ErrorKind::ConnectionAborted.into()) };
+            made.map(|made| (number, made)).inspect_err(|error| {
+            tracing::warn!(%error, session = number, "a session can't go on after the crash, and ends");
+            shared.has_ended(number);
+        }).ok()
+        });
+    let again: Vec<_> = again.collect();
+    if !again.is_empty() {
+        tracing::warn!(sessions = again.len(), unanswered, "sessions go on after the crash");
+    }
+    for (number, (live, socket)) in again {
+        if let Err(error) = attend_again(shared, number, live, socket) {
+            tracing::warn!(%error, session = number, "a session can't go on after the crash, and ends");
+            shared.has_ended(number);
+        }
+    }
+}
+
+/// Attends to a session that another process began.
+fn attend_again(shared: &Arc<Common>, number: u64, live: Live, socket: UnixStream) -> io::Result<()> {
     let (caller, live) = (live.caller().clone(), Arc::new(live));
     let (attendant, weak) = (shared.attendant(&socket)?, Arc::downgrade(shared));
     shared.pool.add(&live.queues)?;
@@ -294,7 +357,14 @@ impl Common {
             self.sessions.lock().present.entry(number).and_modify(|one| one.live = None);
             return Err(error.into());
         }
-        Ok(())
+        let socket =
+            self.sessions.lock().present.get(&number).map(|one| one.socket.try_clone()).transpose()?;
+        socket.map_or(Ok(()), |socket| live.tell_keeper(&socket)).map_err(Error::from)
+    }
+
+    /// Tells who keeps sessions that one is over.
+    fn has_ended(&self, number: u64) {
+        self.kept.iter().for_each(|kept| kept.keeper.ended(number));
     }
 
     fn attendant(&self, socket: &UnixStream) -> io::Result<Attendant> {
@@ -341,6 +411,7 @@ fn end(shared: &Weak<Common>, number: u64, attendant: &Attendant) {
         if let Some(live) = live {
             live.leave_workers();
         }
+        shared.has_ended(number);
         // Its application learns that nothing more is answered.
         let _ = attendant.socket.shutdown(std::net::Shutdown::Both);
     }

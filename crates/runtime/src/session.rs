@@ -1,11 +1,16 @@
 //! A session, from the side of the daemon: what is said on its socket, and what it is made
 //! of.
 
+use crate::found::FoundSession;
 use crate::gate::Gate;
 use crate::handover::{GivenSession, SessionState, Terms};
 use crate::hello::{Answer, Ask, VERSION, receive, send};
+use crate::keeper::SessionKeeper;
+use crate::layout::Geometry;
+use crate::ledger::{Ledger, Records};
 use crate::load::Load;
-use crate::open::Known;
+use crate::once::{self, Names, Once};
+use crate::open::{Knowledge, Known};
 use crate::queue::{Order, Queue, Shared};
 use crate::values::{Requests, Values};
 use crate::view::View;
@@ -13,8 +18,9 @@ use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, InodeId, Resu
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags, fstatvfs, statx};
+use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +49,24 @@ pub struct Mounted {
     pub device: u64,
 }
 
+/// What outlives the process, if sessions do.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) keeper: Arc<dyn SessionKeeper>,
+    /// Names that sessions change.
+    pub(crate) names: Arc<Names>,
+    /// What an earlier process did not answer is refused.
+    pub(crate) refuse: bool,
+}
+
+impl Kept {
+    /// Has memory of a session's records kept.
+    fn keep(&self, session: u64) -> Box<dyn Fn(BorrowedFd<'_>) + Send + Sync> {
+        let keeper = Arc::clone(&self.keeper);
+        Box::new(move |memory| keeper.grown(session, memory))
+    }
+}
+
 /// A session.
 pub(crate) struct Live {
     number: u64,
@@ -51,6 +75,7 @@ pub(crate) struct Live {
     pub(crate) queues: Vec<Arc<Queue>>,
     /// Directories that it was shown.
     shown: AtomicUsize,
+    kept: Option<(Arc<Ledger>, Kept)>,
 }
 
 impl Live {
@@ -60,52 +85,132 @@ impl Live {
         terms: Terms,
         view: Arc<Served<View>>,
         values: Option<Arc<dyn Values>>,
+        kept: Option<(Arc<Ledger>, Kept)>,
     ) -> io::Result<Self> {
         let memory = SharedWords::create("braid session", terms.geometry.words())?;
         let heads = vec![0; terms.geometry.queues];
-        Ok(Self::of((number, terms), (view, values), memory, &heads))
+        Ok(Self::of((number, terms), (view, values), (memory, &heads), kept))
     }
 
     fn of(
         (number, terms): (u64, Terms),
         (view, values): (Arc<Served<View>>, Option<Arc<dyn Values>>),
-        memory: SharedWords,
-        heads: &[u64],
+        (memory, heads): (SharedWords, &[u64]),
+        kept: Option<(Arc<Ledger>, Kept)>,
     ) -> Self {
         let target = Requests::new(&view, values, terms.geometry.data);
+        let once = kept.as_ref().map(|(ledger, kept)| Once {
+            view: Arc::clone(&view),
+            ledger: Arc::clone(ledger),
+            names: Arc::clone(&kept.names),
+            refuse: kept.refuse,
+        });
         let caller = terms.caller.clone();
-        let shared = Arc::new(Shared::new(memory, terms.geometry, caller, Box::new(target)));
+        let shared = Arc::new(Shared::new(memory, terms.geometry, caller, (Box::new(target), once)));
         let order = if terms.ordered { Order::Kept } else { Order::Free };
         let queue = |(index, head): (usize, &u64)| {
             let load = Load::new((number, index), terms.class);
             Arc::new(Queue::new(Arc::clone(&shared), index, order, *head, load))
         };
         let queues = heads.iter().enumerate().map(queue).collect();
-        Self { number, terms, view, queues, shown: AtomicUsize::new(0) }
+        Self { number, terms, view, queues, shown: AtomicUsize::new(0), kept }
     }
 
     /// Goes on with the session of another process; answers its socket too.
     ///
     /// # Errors
     /// If its memory is not as its state says.
-    pub(crate) fn go_on(given: GivenSession, mounted: Mounted) -> io::Result<(Self, UnixStream)> {
+    pub(crate) fn go_on(
+        given: GivenSession,
+        mounted: Mounted,
+        kept: Option<Kept>,
+    ) -> io::Result<(Self, UnixStream)> {
         let GivenSession { state, memory, socket } = given;
-        let known = Known::default();
+        let kept = ledger_of(state.number, state.geometry, kept)?;
+        let known = Known::kept_in(kept.as_ref().map(|(ledger, _)| Arc::clone(ledger)));
         known.go_on(state.knowledge());
+        if let Some((ledger, _)) = &kept {
+            state.heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
+        }
+        let live = Self::again(&state, memory, (mounted, known), &state.heads, kept)?;
+        live.is_shown(state.shown);
+        live.set_at_rest(true);
+        Ok((live, socket.into()))
+    }
+
+    /// Goes on with the session of a process that crashed; answers its socket too. What that
+    /// did not answer comes first. `inodes` are those that are still there.
+    ///
+    /// # Errors
+    /// If its memory is not as its state says.
+    pub(crate) fn go_on_after_crash(
+        found: FoundSession,
+        mounted: Mounted,
+        inodes: Vec<(InodeId, u64, u64)>,
+        kept: Kept,
+    ) -> io::Result<(Self, UnixStream)> {
+        let FoundSession { state, memory, socket, records } = found;
+        let (heads, shown, handles) = (records.heads(), records.shown(), records.handles());
+        let unanswered: Vec<_> =
+            (0..heads.len()).map(|queue| once::settle_closed(records.unanswered(queue), &handles)).collect();
+        let gone = lost(&records, &inodes);
+        let ledger = Ledger::of(records, kept.keep(state.number));
+        gone.into_iter().for_each(|ino| ledger.knows(ino, 0));
+        ledger.drop_untold(&handles.iter().map(|(handle, _)| *handle).collect());
+        heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
+        let known = Known::kept_in(Some(Arc::clone(&ledger)));
+        known.found(Knowledge { inodes, handles });
+        let live = Self::again(&state, memory, (mounted, known), &heads, Some((ledger, kept)))?;
+        live.is_shown(shown);
+        live.queues.iter().zip(unanswered).for_each(|(queue, unanswered)| queue.repeat(unanswered));
+        Ok((live, socket.into()))
+    }
+
+    fn again(
+        state: &SessionState,
+        memory: OwnedFd,
+        (mounted, known): (Mounted, Known),
+        heads: &[u64],
+        kept: Option<(Arc<Ledger>, Kept)>,
+    ) -> io::Result<Self> {
         let Mounted { top, kernel, values, .. } = mounted;
         // What it has open is closed by this, if it can't go on.
         let view = Arc::new(Served(View::new(top, kernel, state.read_only, known)));
         let (terms, memory) = (state.terms(), SharedWords::open(memory)?);
         let fits = terms.geometry.is_allowed()
-            && state.heads.len() == terms.geometry.queues
+            && heads.len() == terms.geometry.queues
             && memory.words().len() >= terms.geometry.words();
         if !fits {
             let what = "a session's memory does not fit its state";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
-        let live = Self::of((state.number, terms), (view, values), memory, &state.heads);
-        live.shown.store(state.shown, Ordering::Relaxed);
-        Ok((live, socket.into()))
+        Ok(Self::of((state.number, terms), (view, values), (memory, heads), kept))
+    }
+
+    /// Tells who keeps sessions that this one is there.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub(crate) fn tell_keeper(&self, socket: &UnixStream) -> io::Result<()> {
+        let Some((ledger, kept)) = &self.kept else { return Ok(()) };
+        let seen = (self.view.0.bounds.read_only, 0);
+        let state = SessionState::of(self.number, &self.terms, seen, Vec::new(), &Knowledge::default());
+        let (memory, records) = (self.memory()?, ledger.memory()?);
+        let mut descriptors = vec![memory.as_fd(), socket.as_fd()];
+        descriptors.extend(records.iter().map(AsFd::as_fd));
+        kept.keeper.begun(&state, &descriptors);
+        Ok(())
+    }
+
+    /// Nothing is half said on its socket any more, or something is: then its application
+    /// would wait for ever for another process.
+    fn set_at_rest(&self, at_rest: bool) {
+        self.kept.iter().for_each(|(ledger, _)| ledger.set_at_rest(at_rest));
+    }
+
+    fn is_shown(&self, shown: usize) {
+        self.shown.store(shown, Ordering::Relaxed);
+        self.kept.iter().for_each(|(ledger, _)| ledger.set_shown(shown));
     }
 
     /// What another process goes on with. This one has nothing of the session afterwards; no
@@ -148,9 +253,11 @@ impl Live {
 
     /// Shows the session one more directory.
     fn show(&self, mounted: &Mounted, directory: &OwnedFd) -> Result<InodeId> {
-        if self.shown.fetch_add(1, Ordering::Relaxed) >= SHOWN_MAX {
+        let shown = self.shown.load(Ordering::Relaxed);
+        if shown >= SHOWN_MAX {
             return Err(Errno::EMFILE.into());
         }
+        self.is_shown(shown + 1);
         let (ino, read_only) = look_at(mounted, directory)?;
         if read_only != self.view.0.bounds.read_only {
             let what = "it is mounted read-only in one place and writable in another";
@@ -190,7 +297,7 @@ impl Attendant {
     pub(crate) fn welcome(
         &mut self,
         (number, caller): (u64, Caller),
-        begin: impl FnOnce(&dyn Fn(&Mounted) -> Result<(Arc<Live>, InodeId)>) -> Result<(Arc<Live>, InodeId)>,
+        begin: impl FnOnce(&Make<'_>) -> Result<(Arc<Live>, InodeId)>,
     ) -> io::Result<bool> {
         self.socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
         self.socket.set_write_timeout(Some(TALK_TIMEOUT))?;
@@ -211,18 +318,21 @@ impl Attendant {
         let Some(directory) = self.shown(until)? else { return Ok(false) };
         let gate = Arc::clone(&self.gate);
         let Some(_pass) = gate.enter() else { return Ok(false) };
-        let make = |mounted: &Mounted| {
+        let make = |mounted: &Mounted, kept: Option<Kept>| {
             let (ino, read_only) = look_at(mounted, &directory)?;
             let Mounted { top, kernel, values, .. } = mounted.clone();
-            let view = Arc::new(Served(View::new(top, kernel, read_only, Known::default())));
+            let kept = ledger_of(number, terms.geometry, kept)?;
+            let known = Known::kept_in(kept.as_ref().map(|(ledger, _)| Arc::clone(ledger)));
+            let view = Arc::new(Served(View::new(top, kernel, read_only, known)));
             let ino = view.0.show(ino)?.ino;
-            Ok((Arc::new(Live::begin(number, terms.clone(), view, values)?), ino))
+            Ok((Arc::new(Live::begin(number, terms.clone(), view, values, kept)?), ino))
         };
         match begin(&make) {
             Ok((live, ino)) => {
                 send(&self.socket, &Answer::Begun { session: number })?;
                 pass_descriptors(&self.socket, &[live.memory()?.as_fd()])?;
                 send(&self.socket, &Answer::Shown { ino: ino.0 })?;
+                live.set_at_rest(true);
                 Ok(true)
             }
             Err(error) => {
@@ -255,8 +365,9 @@ impl Attendant {
             }
             // What it says after a pause is for who goes on.
             let Some(_pass) = gate.enter() else { return Ok(End::Left) };
-            let Some(directory) = self.shown(Instant::now() + TALK_TIMEOUT)? else { return Ok(End::Over) };
             let Some((live, mounted)) = session() else { return Ok(End::Over) };
+            live.set_at_rest(false);
+            let Some(directory) = self.shown(Instant::now() + TALK_TIMEOUT)? else { return Ok(End::Over) };
             match live.show(&mounted, &directory) {
                 Ok(ino) => send(&self.socket, &Answer::Shown { ino: ino.0 })?,
                 Err(error) => {
@@ -267,6 +378,7 @@ impl Attendant {
                     }
                 }
             }
+            live.set_at_rest(true);
         }
     }
 
@@ -285,6 +397,21 @@ impl Attendant {
             None => Ok(None),
         }
     }
+}
+
+/// Makes a session that sees this.
+type Make<'a> = dyn Fn(&Mounted, Option<Kept>) -> Result<(Arc<Live>, InodeId)> + 'a;
+
+/// New records, if sessions outlive the process.
+fn ledger_of(number: u64, geometry: Geometry, kept: Option<Kept>) -> io::Result<Option<(Arc<Ledger>, Kept)>> {
+    let Some(kept) = kept else { return Ok(None) };
+    Ok(Some((Ledger::new(geometry, kept.keep(number))?, kept)))
+}
+
+/// The inodes in the records that are not among these.
+fn lost(records: &Records, inodes: &[(InodeId, u64, u64)]) -> Vec<InodeId> {
+    let there: HashSet<InodeId> = inodes.iter().map(|(ino, ..)| *ino).collect();
+    records.inodes().into_iter().map(|(ino, _)| ino).filter(|ino| !there.contains(ino)).collect()
 }
 
 /// The inode of a directory of the mount, without a request to the file system for that; and

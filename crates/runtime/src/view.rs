@@ -99,7 +99,7 @@ impl View {
     }
 
     /// The inode of an open file, whatever number comes with its handle.
-    fn inode_of(&self, ino: InodeId, handle: Option<HandleId>) -> Result<InodeId> {
+    pub(crate) fn inode_of(&self, ino: InodeId, handle: Option<HandleId>) -> Result<InodeId> {
         handle.map_or(Ok(ino), |handle| self.bounds.known.open(handle).map(|opened| opened.ino))
     }
 
@@ -145,7 +145,7 @@ impl View {
     }
 
     /// Notes what a reply gives to the session, or takes from it.
-    fn note(&self, before: &Before, reply: &mut Reply) {
+    pub(crate) fn note(&self, before: &Before, reply: &mut Reply) {
         let noted = match reply {
             Reply::Lookup(Ok(entry))
             | Reply::Mknod(Ok(entry))
@@ -188,7 +188,7 @@ impl View {
     }
 
     /// Has the kernel forget what a request made stale in its cache.
-    fn tell_kernel(&self, before: &Before, reply: &Reply) {
+    pub(crate) fn tell_kernel(&self, before: &Before, reply: &Reply) {
         let Some(kernel) = &self.kernel else { return };
         match reply {
             Reply::Mknod(Ok(_))
@@ -250,7 +250,7 @@ struct Creating<'a> {
 }
 
 /// What has to be known of a request when it is answered.
-struct Before {
+pub(crate) struct Before {
     operation: Operation,
     ino: InodeId,
     flags: OpenFlags,
@@ -263,7 +263,7 @@ struct Before {
 }
 
 impl View {
-    fn before(&self, request: &Request<'_>, renamed: Renamed) -> Before {
+    pub(crate) fn before(&self, request: &Request<'_>, renamed: Renamed) -> Before {
         let mut before = Before {
             operation: request.operation(),
             ino: InodeId(0),
@@ -465,7 +465,9 @@ impl Drop for View {
                 tracing::warn!(%error, "a file of a session that ended could not be closed");
             }
         }
-        inodes.into_iter().for_each(|(ino, count)| self.bounds.top.forget(ino, count));
+        inodes
+            .into_iter()
+            .for_each(|(ino, count, uncounted)| self.forget(ino, count.saturating_sub(uncounted)));
     }
 }
 

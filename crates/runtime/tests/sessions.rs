@@ -7,7 +7,7 @@ use braid_contract::{
 };
 use braid_kv::{FileBucket, Held};
 use braid_runtime::{
-    DATA_MAX, Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings, Values,
+    Before, DATA_MAX, Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings, Values,
 };
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::conformance::key_value;
@@ -73,7 +73,7 @@ fn bed(settings: Settings, options: Options) -> Bed {
     let dir = tempfile::tempdir().unwrap();
     let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
     let mounted = mounted(dir.path());
-    let runtime = Runtime::start((&socket, false), settings, mounted, Vec::new()).unwrap();
+    let runtime = Runtime::start((&socket, false), settings, mounted, Before::default()).unwrap();
     let (session, root) = Session::begin(&socket, &data, options).unwrap();
     assert_eq!(root, InodeId::ROOT);
     Bed { fs: session.file_system(), session, runtime: Some(runtime), dir }
@@ -171,8 +171,10 @@ fn a_session_goes_on_with_another_runtime() {
     let dir = tempfile::tempdir().unwrap();
     let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
     let mounted = mounted(dir.path());
-    let start =
-        |given| Runtime::start((&socket, false), Settings::default(), mounted.clone(), given).unwrap();
+    let start = |given| {
+        let before = Before { given, ..Before::default() };
+        Runtime::start((&socket, false), Settings::default(), mounted.clone(), before).unwrap()
+    };
     let mut runtime = start(Vec::new());
     let (session, root) = Session::begin(&socket, &data, Options::default()).unwrap();
     let (fs, me) = (session.file_system(), Caller::root());
@@ -200,7 +202,8 @@ fn who_never_ends_a_line_holds_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
     let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
     let runtime =
-        Runtime::start((&socket, false), Settings::default(), mounted(dir.path()), Vec::new()).unwrap();
+        Runtime::start((&socket, false), Settings::default(), mounted(dir.path()), Before::default())
+            .unwrap();
     let over = AtomicBool::new(false);
     // Until the runtime hangs up on who is too slow.
     let say = |stream: &mut UnixStream| {
@@ -212,7 +215,7 @@ fn who_never_ends_a_line_holds_nobody_up() {
         assert!(said < 1000, "it was listened to for too long");
     };
     let mut begun = UnixStream::connect(&socket).unwrap();
-    let hello = r#"{"begin":{"version":1,"geometry":{"queues":1,"depth":1,"data":4096},"class":"auto","ordered":false}}"#;
+    let hello = r#"{"begin":{"version":2,"geometry":{"queues":1,"depth":1,"data":4096},"class":"auto","ordered":false}}"#;
     begun.write_all(format!("{hello}\n{{\"show\":{{}}}}\n").as_bytes()).unwrap();
     let directory = std::fs::File::open(&data).unwrap();
     braid_sys::pass_descriptors(&begun, &[directory.as_fd()]).unwrap();

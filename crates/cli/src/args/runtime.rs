@@ -55,6 +55,8 @@ pub(crate) enum Load {
     Put,
     /// Get them by keys at random
     Get,
+    /// Do one thing after another that would show if it were done twice or not at all, and check it
+    Deeds,
 }
 
 /// The way to the file system.

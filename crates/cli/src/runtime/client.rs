@@ -33,7 +33,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    fn own_file(&self) -> String {
+    pub(super) fn own_file(&self) -> String {
         format!("file-{}", self.client)
     }
 
@@ -103,7 +103,8 @@ impl BySession {
     fn once(&mut self, number: u64, offset: u64) -> Result<()> {
         let Self { fs, values, dir, task, ino, handle, buffer } = self;
         match task.load {
-            Load::Stat => fs.getattr(&caller(), *ino, None).map(drop),
+            // There is another client for these.
+            Load::Stat | Load::Deeds => fs.getattr(&caller(), *ino, None).map(drop),
             Load::Create => {
                 let name = OsString::from(task.made(number));
                 let (entry, opened) = fs.create(&caller(), *dir, &name, 0o600, 0, true, BOTH.into())?;
@@ -176,7 +177,7 @@ impl ByMount {
 impl Client for ByMount {
     fn operate(&mut self, number: u64, offset: u64) -> io::Result<()> {
         match self.task.load {
-            Load::Stat => std::fs::metadata(self.dir.join(self.task.own_file())).map(drop),
+            Load::Stat | Load::Deeds => std::fs::metadata(self.dir.join(self.task.own_file())).map(drop),
             Load::Create => {
                 let path = self.dir.join(self.task.made(number));
                 OpenOptions::new().write(true).create_new(true).open(path).map(drop)

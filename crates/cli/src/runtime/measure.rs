@@ -1,7 +1,8 @@
 //! The measurement: clients side by side, and what they saw.
 
 use super::client::{ByMount, BySession, Client, Task, io_error};
-use crate::args::{BenchRuntimeArgs, Through};
+use super::deeds;
+use crate::args::{BenchRuntimeArgs, Load, Through};
 use crate::failure::{Failure, Result};
 use crate::{locate, table};
 use braid_contract::units::show_latency;
@@ -48,8 +49,10 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
     let measured = match args.through {
         Through::Mount => {
             std::fs::create_dir(&scratch).map_err(told)?;
-            let make =
-                |client| Ok(Box::new(ByMount::begin(&scratch, task(args, client))?) as Box<dyn Client>);
+            let make = |client| match args.load {
+                Load::Deeds => deeds::by_mount(&scratch, task(args, client)),
+                _ => Ok(Box::new(ByMount::begin(&scratch, task(args, client))?) as Box<dyn Client>),
+            };
             let measured = run(args, &make).map_err(told);
             measured.and_then(|measured| std::fs::remove_dir(&scratch).map_err(told).map(|()| measured))?
         }
@@ -72,6 +75,9 @@ fn by_session(
     let (caller, fs) = (Caller::root(), session.file_system());
     let dir = fs.mkdir(&caller, root, name, 0o700, 0).map_err(io_error)?.attr.ino;
     let make = |client| {
+        if args.load == Load::Deeds {
+            return deeds::by_session(Arc::clone(&fs), dir, task(args, client));
+        }
         let client = BySession::begin(session, dir, task(args, client)).map_err(io_error)?;
         Ok(Box::new(client) as Box<dyn Client>)
     };

@@ -2,6 +2,7 @@
 //! requests through them cost.
 
 mod client;
+mod deeds;
 mod measure;
 
 pub(crate) use measure::bench;

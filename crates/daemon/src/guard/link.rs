@@ -4,6 +4,7 @@ use super::wire::Told;
 use crate::peer::Peer;
 use braid_contract::{Fd, InodeId};
 use braid_fuse::Ledger;
+use braid_runtime::{SessionKeeper, SessionState};
 use braid_volume::Keeper;
 use serde::Serialize;
 use std::io;
@@ -157,5 +158,24 @@ impl Keeper for Link {
 
     fn renumber(&self) {
         self.is_alone("home was replaced since the mount".into());
+    }
+}
+
+impl SessionKeeper for Link {
+    fn listens(&self, listener: BorrowedFd<'_>) {
+        self.tell(&Told::SessionsBegin, &[listener]);
+    }
+
+    fn begun(&self, state: &SessionState, descriptors: &[BorrowedFd<'_>]) {
+        let state = Box::new(state.clone());
+        self.tell(&Told::Session { state, descriptors: descriptors.len() }, descriptors);
+    }
+
+    fn grown(&self, session: u64, memory: BorrowedFd<'_>) {
+        self.tell(&Told::SessionMemory { session }, &[memory]);
+    }
+
+    fn ended(&self, session: u64) {
+        self.tell(&Told::SessionEnded { session }, &[]);
     }
 }

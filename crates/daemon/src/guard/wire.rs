@@ -1,6 +1,7 @@
 //! What the process that serves a mount tells its guard. Nothing is answered: what was said
 //! arrives even if the process is killed then.
 
+use braid_runtime::SessionState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,6 +20,15 @@ pub(crate) enum Told {
     Keep { ino: u64 },
     /// It is not needed any more.
     Release { ino: u64 },
+    /// Sessions begin at a socket, the descriptor of which comes behind it.
+    SessionsBegin,
+    /// A session is there, of which so many descriptors come behind it: its memory, its
+    /// socket, and the memory of its records.
+    Session { state: Box<SessionState>, descriptors: usize },
+    /// More memory of a session's records, the descriptor of which comes behind it.
+    SessionMemory { session: u64 },
+    /// A session is over.
+    SessionEnded { session: u64 },
     /// If the process crashes from now on, no other can go on.
     Alone { why: String },
     /// The mount has ended.

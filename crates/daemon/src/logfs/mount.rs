@@ -15,7 +15,7 @@ use braid_fuse::{CacheMode, FuseConfig, Session};
 use braid_ipc::Handler;
 use braid_ipc::protocol::Ended;
 use braid_log::{Device, Disk, LogFs, Settings, Use};
-use braid_runtime::{Runtime, Values};
+use braid_runtime::{Before, Runtime, Values};
 use braid_stores::native::Machine;
 use sd_notify::NotifyState;
 use std::io;
@@ -141,7 +141,7 @@ fn begin(
             Ok(braid_runtime::Mounted { top, kernel: Some(kernel), values: Some(values), device })
         };
         let wanted = RuntimeSettings::wanted(wanted);
-        let runtime = runtime::start(wanted, &path, mounted, Vec::new())?;
+        let runtime = runtime::start(wanted, &path, mounted, Before::default())?;
         runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
         let signals =
             Watch::start(session.unmounter(), || tracing::info!("there is no stack file to reload"))?;

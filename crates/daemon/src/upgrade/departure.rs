@@ -2,7 +2,7 @@
 
 use super::giver::Giver;
 use super::launch::Launch;
-use super::state::Inheritance;
+use super::state::{FoundSessions, Inheritance};
 use super::wire::SETTLED_WITHIN;
 use crate::clock::now_ns;
 use crate::guard::Guarded;
@@ -74,6 +74,7 @@ impl Departure {
             nameless: None,
             restarts,
             sessions,
+            found: FoundSessions::default(),
         };
         Self { request, inheritance }
     }

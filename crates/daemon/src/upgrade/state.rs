@@ -6,7 +6,7 @@ use braid_contract::{Fd, InodeId};
 use braid_fuse::{Again, FrontState, Given};
 use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_modules::State;
-use braid_runtime::{GivenSession, SessionState};
+use braid_runtime::{FoundSession, GivenSession, SessionState};
 use braid_stores::native::KernelFd;
 use braid_volume::LiveState;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,22 @@ pub(crate) struct Text {
     /// Applications' sessions, each with the descriptors of its memory and its socket.
     #[serde(default)]
     sessions: Vec<SessionState>,
+    /// After a crash: the same, each with how many descriptors it has.
+    #[serde(default)]
+    found: Vec<(SessionState, usize)>,
+    /// After a crash: there is a socket at which sessions begin.
+    #[serde(default)]
+    sessions_begin: bool,
+}
+
+/// The sessions of a process that crashed.
+#[derive(Debug, Default)]
+pub(crate) struct FoundSessions {
+    /// The socket at which they began.
+    pub(crate) listener: Option<OwnedFd>,
+    pub(crate) sessions: Vec<FoundSession>,
+    /// What the process did not answer is to be refused.
+    pub(crate) refuse: bool,
 }
 
 /// A mount that is not served at present: all that a process needs to go on with it.
@@ -63,6 +79,8 @@ pub(crate) struct Inheritance {
     pub(crate) restarts: Option<Restarts>,
     /// Applications' sessions.
     pub(crate) sessions: Vec<GivenSession>,
+    /// After a crash: those that there were.
+    pub(crate) found: FoundSessions,
 }
 
 /// The same in the form in which it is handed over.
@@ -71,7 +89,8 @@ pub(crate) struct Handover {
     pub(super) text: Text,
     pub(super) inodes: Vec<u8>,
     /// The device; if there are such, the memory of rings, the control socket, the socket to
-    /// the guard and the memory of records; those of sessions; then inodes without a name.
+    /// the guard and the memory of records; those of sessions; after a crash, the socket at
+    /// which sessions begin, and theirs; then inodes without a name.
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
@@ -94,6 +113,8 @@ impl Text {
             restarts: None,
             refuse: false,
             sessions: Vec::new(),
+            found: Vec::new(),
+            sessions_begin: false,
         }
     }
 }
@@ -149,6 +170,8 @@ impl Inheritance {
             restarts: self.restarts.clone(),
             refuse: false,
             sessions: self.sessions.iter().map(|session| session.state.clone()).collect(),
+            found: Vec::new(),
+            sessions_begin: false,
         };
         Ok(Handover { text, inodes: inodes.to_vec(), descriptors })
     }
@@ -170,6 +193,10 @@ pub(crate) struct Remains<'a> {
     pub(crate) crashed_at_ns: u64,
     /// Requests that it did not answer are to be refused.
     pub(crate) refuse: bool,
+    /// Applications' sessions, each with its descriptors.
+    pub(crate) sessions: std::collections::btree_map::Values<'a, u64, (SessionState, Vec<OwnedFd>)>,
+    /// The socket at which they begin.
+    pub(crate) sessions_begin: Option<&'a OwnedFd>,
 }
 
 impl Handover {
@@ -178,10 +205,18 @@ impl Handover {
     /// # Errors
     /// If there are no descriptors left.
     pub(crate) fn after_crash(remains: Remains<'_>) -> io::Result<Self> {
-        let Remains { text, descriptors, guard, nameless, restarts, crashed_at_ns, refuse } = remains;
+        let Remains { text, descriptors, guard, nameless, restarts, crashed_at_ns, refuse, .. } = remains;
         let mut all = descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
         let guards = guard.len();
         all.extend(guard);
+        all.extend(remains.sessions_begin.map(OwnedFd::try_clone).transpose()?);
+        let mut found = Vec::new();
+        for (state, descriptors) in remains.sessions {
+            found.push((state.clone(), descriptors.len()));
+            for descriptor in descriptors {
+                all.push(descriptor.try_clone()?);
+            }
+        }
         let (inodes, fds): (Vec<u64>, Vec<OwnedFd>) = nameless.into_iter().unzip();
         all.extend(fds);
         let text = Text {
@@ -190,6 +225,8 @@ impl Handover {
             restarts: Some(restarts),
             paused_at_ns: crashed_at_ns,
             refuse,
+            found,
+            sessions_begin: remains.sessions_begin.is_some(),
             ..text
         };
         Ok(Self { text, inodes: Vec::new(), descriptors: all })
@@ -215,6 +252,16 @@ impl Handover {
         let guard = to_guard.map(|socket| Guarded::go_on(socket, memory)).transpose()?;
         let session = |state| Ok::<_, io::Error>(GivenSession { state, memory: next()?, socket: next()? });
         let sessions = text.sessions.into_iter().map(session).collect::<io::Result<_>>()?;
+        let listener = text.sessions_begin.then(&mut next).transpose()?;
+        let mut found = FoundSessions { listener, sessions: Vec::new(), refuse: text.refuse };
+        for (state, count) in text.found {
+            let descriptors = (0..count).map(|_| next()).collect::<io::Result<_>>()?;
+            let number = state.number();
+            match FoundSession::new(state, descriptors) {
+                Ok(session) => found.sessions.push(session),
+                Err(error) => tracing::error!(%error, session = number, "a session can't go on"),
+            }
+        }
         let open = guard.as_ref().filter(|_| text.nameless.is_some()).map(|guard| guard.ledger.all());
         let front = match open {
             Some(open) => {
@@ -244,6 +291,7 @@ impl Handover {
             nameless,
             restarts: text.restarts,
             sessions,
+            found,
         })
     }
 }

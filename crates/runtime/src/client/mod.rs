@@ -13,12 +13,16 @@ use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use link::Link;
 use queue::Queue;
 use rustix::fs::{Mode, OFlags};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// So often a session is asked for again whose runtime hung up.
+const TRIES: usize = 3;
 
 /// What a session is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -56,29 +60,20 @@ impl Session {
     /// # Errors
     /// If the directory can't be opened, no runtime listens, or it refuses.
     pub fn begin(socket: &Path, dir: &Path, options: Options) -> Result<(Arc<Self>, InodeId)> {
-        let about = |what: &str, error: std::io::Error| {
+        let about = |what: &str, error: io::Error| {
             Error::new(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)), format!("{what}: {error}"))
         };
         let directory = open_directory(dir).map_err(|error| about(&dir.shown().to_string(), error))?;
-        let stream = UnixStream::connect(socket).map_err(|error| about("no runtime answers", error))?;
-        let begun = || -> std::io::Result<std::result::Result<_, Error>> {
-            let Options { geometry, class, ordered, .. } = options;
-            send(&stream, &Ask::Begin { version: VERSION, geometry, class, ordered })?;
-            send(&stream, &Ask::Show {})?;
-            pass_descriptors(&stream, &[directory.as_fd()])?;
-            match receive(&stream, None)? {
-                Some(Answer::Begun { .. }) => {}
-                Some(Answer::Refused { errno, why }) => return Ok(Err(Answer::error(errno, why))),
-                _ => return Err(std::io::ErrorKind::InvalidData.into()),
-            }
-            let memory = receive_descriptors(&stream, 1)?.pop();
-            let memory = SharedWords::open(memory.ok_or(std::io::ErrorKind::InvalidData)?)?;
-            match receive(&stream, None)? {
-                Some(Answer::Shown { ino }) => Ok(Ok((memory, InodeId(ino)))),
-                _ => Err(std::io::ErrorKind::InvalidData.into()),
+        let mut tries = 0..TRIES;
+        let (stream, (memory, ino)) = loop {
+            let stream = UnixStream::connect(socket).map_err(|error| about("no runtime answers", error))?;
+            match ask(&stream, &directory, options) {
+                Ok(begun) => break (stream, begun?),
+                // If the runtime crashed, it is served by another process at the same socket.
+                Err(error) if tries.next().is_some() && is_hung_up(&error) => {}
+                Err(error) => return Err(about("the runtime does not answer", error)),
             }
         };
-        let (memory, ino) = begun().map_err(|error| about("the runtime does not answer", error))??;
         let geometry = options.geometry;
         if memory.words().len() < geometry.words() {
             return Err(Error::new(Errno::EIO, "the runtime gives too little memory"));
@@ -97,8 +92,38 @@ impl Session {
     }
 }
 
+/// Whether the other side has gone.
+fn is_hung_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// Asks for a session that sees a directory; answers its memory, and the inode of that.
+fn ask(
+    stream: &UnixStream,
+    directory: &OwnedFd,
+    options: Options,
+) -> io::Result<Result<(SharedWords, InodeId)>> {
+    let Options { geometry, class, ordered, .. } = options;
+    send(stream, &Ask::Begin { version: VERSION, geometry, class, ordered })?;
+    send(stream, &Ask::Show {})?;
+    pass_descriptors(stream, &[directory.as_fd()])?;
+    let answer = || receive(stream, None)?.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
+    match answer()? {
+        Answer::Begun { .. } => {}
+        Answer::Refused { errno, why } => return Ok(Err(Answer::error(errno, why))),
+        Answer::Shown { .. } => return Err(io::ErrorKind::InvalidData.into()),
+    }
+    let memory = receive_descriptors(stream, 1)?.pop();
+    let memory = SharedWords::open(memory.ok_or(io::ErrorKind::InvalidData)?)?;
+    match answer()? {
+        Answer::Shown { ino } => Ok(Ok((memory, InodeId(ino)))),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 /// A directory, of which the process needs no right but to get there.
-fn open_directory(dir: &Path) -> std::io::Result<OwnedFd> {
+fn open_directory(dir: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(dir, flags, Mode::empty())?)
 }

@@ -95,7 +95,8 @@ impl Queue {
             None => message.buffer.len() as u64,
         };
         shared[slot.room()].store(room, Ordering::Relaxed);
-        shared[slot.state()].store(state::ASKED, Ordering::Relaxed);
+        let word = &shared[slot.state()];
+        word.store(state::next(word.load(Ordering::Relaxed)) | state::ASKED, Ordering::Relaxed);
     }
 
     fn submit(&self, link: &Link, slot: usize) {
@@ -116,17 +117,18 @@ impl Queue {
 
     fn wait(&self, link: &Link, slot: Slot) -> Result<(), Failure> {
         let word = &link.memory.words()[slot.state()];
-        let is_answered = || word.load(Ordering::Acquire) == state::ANSWERED;
+        let is_answered = || state::of(word.load(Ordering::Acquire)) == state::ANSWERED;
         if link.polling.until(link.poll, is_answered) {
             return Ok(());
         }
+        let turn = state::turn(word.load(Ordering::Relaxed));
+        let (asked, awaits) = (turn | state::ASKED, turn | state::AWAITED);
         let awaited = || {
-            let asked =
-                word.compare_exchange(state::ASKED, state::AWAITED, Ordering::AcqRel, Ordering::Acquire);
-            asked.unwrap_or_else(|state| state) != state::ANSWERED
+            let was = word.compare_exchange(asked, awaits, Ordering::AcqRel, Ordering::Acquire);
+            state::of(was.unwrap_or_else(|word| word)) != state::ANSWERED
         };
         while awaited() {
-            let expired = futex_wait(word, state::AWAITED, Some(LOOK), FutexScope::Shared);
+            let expired = futex_wait(word, awaits, Some(LOOK), FutexScope::Shared);
             if expired && !is_answered() && link.is_over() {
                 return Err(over());
             }

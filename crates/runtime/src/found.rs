@@ -1,0 +1,85 @@
+//! What a runtime goes on with: sessions that another process handed over, and those of one
+//! that crashed (LabStor §3.3).
+
+use crate::handover::{GivenSession, SessionState};
+use crate::keeper::SessionKeeper;
+use crate::ledger::Records;
+use braid_contract::{HandleId, InodeId, OpenFlags};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A session of a process that crashed.
+#[derive(Debug)]
+pub struct FoundSession {
+    pub(crate) state: SessionState,
+    pub(crate) memory: OwnedFd,
+    pub(crate) socket: OwnedFd,
+    pub(crate) records: Records,
+}
+
+/// What a session had open.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionFile {
+    /// Its handle, which it keeps.
+    pub handle: HandleId,
+    /// The inode.
+    pub ino: InodeId,
+    /// How a file was opened; `None` for a directory.
+    pub flags: Option<OpenFlags>,
+    /// User, group and process of the session.
+    pub opener: [u32; 3],
+}
+
+impl FoundSession {
+    /// Of what a [keeper](SessionKeeper) was told when it began, and these descriptors: its
+    /// memory, its socket, and the memory of its records.
+    ///
+    /// # Errors
+    /// If some are missing, or not of the right size.
+    pub fn new(state: SessionState, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let records = Records::open(state.geometry, descriptors.collect())?;
+        Ok(Self { state, memory, socket, records })
+    }
+
+    /// What it had open, and knows of.
+    #[must_use]
+    pub fn open(&self) -> Vec<SessionFile> {
+        let (uid, gid, pid) = self.state.caller();
+        let open = self.records.handles().into_iter().map(|(handle, opened)| SessionFile {
+            handle,
+            ino: opened.ino,
+            flags: (!opened.directory).then_some(opened.flags),
+            opener: [uid, gid, pid],
+        });
+        open.collect()
+    }
+
+    /// The same once more.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let (memory, socket) = (self.memory.try_clone()?, self.socket.try_clone()?);
+        Ok(Self { state: self.state.clone(), memory, socket, records: self.records.try_clone()? })
+    }
+}
+
+/// What a runtime goes on with, and who keeps it for the next.
+#[derive(Default)]
+pub struct Before {
+    /// Sessions of a process that handed them over.
+    pub given: Vec<GivenSession>,
+    /// Those of one that crashed.
+    pub found: Vec<FoundSession>,
+    /// The socket at which they began, in place of another one.
+    pub listener: Option<OwnedFd>,
+    /// What the one that crashed did not answer is refused.
+    pub refuse: bool,
+    /// Keeps sessions for a process that goes on after a crash of this one.
+    pub keeper: Option<Arc<dyn SessionKeeper>>,
+}

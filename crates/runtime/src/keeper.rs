@@ -1,0 +1,22 @@
+//! Who keeps sessions for a process that goes on after a crash of this one.
+
+use crate::handover::SessionState;
+use std::os::fd::BorrowedFd;
+
+/// Keeps what sessions need where it outlives this process. What it is told is kept when it
+/// returns.
+pub trait SessionKeeper: Send + Sync {
+    /// Sessions begin at this socket.
+    fn listens(&self, listener: BorrowedFd<'_>);
+
+    /// A session begins, or goes on with other records: its memory, its socket, and the
+    /// memory of its records.
+    fn begun(&self, state: &SessionState, descriptors: &[BorrowedFd<'_>]);
+
+    /// A session has this memory of records, too. One that has not begun tells of all of it
+    /// then.
+    fn grown(&self, session: u64, memory: BorrowedFd<'_>);
+
+    /// A session is over.
+    fn ended(&self, session: u64);
+}

@@ -1,0 +1,114 @@
+//! What a process left is what the next one finds.
+
+use super::*;
+use braid_contract::Errno;
+use braid_sdk::abi::Numbers;
+
+pub(crate) const GEOMETRY: Geometry = Geometry { queues: 2, depth: 3, data: 4096 };
+
+pub(crate) fn ledger() -> Arc<Ledger> {
+    Ledger::new(GEOMETRY, Box::new(|_| {})).unwrap()
+}
+
+pub(crate) fn left_by(ledger: &Ledger) -> Records {
+    Records::open(GEOMETRY, ledger.memory().unwrap()).unwrap()
+}
+
+/// A request of these numbers.
+pub(crate) fn asked(numbers: Numbers) -> Asked {
+    let words: Vec<AtomicU64> = (0..asked::WORDS).map(|_| AtomicU64::new(0)).collect();
+    crate::words::store_value(&words[2..], &numbers);
+    Asked::kept(&words, GEOMETRY).unwrap()
+}
+
+#[test]
+fn what_is_known_and_open_is_found() {
+    let ledger = ledger();
+    // More than the first pieces hold.
+    let all = 5 * FIRST as u64;
+    for ino in 1..=all {
+        ledger.knows(InodeId(ino), 1);
+        ledger.knows(InodeId(ino), ino);
+    }
+    (1..=all).filter(|ino| ino % 3 == 0).for_each(|ino| ledger.knows(InodeId(ino), 0));
+    let flags = OpenFlags { read: true, write: false, direct: false, sync: true };
+    for handle in 1..=4 {
+        ledger.opened(HandleId(handle), &Opened { ino: InodeId(9), flags, directory: handle == 2 });
+    }
+    [1, 2, 3].iter().for_each(|handle| ledger.told(HandleId(*handle)));
+    ledger.closed(HandleId(1));
+    let check = |records: &Records| {
+        let mut found = records.inodes();
+        found.sort_unstable();
+        let expected = (1..=all).filter(|ino| ino % 3 != 0).map(|ino| (InodeId(ino), ino));
+        assert_eq!(found, expected.collect::<Vec<_>>());
+        let mut open = records.handles();
+        open.sort_unstable_by_key(|(handle, _)| handle.0);
+        let handles: Vec<_> = open.iter().map(|(handle, one)| (handle.0, one.directory, one.flags)).collect();
+        // Nobody knows of the fourth.
+        assert_eq!(handles, [(2, true, flags), (3, false, flags)]);
+    };
+    check(&left_by(&ledger));
+    let next = Ledger::of(left_by(&ledger), Box::new(|_| {}));
+    next.drop_untold(&HashSet::from([HandleId(2), HandleId(3)]));
+    next.told(HandleId(4));
+    check(&left_by(&next));
+    // Places are used again.
+    let pieces = next.memory().unwrap().len();
+    (0..all / 3).for_each(|more| next.knows(InodeId(1 << 40 | more), 1));
+    assert_eq!(next.memory().unwrap().len(), pieces);
+}
+
+#[test]
+fn what_was_taken_and_not_answered_is_found() {
+    let ledger = ledger();
+    let numbers = |offset| Numbers { offset, ..Numbers::default() };
+    for (queue, slot, number) in [(0, 2, 4), (0, 0, 5), (1, 1, 7)] {
+        ledger.taken(ledger.place(queue, slot), (number, number << 32), &Ok(asked(numbers(number))));
+    }
+    ledger.set_head(0, 6);
+    // The process ended before it counted its last one.
+    ledger.set_head(1, 7);
+    ledger.note(ledger.place(0, 2), 11);
+    ledger.done(ledger.place(0, 0), Errno::EIO.0);
+    let records = left_by(&ledger);
+    assert_eq!(records.heads(), [6, 8]);
+    let found = records.unanswered(0);
+    let seen: Vec<_> = found
+        .iter()
+        .map(|one| {
+            let Found { phase, errno, note, .. } = one.found;
+            (one.slot, one.turn, one.asked.as_ref().unwrap().numbers.offset, phase, errno, note)
+        })
+        .collect();
+    assert_eq!(seen, [(2, 4 << 32, 4, Phase::Taken, 0, Some(11)), (0, 5 << 32, 5, Phase::Done, 5, None)]);
+    // What is opened counts from when its answer is there.
+    let opened = Opened { ino: InodeId(9), flags: OpenFlags::default(), directory: false };
+    ledger.opened(HandleId(3), &opened);
+    assert!(left_by(&ledger).handles().is_empty());
+    ledger.answered(ledger.place(0, 0), HandleId(3));
+    assert_eq!(left_by(&ledger).handles().len(), 1);
+    ledger.settled(ledger.place(0, 0));
+    assert_eq!((left_by(&ledger).handles().len(), left_by(&ledger).unanswered(0).len()), (1, 1));
+}
+
+#[test]
+fn a_request_that_can_not_be_stays_so() {
+    let ledger = ledger();
+    let refused = Failure { errno: Errno::EINVAL.0, why: String::new() };
+    ledger.taken(0, (0, 0), &Err(refused));
+    assert!(left_by(&ledger).unanswered(0)[0].asked.is_err());
+}
+
+#[test]
+fn records_of_other_sizes_are_refused() {
+    let ledger = ledger();
+    ledger.knows(InodeId(1), 1);
+    let memory = || ledger.memory().unwrap();
+    for geometry in [Geometry { queues: 16, ..GEOMETRY }, Geometry { queues: 0, ..GEOMETRY }] {
+        assert!(Records::open(geometry, memory()).is_err());
+    }
+    assert!(Records::open(GEOMETRY, Vec::new()).is_err());
+    let doubled = memory().into_iter().chain(memory().pop()).collect();
+    assert!(Records::open(GEOMETRY, doubled).is_err());
+}

@@ -1,0 +1,317 @@
+//! Has each request carried out once, wherever the process is killed (LabStor §3.3, crash
+//! recovery): notes in the [ledger](crate::ledger) what tells whether it was, and after a
+//! crash finds out.
+//!
+//! Data and attributes are set once more, to the same. Before a name is made or removed, it is
+//! noted which inode it leads to: one that led nowhere and does now was made; one that does
+//! not lead there any more was removed, or renamed. From the look to the note that it is done,
+//! no other session may change the name: else two could take what one did for theirs.
+
+use crate::ledger::{Found, Ledger, Opened, Phase, Unanswered};
+use crate::values::wire::Ask;
+use crate::view::View;
+use braid_contract::{
+    Attr, Caller, Errno, Error, FileKind, FileSystemCapabilities, HandleId, InodeId, OpenRequest, Operation,
+    Reply, Request, Result, Served, Service, XattrMode,
+};
+use braid_sdk::Below;
+use braid_sdk::abi::{Answer, Failure, Message, Target};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// Locks for names, each for a share of all.
+const LOCKS: usize = 256;
+
+/// Locks for names that sessions change.
+pub(crate) struct Names {
+    locks: [Mutex<()>; LOCKS],
+    /// Nobody outside knows which names share a lock.
+    hasher: RandomState,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { locks: [const { Mutex::new(()) }; LOCKS], hasher: RandomState::new() }
+    }
+}
+
+impl Names {
+    /// Lets nobody else change these names.
+    fn lock(&self, request: &Request<'_>) -> Vec<MutexGuard<'_, ()>> {
+        let at = |parent: InodeId, name: &OsStr| self.hasher.hash_one((parent.0, name)) as usize % LOCKS;
+        // Always in the same order.
+        let places: BTreeSet<usize> = match *request {
+            Request::Rename { parent, name, new_parent, new_name, .. } => {
+                BTreeSet::from([at(parent, name), at(new_parent, new_name)])
+            }
+            _ => name_of(request).map(|(parent, name)| at(parent, name)).into_iter().collect(),
+        };
+        places.into_iter().map(|place| self.locks[place].lock()).collect()
+    }
+}
+
+/// The name that a request makes or takes away.
+fn name_of<'a>(request: &Request<'a>) -> Option<(InodeId, &'a OsStr)> {
+    match *request {
+        Request::Mknod { parent, name, .. }
+        | Request::Mkdir { parent, name, .. }
+        | Request::Symlink { parent, name, .. }
+        | Request::Link { parent, name, .. }
+        | Request::Create { parent, name, .. }
+        | Request::Unlink { parent, name, .. }
+        | Request::Rmdir { parent, name, .. }
+        | Request::Rename { parent, name, .. } => Some((parent, name)),
+        _ => None,
+    }
+}
+
+/// Has the requests of a session carried out once.
+pub(crate) struct Once {
+    pub(crate) view: Arc<Served<View>>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) names: Arc<Names>,
+    /// What an earlier process did not answer is refused: perhaps it ends processes.
+    pub(crate) refuse: bool,
+}
+
+impl Once {
+    /// Carries out the request whose record is at this place, by `target` if it can simply be
+    /// repeated. `found` says what is known of one that an earlier process took.
+    pub(crate) fn call(
+        &self,
+        (place, found): (usize, Option<Found>),
+        message: Message<'_>,
+        target: &dyn Target,
+    ) -> std::result::Result<Answer, Failure> {
+        if self.refuse && found.is_some() {
+            let why = "the process crashed several times, perhaps by this; it may have done this before";
+            return Err(Failure { errno: Errno::EIO.0, why: why.into() });
+        }
+        if let Some(ask) = Ask::of(message.numbers.operation) {
+            let may_be_done = found.is_some() && ask.changes();
+            let why = "the process crashed as it did this; the values may be the old or the new ones";
+            return if may_be_done {
+                Err(Failure { errno: Errno::EIO.0, why: why.into() })
+            } else {
+                target.call(message)
+            };
+        }
+        let operation = Operation::ALL.get(message.numbers.operation as usize).copied();
+        let simple = found.is_none() && operation.is_some_and(can_be_repeated);
+        if simple {
+            return target.call(message);
+        }
+        let (view, ledger, names) =
+            (Arc::clone(&self.view), Arc::clone(&self.ledger), Arc::clone(&self.names));
+        Below(Arc::new(Served(Deed { view, ledger, names, place, found }))).call(message)
+    }
+
+    /// The application knows the answer.
+    pub(crate) fn told(&self, place: usize) {
+        self.ledger.settled(place);
+    }
+}
+
+/// Of what a crash left unanswered, what closes a handle that is closed was done: now, since
+/// the handle may become that of another file.
+pub(crate) fn settle_closed(mut unanswered: Vec<Unanswered>, open: &[(HandleId, Opened)]) -> Vec<Unanswered> {
+    for one in &mut unanswered {
+        let Ok(numbers) = one.asked.as_ref().map(|asked| asked.numbers) else { continue };
+        let closes = [Operation::Release as u32, Operation::ReleaseDir as u32].contains(&numbers.operation);
+        let is_open = open.iter().any(|(handle, _)| handle.0 == numbers.handle);
+        if closes && !is_open && one.found.phase == Phase::Taken {
+            one.found.phase = Phase::Done;
+        }
+    }
+    unanswered
+}
+
+/// Whether an operation does the same, and answers the same, if it is repeated.
+fn can_be_repeated(operation: Operation) -> bool {
+    use Operation::{
+        Create, Forget, Link, Mkdir, Mknod, Release, ReleaseDir, Removexattr, Rename, Rmdir, Setattr,
+        Setxattr, Symlink, Unlink,
+    };
+    !matches!(
+        operation,
+        Create
+            | Forget
+            | Link
+            | Mkdir
+            | Mknod
+            | Release
+            | ReleaseDir
+            | Removexattr
+            | Rename
+            | Rmdir
+            | Setattr
+            | Setxattr
+            | Symlink
+            | Unlink
+    )
+}
+
+/// A request that is not done twice.
+struct Deed {
+    view: Arc<Served<View>>,
+    ledger: Arc<Ledger>,
+    names: Arc<Names>,
+    place: usize,
+    found: Option<Found>,
+}
+
+impl Service for Deed {
+    fn capabilities(&self) -> FileSystemCapabilities {
+        self.view.0.capabilities()
+    }
+
+    fn call(&self, request: Request<'_>) -> Reply {
+        let operation = request.operation();
+        let _locks = self.names.lock(&request);
+        let reply = match self.found {
+            Some(Found { phase: Phase::Done, errno, .. }) if errno != 0 => {
+                operation.failed(Errno(errno).into())
+            }
+            Some(found) if self.was_done(&request, found) => self.answer(request),
+            _ => {
+                if let Some(note) = self.look(&request) {
+                    self.ledger.note(self.place, note);
+                }
+                self.view.0.call(request)
+            }
+        };
+        let errno = reply.error().map_or(0, |error| error.errno().0);
+        if !can_be_repeated(operation) {
+            self.ledger.done(self.place, errno);
+        }
+        reply
+    }
+}
+
+impl Deed {
+    fn top(&self) -> &dyn braid_contract::FileSystem {
+        &*self.view.0.bounds.top
+    }
+
+    /// The inode of a name; `None` if there is none.
+    fn led_to(&self, parent: InodeId, name: &OsStr) -> Result<Option<Attr>> {
+        match self.view.0.bounds.found(&Caller::root(), parent, name) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(error) if error.errno() == Errno::ENOENT => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_attribute(&self, ino: InodeId, name: &OsStr) -> bool {
+        self.top().getxattr(&Caller::root(), ino, name).is_ok()
+    }
+
+    /// What tells later whether this was done: the inode that a name leads to, 0 if to none;
+    /// whether there is an attribute.
+    fn look(&self, request: &Request<'_>) -> Option<u64> {
+        let known = |ino| self.view.0.bounds.known.has(ino).is_ok();
+        match *request {
+            Request::Setxattr { ino, name, mode: XattrMode::Create, .. }
+            | Request::Removexattr { ino, name, .. } => {
+                known(ino).then(|| u64::from(self.has_attribute(ino, name)))
+            }
+            _ => {
+                let (parent, name) = name_of(request).filter(|(parent, _)| known(*parent))?;
+                self.led_to(parent, name).ok().map(|led_to| led_to.map_or(0, |attr| attr.ino.0))
+            }
+        }
+    }
+
+    /// Whether an earlier process did this.
+    fn was_done(&self, request: &Request<'_>, found: Found) -> bool {
+        // What a name leads to now may be something else that the session may not open.
+        if found.phase >= Phase::Done && !matches!(request, Request::Create { .. }) {
+            return true;
+        }
+        match *request {
+            // One lookup more than there should be does no harm, one less does.
+            Request::Forget { .. } => true,
+            Request::Setxattr { ino, name, mode: XattrMode::Create, .. } => {
+                found.note == Some(0) && self.has_attribute(ino, name)
+            }
+            Request::Removexattr { ino, name, .. } => found.note == Some(1) && !self.has_attribute(ino, name),
+            _ => {
+                let (Some((parent, name)), Some(before)) = (name_of(request), found.note) else {
+                    return false;
+                };
+                let Ok(now) = self.led_to(parent, name) else { return false };
+                match *request {
+                    Request::Unlink { .. } | Request::Rmdir { .. } | Request::Rename { .. } => {
+                        before != 0 && now.is_none_or(|now| now.ino.0 != before)
+                    }
+                    _ => before == 0 && now.is_some_and(|now| is_made_by(request, &now)),
+                }
+            }
+        }
+    }
+
+    /// The answer to a request that was carried out; the kernel may not have been told of it.
+    fn answer(&self, request: Request<'_>) -> Reply {
+        let view = &self.view.0;
+        let before = view.before(&request, [None, None]);
+        let entry = |caller: &Caller| {
+            let (parent, name) = name_of(&request).ok_or(Errno::EIO)?;
+            let entry = self.top().lookup(caller, parent, name)?;
+            if !is_made_by(&request, &entry.attr) {
+                self.top().forget(entry.attr.ino, 1);
+                return Err(Error::new(Errno::EIO, "it was made, and others have changed it since"));
+            }
+            Ok(entry)
+        };
+        let root = Caller::root();
+        let mut reply = match request {
+            Request::Mknod { .. } => Reply::Mknod(entry(&root)),
+            Request::Mkdir { .. } => Reply::Mkdir(entry(&root)),
+            Request::Symlink { .. } => Reply::Symlink(entry(&root)),
+            Request::Link { .. } => Reply::Link(entry(&root)),
+            Request::Create { caller, request: open, .. } => Reply::Create(entry(&root).and_then(|entry| {
+                let ino = entry.attr.ino;
+                let opened = self.top().open(caller, ino, OpenRequest::from(open.flags));
+                let opened = opened.inspect_err(|_| self.top().forget(ino, 1))?;
+                Ok((entry, opened))
+            })),
+            Request::Unlink { .. } => Reply::Unlink(Ok(())),
+            Request::Rmdir { .. } => Reply::Rmdir(Ok(())),
+            Request::Rename { .. } => Reply::Rename(Ok(())),
+            Request::Setxattr { .. } => Reply::Setxattr(Ok(())),
+            Request::Removexattr { .. } => Reply::Removexattr(Ok(())),
+            Request::Release { .. } => Reply::Release(Ok(())),
+            Request::ReleaseDir { .. } => Reply::ReleaseDir(Ok(())),
+            Request::Forget { .. } => Reply::Forget(()),
+            Request::Setattr { caller, ino, handle, .. } => Reply::Setattr(
+                view.inode_of(ino, handle).and_then(|ino| self.top().getattr(caller, ino, handle)),
+            ),
+            // Such are simply repeated.
+            other => return view.call(other),
+        };
+        view.tell_kernel(&before, &reply);
+        view.note(&before, &mut reply);
+        reply
+    }
+}
+
+/// Whether this may be what the request made.
+fn is_made_by(request: &Request<'_>, made: &Attr) -> bool {
+    let (caller, kind) = match *request {
+        Request::Link { ino, .. } => return made.ino == ino,
+        Request::Mknod { caller, mode, .. } => {
+            (caller, FileKind::from_mode(mode).unwrap_or(FileKind::Regular))
+        }
+        Request::Mkdir { caller, .. } => (caller, FileKind::Directory),
+        Request::Symlink { caller, .. } => (caller, FileKind::Symlink),
+        Request::Create { caller, .. } => (caller, FileKind::Regular),
+        _ => return false,
+    };
+    made.kind == kind && made.uid == caller.uid
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Whatever a process had done of a request when it was killed: the next one does the rest.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::ledger::tests::{asked, ledger, left_by};
+use crate::open::Known;
+use braid_contract::{FileSystem, OpenFlags, RenameMode};
+use braid_sdk::abi::Numbers;
+use braid_testkit::dir_fs::{Choice, DirFs};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+const BOTH: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
+const ROOT: InodeId = InodeId::ROOT;
+
+/// A session's view of a directory.
+struct Bed {
+    view: Arc<Served<View>>,
+    ledger: Arc<Ledger>,
+    dir: TempDir,
+}
+
+/// When the process was killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Killed {
+    /// Before it did anything.
+    First,
+    /// When it had looked, and done nothing.
+    Before,
+    /// When it had done it, and not noted that.
+    After,
+    /// When it had noted that.
+    Noted,
+}
+
+type Work<'a> = &'a dyn Fn(&dyn FileSystem) -> Result<()>;
+
+impl Bed {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let top = Arc::new(DirFs::new(dir.path(), Choice::Cached));
+        let view = Arc::new(Served(View::new(top, None, false, Known::default())));
+        view.0.show(ROOT).unwrap();
+        Self { view, ledger: ledger(), dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        fs::symlink_metadata(self.path(name)).is_ok()
+    }
+
+    fn ino(&self, name: &str) -> u64 {
+        fs::symlink_metadata(self.path(name)).unwrap().ino()
+    }
+
+    fn deed(&self, found: Option<Found>) -> Served<Deed> {
+        let (view, ledger) = (Arc::clone(&self.view), Arc::clone(&self.ledger));
+        Served(Deed { view, ledger, names: Arc::default(), place: 0, found })
+    }
+
+    /// Does it in a process that is killed, then again in the next one.
+    fn twice(&self, killed: Killed, work: Work<'_>) -> Result<()> {
+        self.ledger.taken(0, (0, 0), &Ok(asked(Numbers::default())));
+        let done =
+            if killed == Killed::First || killed == Killed::Before { Ok(()) } else { work(&self.deed(None)) };
+        let noted = match killed {
+            Killed::Before => Some(self.looked(work)),
+            _ => None,
+        };
+        let found = left_by(&self.ledger).unanswered(0)[0].found;
+        let found = match killed {
+            Killed::First => Found { phase: Phase::Taken, note: None, ..found },
+            Killed::Before => Found { phase: Phase::Taken, note: noted.flatten(), ..found },
+            Killed::After => Found { phase: Phase::Taken, errno: 0, ..found },
+            Killed::Noted => found,
+        };
+        let again = work(&self.deed(Some(found)));
+        if matches!(killed, Killed::After | Killed::Noted) {
+            let errno = |result: &Result<()>| result.as_ref().err().map(Error::errno);
+            assert_eq!(errno(&done), errno(&again), "{killed:?}");
+        }
+        again
+    }
+
+    /// What is noted before this is done.
+    fn looked(&self, work: Work<'_>) -> Option<u64> {
+        struct Looking(Served<Deed>, Mutex<Option<u64>>);
+        impl Service for Looking {
+            fn capabilities(&self) -> FileSystemCapabilities {
+                self.0.0.capabilities()
+            }
+            fn call(&self, request: Request<'_>) -> Reply {
+                *self.1.lock() = self.0.0.look(&request);
+                request.operation().failed(Errno::EIO.into())
+            }
+        }
+        let looking = Served(Looking(self.deed(None), Mutex::new(None)));
+        let _ = work(&looking);
+        looking.0.1.into_inner()
+    }
+}
+
+/// Does it on beds of their own, killed at each moment.
+fn each(prepare: impl Fn(&Bed), work: Work<'_>, check: impl Fn(&Bed, Result<()>, Killed)) {
+    for killed in [Killed::First, Killed::Before, Killed::After, Killed::Noted] {
+        let bed = Bed::new();
+        prepare(&bed);
+        let result = bed.twice(killed, work);
+        check(&bed, result, killed);
+    }
+}
+
+fn me() -> Caller {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Caller { uid, gid, groups: Some(Arc::from([])), pid: 1, tid: 1 }
+}
+
+fn name(name: &str) -> &OsStr {
+    OsStr::new(name)
+}
+
+#[test]
+fn names_are_made_once() {
+    let makes: [Work<'_>; 4] = [
+        &|fs| fs.mkdir(&me(), ROOT, name("a"), 0o755, 0).map(drop),
+        &|fs| fs.symlink(&me(), ROOT, name("a"), name("target")).map(drop),
+        &|fs| fs.mknod(&me(), ROOT, name("a"), 0o100_644, 0, 0).map(drop),
+        &|fs| fs.create(&me(), ROOT, name("a"), 0o400, 0, true, BOTH.into()).map(drop),
+    ];
+    for make in makes {
+        each(|_| {}, make, |bed, made, killed| assert!(made.is_ok() && bed.has("a"), "{killed:?}: {made:?}"));
+        // What was there before was made by somebody else.
+        let there = |bed: &Bed| fs::write(bed.path("a"), "x").unwrap();
+        each(there, make, |_, made, killed| {
+            assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EEXIST), "{killed:?}");
+        });
+    }
+}
+
+#[test]
+fn what_is_not_what_was_to_be_made_was_made_by_others() {
+    let bed = Bed::new();
+    let found = Found { phase: Phase::Taken, errno: 0, note: Some(0), opened: HandleId(0) };
+    fs::write(bed.path("a"), "x").unwrap();
+    let made = bed.deed(Some(found)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
+    assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EEXIST));
+    // It was done, and others have put something else there since.
+    let done = Found { phase: Phase::Done, ..found };
+    let made = bed.deed(Some(done)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
+    assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EIO));
+}
+
+#[test]
+fn a_file_that_was_opened_is_opened_with_its_rights_again() {
+    let open: Work<'_> = &|fs| fs.create(&me(), ROOT, name("a"), 0o600, 0, false, BOTH.into()).map(drop);
+    each(
+        |bed| fs::write(bed.path("a"), "x").unwrap(),
+        open,
+        |bed, opened, killed| {
+            assert!(opened.is_ok(), "{killed:?}");
+            assert_eq!(fs::read(bed.path("a")).unwrap(), b"x");
+        },
+    );
+}
+
+#[test]
+fn names_are_removed_once() {
+    let unlink: Work<'_> = &|fs| fs.unlink(&me(), ROOT, name("a"));
+    each(
+        |bed| fs::write(bed.path("a"), "x").unwrap(),
+        unlink,
+        |bed, removed, killed| assert!(removed.is_ok() && !bed.has("a"), "{killed:?}"),
+    );
+    each(
+        |_| {},
+        unlink,
+        |_, removed, killed| {
+            assert_eq!(removed.err().map(|error| error.errno()), Some(Errno::ENOENT), "{killed:?}");
+        },
+    );
+    let rmdir: Work<'_> = &|fs| fs.rmdir(&me(), ROOT, name("a"));
+    each(
+        |bed| fs::create_dir(bed.path("a")).unwrap(),
+        rmdir,
+        |bed, removed, killed| assert!(removed.is_ok() && !bed.has("a"), "{killed:?}"),
+    );
+}
+
+#[test]
+fn what_others_put_in_place_of_a_removed_name_stays() {
+    let bed = Bed::new();
+    for file in ["a", "b"] {
+        fs::write(bed.path(file), file).unwrap();
+    }
+    let found = Found { phase: Phase::Taken, errno: 0, note: Some(bed.ino("a")), opened: HandleId(0) };
+    // The process removed `a`, and then somebody else renamed `b`.
+    fs::rename(bed.path("b"), bed.path("a")).unwrap();
+    bed.deed(Some(found)).unlink(&me(), ROOT, name("a")).unwrap();
+    assert_eq!(fs::read(bed.path("a")).unwrap(), b"b");
+}
+
+#[test]
+fn names_are_exchanged_and_renamed_once() {
+    let two = |bed: &Bed| {
+        for file in ["a", "b"] {
+            fs::write(bed.path(file), file).unwrap();
+        }
+    };
+    let rename = |mode, to: &'static str| {
+        move |fs: &dyn FileSystem| fs.rename(&me(), ROOT, name("a"), ROOT, name(to), mode)
+    };
+    each(two, &rename(RenameMode::Exchange, "b"), |bed, renamed, killed| {
+        assert!(renamed.is_ok(), "{killed:?}");
+        assert_eq!(fs::read(bed.path("a")).unwrap(), b"b", "{killed:?}");
+    });
+    for (mode, to) in [(RenameMode::Replace, "b"), (RenameMode::NoReplace, "c")] {
+        each(two, &rename(mode, to), |bed, renamed, killed| {
+            assert!(renamed.is_ok() && !bed.has("a"), "{killed:?}");
+            assert_eq!(fs::read(bed.path(to)).unwrap(), b"a");
+        });
+    }
+}
+
+#[test]
+fn links_are_made_once() {
+    each(
+        |bed| fs::write(bed.path("a"), "x").unwrap(),
+        &|fs| {
+            let ino = fs.lookup(&me(), ROOT, name("a"))?.attr.ino;
+            fs.link(&me(), ino, ROOT, name("b")).map(drop)
+        },
+        |bed, linked, killed| {
+            assert!(linked.is_ok(), "{killed:?}: {linked:?}");
+            assert_eq!(fs::metadata(bed.path("a")).unwrap().nlink(), 2);
+        },
+    );
+}
+
+#[test]
+fn what_may_have_ended_processes_is_refused() {
+    let bed = Bed::new();
+    let once = Once {
+        view: Arc::clone(&bed.view),
+        ledger: Arc::clone(&bed.ledger),
+        names: Arc::default(),
+        refuse: true,
+    };
+    let target = Below(Arc::clone(&bed.view) as Arc<dyn FileSystem>);
+    let statfs = Numbers { operation: Operation::Statfs as u32, ..Numbers::default() };
+    let found = Found { phase: Phase::Taken, errno: 0, note: None, opened: HandleId(0) };
+    assert_eq!(once.call((0, Some(found)), Message::new(statfs), &target).unwrap_err().errno, Errno::EIO.0);
+    assert!(once.call((0, None), Message::new(statfs), &target).is_ok());
+}
