@@ -86,12 +86,16 @@ impl Once {
         target: &dyn Target,
     ) -> std::result::Result<Answer, Failure> {
         if self.refuse && found.is_some() {
-            let why = "the process crashed several times, perhaps by this; it may have done this before";
-            return Err(Failure { errno: Errno::EIO.0, why: why.into() });
+            return Err(refused("the process crashed several times, perhaps by this"));
         }
-        let operation = Operation::ALL.get(message.numbers.operation as usize).copied();
-        let simple = found.is_none() && operation.is_some_and(can_be_repeated);
-        if simple {
+        let Some(operation) = Operation::ALL.get(message.numbers.operation as usize).copied() else {
+            // What is not in the table may do something else if it is repeated.
+            return match found {
+                Some(_) => Err(refused("the process crashed, and whether this was done is not known")),
+                None => target.call(message),
+            };
+        };
+        if found.is_none() && can_be_repeated(operation) {
             return target.call(message);
         }
         let (view, ledger, names) =
@@ -117,6 +121,10 @@ pub(crate) fn settle_closed(mut unanswered: Vec<Unanswered>, open: &[(HandleId, 
         }
     }
     unanswered
+}
+
+fn refused(why: &str) -> Failure {
+    Failure { errno: Errno::EIO.0, why: format!("{why}; it may have done this before") }
 }
 
 /// Whether an operation does the same, and answers the same, if it is repeated.
