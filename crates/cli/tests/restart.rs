@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/crashing.rs"]
+mod crashing;
 #[path = "common/in_use.rs"]
 mod in_use;
 
 use common::{Bench, RANGE, is_well, kill_and_wait, pattern, until};
+use crashing::{pid, serves_for_a_while};
 use in_use::{LEN, open};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,10 +30,6 @@ fn mounted(flags: &[&str]) -> Option<Bench> {
     Some(bench)
 }
 
-fn pid(bench: &Bench) -> i32 {
-    i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap()
-}
-
 /// Kills the process that serves the mount; another one does then.
 fn crash(bench: &Bench) {
     let before = pid(bench);
@@ -41,11 +40,6 @@ fn crash(bench: &Bench) {
     let restarts = &status["restarts"];
     assert!(restarts["how"] == "signal 9" && restarts["paused_ns"].as_u64().unwrap() > 0, "{status}");
     assert_eq!(status["outlives_crash"], true);
-}
-
-/// Processes that end at once make the guard suspect requests.
-fn serves_for_a_while(bench: &Bench) {
-    until("it serves for a while", || bench.status()["uptime_seconds"].as_f64().unwrap() > 0.5);
 }
 
 fn goes_on_with(flags: &[&str]) {

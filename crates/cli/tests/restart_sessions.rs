@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/crashing.rs"]
+mod crashing;
 #[path = "common/seen.rs"]
 mod seen;
 
@@ -14,6 +16,7 @@ use braid_contract::{
 use braid_runtime::{Geometry, Options};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use common::{Bench, RANGE, kill_and_wait, pattern, turn, until};
+use crashing::{pid, serves_for_a_while};
 use rustix::process::{Pid, Signal, kill_process};
 use seen::{BOTH, READ, Seen, errno, me, socket};
 use std::ffi::OsStr;
@@ -29,20 +32,11 @@ fn mounted() -> Option<Bench> {
     Some(bench)
 }
 
-fn pid(bench: &Bench) -> i32 {
-    i32::try_from(bench.status()["pid"].as_i64().unwrap()).unwrap()
-}
-
 /// Kills the process that serves the mount; another one does then.
 fn crash(bench: &Bench) {
     let before = pid(bench);
     kill_and_wait(before);
     assert_ne!(pid(bench), before);
-}
-
-/// Processes that end at once make the guard suspect requests.
-fn serves_for_a_while(bench: &Bench) {
-    until("it serves for a while", || bench.status()["uptime_seconds"].as_f64().unwrap() > 0.4);
 }
 
 fn sessions(bench: &Bench) -> usize {
@@ -369,7 +363,10 @@ fn values_are_the_old_or_the_new_ones() {
                         }
                         Err(error) => {
                             assert_eq!(error.errno(), Errno::EIO, "{error}");
-                            assert!(error.to_string().contains("the old or the new"), "{error}");
+                            assert!(
+                                error.to_string().contains("whether this was done is not known"),
+                                "{error}"
+                            );
                             unsure.fetch_add(1, Ordering::Relaxed);
                             number += u64::from(get(&key) == pattern(number + 1, 9000));
                         }

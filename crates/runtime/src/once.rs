@@ -87,21 +87,19 @@ impl Once {
         target: &dyn Target,
     ) -> std::result::Result<Answer, Failure> {
         if self.refuse && found.is_some() {
-            let why = "the process crashed several times, perhaps by this; it may have done this before";
-            return Err(Failure { errno: Errno::EIO.0, why: why.into() });
+            return Err(refused("the process crashed several times, perhaps by this"));
         }
-        if let Some(ask) = Ask::of(message.numbers.operation) {
-            let may_be_done = found.is_some() && ask.changes();
-            let why = "the process crashed as it did this; the values may be the old or the new ones";
-            return if may_be_done {
-                Err(Failure { errno: Errno::EIO.0, why: why.into() })
-            } else {
-                target.call(message)
+        let Some(operation) = Operation::ALL.get(message.numbers.operation as usize).copied() else {
+            // What else is not in the table may do something else if it is repeated.
+            let can_be_repeated = Ask::of(message.numbers.operation).is_some_and(|ask| !ask.changes());
+            return match found {
+                Some(_) if !can_be_repeated => {
+                    Err(refused("the process crashed, and whether this was done is not known"))
+                }
+                _ => target.call(message),
             };
-        }
-        let operation = Operation::ALL.get(message.numbers.operation as usize).copied();
-        let simple = found.is_none() && operation.is_some_and(can_be_repeated);
-        if simple {
+        };
+        if found.is_none() && can_be_repeated(operation) {
             return target.call(message);
         }
         let (view, ledger, names) =
@@ -127,6 +125,10 @@ pub(crate) fn settle_closed(mut unanswered: Vec<Unanswered>, open: &[(HandleId, 
         }
     }
     unanswered
+}
+
+fn refused(why: &str) -> Failure {
+    Failure { errno: Errno::EIO.0, why: format!("{why}; it may have done this before") }
 }
 
 /// Whether an operation does the same, and answers the same, if it is repeated.

@@ -10,8 +10,7 @@ use std::ffi::OsStr;
 /// Looks for the inodes that sessions know.
 #[derive(Default)]
 pub(crate) struct Recount {
-    /// How many were looked for, for each user: so many take a second or two, for which all
-    /// wait.
+    /// How many were looked for, for each user: all wait until that is done.
     of_user: HashMap<u32, usize>,
 }
 

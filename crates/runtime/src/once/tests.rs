@@ -242,9 +242,9 @@ fn links_are_made_once() {
 }
 
 #[test]
-fn what_may_have_ended_processes_is_refused() {
+fn what_may_have_ended_processes_or_is_not_in_the_table_is_refused() {
     let bed = Bed::new();
-    let once = Once {
+    let mut once = Once {
         view: Arc::clone(&bed.view),
         ledger: Arc::clone(&bed.ledger),
         names: Arc::default(),
@@ -255,4 +255,9 @@ fn what_may_have_ended_processes_is_refused() {
     let found = Found { phase: Phase::Taken, errno: 0, note: None, opened: HandleId(0) };
     assert_eq!(once.call((0, Some(found)), Message::new(statfs), &target).unwrap_err().errno, Errno::EIO.0);
     assert!(once.call((0, None), Message::new(statfs), &target).is_ok());
+    once.refuse = false;
+    assert!(once.call((0, Some(found)), Message::new(statfs), &target).is_ok());
+    let other = Numbers { operation: 0x1_0000, ..Numbers::default() };
+    let errno = |found| once.call((0, found), Message::new(other), &target).unwrap_err().errno;
+    assert_eq!((errno(Some(found)), errno(None)), (Errno::EIO.0, Errno::ENOSYS.0));
 }
