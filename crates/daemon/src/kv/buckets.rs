@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// Whose directories they are.
 pub(crate) enum Owner {
-    /// A volume, or what is on top of it.
-    Volume(Arc<dyn FileSystem>),
-    /// A log file system, which has keys and values of its own.
+    /// Those of any file system: each value is a file.
+    Files(Arc<dyn FileSystem>),
+    /// Those of a log file system with nothing on top, which has keys and values of its own.
     Log(Arc<LogFs>),
 }
 
@@ -89,7 +89,7 @@ impl Buckets {
 impl Owner {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
-            Self::Volume(fs) => Arc::clone(fs),
+            Self::Files(fs) => Arc::clone(fs),
             Self::Log(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
         }
     }
@@ -111,7 +111,7 @@ impl Owner {
         let fs = self.file_system();
         let dir = resolve(&fs, caller, path).context("finding the directory")?;
         Ok(match self {
-            Self::Volume(_) => Arc::new(FileBucket::new(fs, dir, cache)),
+            Self::Files(_) => Arc::new(FileBucket::new(fs, dir, cache)),
             Self::Log(fs) => Arc::new(fs.bucket(dir.ino(), cache)?),
         })
     }
