@@ -634,7 +634,7 @@ mod tests {
         assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), Some("/mnt".into())));
         let args = mount("braid mount a.yaml -o ro,noexec -o dev").unwrap();
         assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), None));
-        assert_eq!(args.options, ["ro", "noexec", "dev"]);
+        assert_eq!(args.front.options, ["ro", "noexec", "dev"]);
 
         let args = mount("braid mount --tier a=/a --tier b=/b,weight=2 /mnt --range 1MiB").unwrap();
         assert_eq!((args.stack.stack, args.mountpoint), (None, Some("/mnt".into())));
