@@ -271,10 +271,6 @@ impl MountArgs {
     }
 }
 
-fn mount_option(text: &str) -> Result<String, String> {
-    braid_daemon::config::mount_option(text)
-}
-
 const UMOUNT_HELP: &str = "\
 Returns when the daemon has ended and the tiers are free for anything else.
 A mount that is busy stays, and the command says who uses it. Where the volume

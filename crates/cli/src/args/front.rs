@@ -1,7 +1,6 @@
 //! The arguments of every mount, whatever is mounted.
 
 use super::kv::KvArgs;
-use super::mount_option;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -79,4 +78,8 @@ pub(crate) struct FrontArgs {
     /// Set by the command itself when it starts the daemon
     #[arg(long, hide = true, requires = "foreground")]
     pub(crate) ready_on_stdout: bool,
+}
+
+fn mount_option(text: &str) -> Result<String, String> {
+    braid_daemon::config::mount_option(text)
 }
