@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 /// The tiers of a volume and how it spreads.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
+    /// Whether it is a log file system, in place of a volume.
+    pub(crate) log: bool,
     /// The home tier's file system.
     pub(crate) home: Kind,
     /// The other tier's.
@@ -57,7 +59,12 @@ pub(crate) const FRAMES: [&[&str]; 3] =
 impl Shape {
     /// Equal weights and the policy `weighted`.
     pub(crate) const fn spread(home: Kind, other: Kind) -> Self {
-        Self { home, other, mib: 2048, policy: WEIGHTED, weights: (100, 100), modules: &[] }
+        Self { log: false, home, other, mib: 2048, policy: WEIGHTED, weights: (100, 100), modules: &[] }
+    }
+
+    /// A log file system below these modules.
+    pub(crate) const fn log(modules: &'static [&'static str]) -> Self {
+        Self { log: true, mib: 512, modules, ..Self::spread(Kind::Ext4, Kind::Ext4) }
     }
 
     /// The same with another policy.
@@ -83,6 +90,9 @@ impl Shape {
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         let modules = self.modules.iter().map(|name| format!("{name} over ")).collect::<String>();
+        if self.log {
+            return format!("{modules}log");
+        }
         format!("{modules}{} + {}, {}", self.home.name(), self.other.name(), policy_name(self.policy))
     }
 }
@@ -102,6 +112,7 @@ pub(crate) struct Arena {
     /// For data that must not be on the volume.
     pub(crate) lab: Lab,
     mount: Option<Mount>,
+    is_log: bool,
 }
 
 impl Arena {
@@ -111,12 +122,8 @@ impl Arena {
         if let Some(on) = &options.on {
             let dir = on.join(format!("braid-suite-{}", std::process::id()));
             std::fs::create_dir_all(&dir).at(&dir)?;
-            return Ok(Self { dir, name: on.display().to_string(), lab, mount: None });
+            return Ok(Self { dir, name: on.display().to_string(), lab, mount: None, is_log: false });
         }
-        let home = lab.file_system("home", shape.home, shape.mib)?;
-        let other = lab.file_system("other", shape.other, shape.mib)?;
-        let tiers =
-            vec![Tier::new("home", &home, shape.weights.0), Tier::new("other", &other, shape.weights.1)];
         let key = lab.path().join("key");
         std::fs::write(&key, [7; 32]).at(&key)?;
         std::fs::set_permissions(&key, Permissions::from_mode(0o600)).at(&key)?;
@@ -125,9 +132,20 @@ impl Arena {
             [(*name).to_owned()].into_iter().chain(settings).collect()
         };
         let modules = shape.modules.iter().map(module).collect();
-        let stack = Stack { policy: shape.policy.into(), range: RANGE.into(), tiers, modules };
-        let mount = lab.volume("mnt", &stack)?;
-        Ok(Self { dir: mount.point.clone(), name: shape.name(), lab, mount: Some(mount) })
+        let mount = match shape.log {
+            true => lab.log("mnt", shape.mib, modules)?,
+            false => {
+                let home = lab.file_system("home", shape.home, shape.mib)?;
+                let other = lab.file_system("other", shape.other, shape.mib)?;
+                let tiers = vec![
+                    Tier::new("home", &home, shape.weights.0),
+                    Tier::new("other", &other, shape.weights.1),
+                ];
+                lab.volume("mnt", &Stack { modules, ..Stack::new(shape.policy, RANGE, tiers) })?
+            }
+        };
+        let (dir, name) = (mount.point.clone(), shape.name());
+        Ok(Self { dir, name, lab, mount: Some(mount), is_log: shape.log })
     }
 
     /// Unmounts and mounts again, so that reads come from the tiers. A native
@@ -148,13 +166,14 @@ impl Arena {
         self.mount.is_some()
     }
 
-    /// Unmounts, and expects `braid fsck` to find nothing.
+    /// Unmounts, and expects `braid fsck`, or `braid log check`, to find nothing.
     pub(crate) fn finish(mut self) -> Result<()> {
         match self.mount.take() {
             None => std::fs::remove_dir_all(&self.dir).at(&self.dir),
             Some(mount) => {
                 self.lab.unmount(&mount)?;
-                self.lab.fsck(&mount).map(drop)
+                let checked = if self.is_log { self.lab.check_log(&mount) } else { self.lab.fsck(&mount) };
+                checked.map(drop)
             }
         }
     }

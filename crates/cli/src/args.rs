@@ -1,6 +1,7 @@
 //! The command line.
 
 mod frames;
+mod front;
 mod hints;
 mod jobs;
 mod kv;
@@ -29,6 +30,7 @@ pub(crate) use tiers::{ReplaceArgs, TierAddArgs, TierCommand, TierListArgs, Tier
 pub(crate) use trace::{PlacementCommand, SimulateArgs, TraceCommand, TraceRecordArgs};
 
 pub(crate) use frames::{CatArgs, FramesCommand};
+pub(crate) use front::FrontArgs;
 pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
 pub(crate) use kv::{KeyState, KvArgs, KvCommand, KvDeleteArgs, KvGetArgs, KvPutArgs, KvScanArgs};
 pub(crate) use log::{LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
@@ -185,17 +187,12 @@ pub(crate) struct MountArgs {
     #[arg(index = 2)]
     pub(crate) mountpoint: Option<PathBuf>,
 
-    /// Options of any mount, separated by commas: ro, noexec, nosuid, nodev, noatime …; repeat at will
-    #[arg(long, short, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_option)]
-    pub(crate) options: Vec<String>,
+    #[command(flatten)]
+    pub(crate) front: FrontArgs,
 
     /// Make the volume if its tiers are all new, and let new tiers join one that is there
     #[arg(long)]
     pub(crate) create: bool,
-
-    /// Stay in the foreground and log to standard error
-    #[arg(long, short)]
-    pub(crate) foreground: bool,
 
     /// What moves data in the background: some of promote, demote and balance, or none [default: by policy]
     #[arg(long, value_name = "MOVERS", requires = "tiers")]
@@ -205,41 +202,9 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) no_measure: bool,
 
-    /// Threads that answer the kernel [default: 48]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) threads: Option<usize>,
-
-    /// Let other users use the mount [default for root]
-    #[arg(long, overrides_with = "no_allow_other")]
-    pub(crate) allow_other: bool,
-
-    /// Keep the mount to this user [default for everybody but root]
-    #[arg(long)]
-    pub(crate) no_allow_other: bool,
-
-    /// How the kernel treats the data of open files: auto, writeback, passthrough or direct
-    #[arg(long, value_name = "MODE")]
-    pub(crate) cache: Option<String>,
-
-    /// Most data that the kernel keeps before it writes back [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) dirty: Option<String>,
-
     /// Most inodes that the kernel remembers; more have it forget the oldest [default: 200000]
     #[arg(long, value_name = "COUNT")]
     pub(crate) inodes: Option<usize>,
-
-    /// Serve extended attributes, and with them ACLs [default]
-    #[arg(long, overrides_with = "no_xattr")]
-    pub(crate) xattr: bool,
-
-    /// Serve no extended attributes and no ACLs: listing and writing files takes fewer requests
-    #[arg(long)]
-    pub(crate) no_xattr: bool,
-
-    /// How requests of the kernel come: auto (through io_uring where the kernel can) or device
-    #[arg(long, value_name = "TRANSPORT")]
-    pub(crate) transport: Option<String>,
 
     /// If the daemon crashes, have another process go on with the mount, which programs wait for
     #[arg(long, overrides_with = "no_restart")]
@@ -249,41 +214,9 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) no_restart: bool,
 
-    /// Let applications have sessions with workers of the daemon; SETTINGS are KEY=VALUE,...
-    /// [default: no]
-    #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "", overrides_with = "no_runtime")]
-    pub(crate) runtime: Option<String>,
-
-    /// Let applications have no sessions [default]
-    #[arg(long)]
-    pub(crate) no_runtime: bool,
-
-    /// Tell Prometheus metrics there: 127.0.0.1:PORT, [::1]:PORT or unix:/PATH [default: nowhere]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) kv: KvArgs,
-
-    /// Mount over a directory that is not empty, and hide what is in it
-    #[arg(long)]
-    pub(crate) nonempty: bool,
-
     /// Mount without this tier: what is on it answers EIO; repeat for each
     #[arg(long, value_name = "TIER")]
     pub(crate) without: Vec<String>,
-
-    /// Where the daemon logs [default: below /var/log/braid, or ~/.local/state/braid for users]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log_file: Option<PathBuf>,
-
-    /// error, warn, info, debug or trace; or a filter such as info,braid_volume=debug
-    #[arg(long, value_name = "LEVEL", default_value = braid_daemon::log::LEVEL_DEFAULT)]
-    pub(crate) log_level: String,
-
-    /// Set by the command itself when it starts the daemon
-    #[arg(long, hide = true, requires = "foreground")]
-    pub(crate) ready_on_stdout: bool,
 
     /// Set by the command itself when it guards the daemon, to which its standard input leads
     #[arg(long, hide = true, requires = "foreground")]
@@ -336,10 +269,6 @@ impl MountArgs {
         }
         Ok(self)
     }
-}
-
-fn mount_option(text: &str) -> Result<String, String> {
-    braid_daemon::config::mount_option(text)
 }
 
 const UMOUNT_HELP: &str = "\
@@ -701,7 +630,7 @@ mod tests {
         assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), Some("/mnt".into())));
         let args = mount("braid mount a.yaml -o ro,noexec -o dev").unwrap();
         assert_eq!((args.stack.stack, args.mountpoint), (Some("a.yaml".into()), None));
-        assert_eq!(args.options, ["ro", "noexec", "dev"]);
+        assert_eq!(args.front.options, ["ro", "noexec", "dev"]);
 
         let args = mount("braid mount --tier a=/a --tier b=/b,weight=2 /mnt --range 1MiB").unwrap();
         assert_eq!((args.stack.stack, args.mountpoint), (None, Some("/mnt".into())));

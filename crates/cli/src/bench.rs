@@ -18,10 +18,11 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<()> {
     let options = options(args)?;
     let config = stack_file::load_without_profile(&args.stack)?;
     let (profile, svg) = (args.output.as_deref(), args.svg.as_deref());
+    let volume = config.stack.need_volume()?;
     let output = Output::prepare(&args.stack, profile, svg, !args.tiers.is_empty())?;
     let written = format!("profile: {}\nplot: {}\n", output.profile().shown(), output.plot().shown());
     let mut progress = Progress::new();
-    let measured = calibrate::run(config.stack.volume(), &options, &mut |step| {
+    let measured = calibrate::run(volume, &options, &mut |step| {
         // Warnings come before any line of progress.
         if let Some(warning) = tell(&mut progress, step) {
             eprintln!("braid: {warning}");

@@ -102,7 +102,7 @@ fn target(args: &FsckArgs) -> Result<(Target, &[PathBuf])> {
 
 /// The mount whose daemon has one of the stack's tiers.
 pub(crate) fn serving(config: &Config) -> Option<Mount> {
-    let tiers = &config.stack.volume().tiers;
+    let tiers = &config.stack.volume()?.tiers;
     let dirs: Vec<PathBuf> =
         tiers.iter().filter_map(|tier| std::fs::canonicalize(&tier.dir.value).ok()).collect();
     let mounts = mounts::list().unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::args::StatusArgs;
 use crate::failure::{Failure, Result};
 use crate::{locate, table};
 use braid_contract::units::show_size;
-use braid_contract::{JobState, Shown, counted, tame};
+use braid_contract::{Figure, FigureValue, JobState, Shown, counted, tame};
 use braid_ipc::protocol::{Job, Reply, Request, Status, TierStatus};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -95,7 +95,7 @@ fn look(args: &StatusArgs) -> Result<Verdict> {
 
 fn judge(status: &Status, jobs: &[Job], now: Duration) -> Verdict {
     let mut findings: Vec<(Level, String)> = status.tiers.iter().filter_map(tier).collect();
-    if status.tiers.iter().all(|tier| tier.available == 0) {
+    if status.log.is_none() && status.tiers.iter().all(|tier| tier.available == 0) {
         findings.push((Level::Critical, "no tier has room".into()));
     }
     for lost in &status.lost_tiers {
@@ -115,7 +115,25 @@ fn judge(status: &Status, jobs: &[Job], now: Duration) -> Verdict {
     }
     let room = status.tiers.iter().fold(0_u64, |room, tier| room.saturating_add(tier.available));
     let (tiers, point) = (counted(status.tiers.len() as u64, "tier"), status.mountpoint.shown());
-    Verdict::of(findings, format!("{point}: {tiers}, {} available", show_size(room)))
+    let Some(device) = &status.log else {
+        return Verdict::of(findings, format!("{point}: {tiers}, {} available", show_size(room)));
+    };
+    let room = log_room(status);
+    if room == 0 {
+        findings.push((Level::Critical, format!("the log file system on {device} has no room")));
+    }
+    Verdict::of(findings, format!("{point}: log file system, {} available", show_size(room)))
+}
+
+/// Bytes that files of a log file system may still take.
+fn log_room(status: &Status) -> u64 {
+    let figures = status.modules.iter().flat_map(|module| &module.figures);
+    let room = figures.filter(|figure| figure.name == "log_available_bytes");
+    let value = |figure: &Figure| match figure.value {
+        FigureValue::Gauge(bytes) | FigureValue::Counter(bytes) => bytes as u64,
+        FigureValue::Histogram(_) => 0,
+    };
+    room.map(value).sum()
 }
 
 /// The problem of a tier, if it has one.

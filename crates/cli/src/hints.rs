@@ -20,7 +20,7 @@ pub(crate) fn list(args: &HintsListArgs) -> Result<()> {
         return list_learned(&learned(mount)?, args.json);
     }
     let config = config(args.stack.as_deref())?;
-    let listed = streams::list(config.as_ref().map(|config| config.stack.volume()))?;
+    let listed = streams::list(config.as_ref().and_then(|config| config.stack.volume()))?;
     if args.json {
         return table::print_json(&BTreeMap::from([("streams", listed)]));
     }
@@ -40,7 +40,7 @@ pub(crate) fn explain(args: &HintsExplainArgs) -> Result<()> {
         program: args.program.clone(),
         thread: args.thread.clone(),
     };
-    let volume = config.as_ref().map(|config| config.stack.volume());
+    let volume = config.as_ref().and_then(|config| config.stack.volume());
     let Some(stream) = streams::explain(volume, &question)? else {
         let learned = args.mount.as_deref().map(learned).transpose()?.unwrap_or_default();
         if let Some(stream) =

@@ -15,7 +15,7 @@ pub(crate) fn warn(config: &Config) -> Result<()> {
     let Some(limit) = getrlimit(Resource::Nofile).maximum else { return Ok(()) };
     let threads = config.mount.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value);
     let own = OWN + threads as u64;
-    let tiers = config.stack.volume().tiers.len() as u64;
+    let tiers = config.stack.volume().map_or(0, |volume| volume.tiers.len() as u64);
     let advice = "raise the limit: ulimit -Hn, LimitNOFILE= of a service, or /etc/security/limits.conf";
     if limit <= own {
         return Err(Failure::new(format!(

@@ -2,13 +2,12 @@
 
 use crate::args::{LogCreateArgs, LogMountArgs, LogPathArgs};
 use crate::failure::{Failure, Result};
-use crate::{background, kv, table, umount};
+use crate::{mount, table, umount};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
-use braid_daemon::kv::settings::KvSettings;
-use braid_daemon::logfs::{self, LogMount};
-use braid_daemon::runtime::RuntimeSettings;
-use braid_daemon::serve::ServeError;
+use braid_daemon::config::Config;
+use braid_daemon::serve::Start;
+use braid_daemon::{flags, logfs};
 use jiff::Timestamp;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -24,45 +23,19 @@ pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
 /// Mounts in this process or, usually, in a daemon; `words` are the command line.
 pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
     umount::clear_dead(&args.mountpoint)?;
-    let wanted = wanted(args)?;
-    if args.foreground {
-        return foreground(args, &wanted);
-    }
-    // Errors are best reported before anything is started or logged.
-    let point = logfs::look(&wanted)?;
-    background::start(args.log_file.as_deref(), words, 2, &point)
-}
-
-fn wanted(args: &LogMountArgs) -> Result<LogMount> {
-    let allow_other = match (args.allow_other, args.no_allow_other) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
+    let front = &args.front;
+    let config = || -> Result<Config> {
+        let mut config = flags::log(&args.path, args.workers)?;
+        config.mount = mount::mount_settings(front)?;
+        Ok(config)
     };
-    Ok(LogMount {
-        path: args.path.clone(),
-        mountpoint: args.mountpoint.clone(),
-        workers: args.workers,
-        allow_other,
-        nonempty: args.nonempty,
-        runtime: args.runtime.as_deref().map(RuntimeSettings::from_flag).transpose()?,
-        kv: KvSettings::from_flags(&kv::flags(&args.kv))?,
+    if !front.foreground {
+        return mount::start(&config()?, &args.mountpoint, front, (words, 2));
+    }
+    mount::serve(front, |report| {
+        let start = Start::Mount { mountpoint: &args.mountpoint, nonempty: front.nonempty, guard: None };
+        mount::serve_at(&config()?, front, (words, false), start, report)
     })
-}
-
-/// Mounts and serves; this is the daemon.
-fn foreground(args: &LogMountArgs, wanted: &LogMount) -> Result<()> {
-    let report = background::Report::new(args.ready_on_stdout);
-    let logs = background::begin_log(&args.log_level, args.log_file.as_deref());
-    let begun = logs.and_then(|()| Ok(logfs::mount(wanted)?));
-    let served = begun.and_then(|mounted| {
-        report.ready(&[]);
-        mounted.serve().map_err(|error| match error {
-            ServeError::Refused(refusal) => refusal.into(),
-            ServeError::Failed(what) => Failure::new(what),
-        })
-    });
-    served.map_err(|failure| if report.failed(&failure) { failure.told() } else { failure })
 }
 
 pub(crate) fn check(args: &LogPathArgs) -> Result<()> {

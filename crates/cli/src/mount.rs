@@ -1,12 +1,12 @@
 //! `braid mount`.
 
-use crate::args::{MountArgs, StackArgs};
+use crate::args::{FrontArgs, MountArgs, StackArgs};
 use crate::failure::{Failure, Result};
 use crate::kv;
 use crate::{background, limits, serving, table, umount};
 use braid_contract::Shown;
 use braid_contract::units::parse_size;
-use braid_daemon::config::{Cache, Config, INODES, MountSettings, THREADS, Transport};
+use braid_daemon::config::{Cache, Config, INODES, MountSettings, THREADS, Transport, VolumeSettings};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::kv::settings::KvSettings;
@@ -26,26 +26,37 @@ use std::path::{Path, PathBuf};
 /// Mounts in this process or, usually, in a daemon; `words` are the command
 /// line of `args`.
 pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
-    if args.foreground {
+    if args.front.foreground {
         return foreground(args, words);
     }
     // Errors are best reported before anything is started or logged.
     let config = config(args)?;
     let point = clear_mount_point(args, &config)?;
-    let point = validate::mount(&config, &point, args.nonempty)?;
-    if let Some(elsewhere) = elsewhere::find(config.stack.volume()) {
+    start(&config, &point, &args.front, (words, 1))
+}
+
+/// Starts a daemon that mounts; `words` are the command line, of which the first `names`
+/// name the command.
+pub(crate) fn start(
+    config: &Config,
+    point: &Path,
+    front: &FrontArgs,
+    (words, names): (&[OsString], usize),
+) -> Result<()> {
+    let point = validate::mount(config, point, front.nonempty)?;
+    if let Some(elsewhere) = config.stack.volume().and_then(elsewhere::find) {
         return mount_again(&elsewhere, &point.path);
     }
-    limits::warn(&config)?;
-    background::start(args.log_file.as_deref(), words, 1, &point.path)?;
-    tell_own_files(&config);
+    limits::warn(config)?;
+    background::start(front.log_file.as_deref(), words, names, &point.path)?;
+    config.stack.volume().into_iter().for_each(tell_own_files);
     Ok(())
 }
 
 /// Checks whether this could be mounted.
 pub(crate) fn look(args: &MountArgs) -> Result<()> {
     let config = config(args)?;
-    validate::mount(&config, &clear_mount_point(args, &config)?, args.nonempty)?;
+    validate::mount(&config, &clear_mount_point(args, &config)?, args.front.nonempty)?;
     Ok(())
 }
 
@@ -82,8 +93,8 @@ fn mount_again(elsewhere: &Elsewhere, point: &Path) -> Result<()> {
 }
 
 /// Reports files that are not visible in the volume.
-pub(crate) fn tell_own_files(config: &Config) {
-    for tier in own_files::tiers(config.stack.volume()) {
+pub(crate) fn tell_own_files(volume: &VolumeSettings) {
+    for tier in own_files::tiers(volume) {
         eprintln!("braid: {}", own_files::notice(tier));
     }
 }
@@ -116,7 +127,12 @@ fn config(args: &MountArgs) -> Result<Config> {
 
 /// What the arguments say of a mount of this stack.
 pub(crate) fn config_of(args: &MountArgs, mut config: Config) -> Result<Config> {
-    config.mount = mount_settings(args)?.or(config.mount);
+    let flags = MountSettings {
+        inodes: counted("--inodes", args.inodes, &INODES)?,
+        restart: flag(args.restart, "--restart", true).or(flag(args.no_restart, "--no-restart", false)),
+        ..mount_settings(&args.front)?
+    };
+    config.mount = flags.or(config.mount);
     config.create = args.create;
     if args.no_measure {
         config.without_measuring();
@@ -140,8 +156,13 @@ fn counted(
     Ok(Some(Located::new(count, place)))
 }
 
-fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
-    let flag = |set: bool, name: &str, value: bool| set.then(|| Located::new(value, Place::flag(name)));
+/// What a flag says, if it is set.
+fn flag(set: bool, name: &str, value: bool) -> Option<Located<bool>> {
+    set.then(|| Located::new(value, Place::flag(name)))
+}
+
+/// What the flags of every mount say.
+pub(crate) fn mount_settings(args: &FrontArgs) -> Result<MountSettings> {
     Ok(MountSettings {
         point: None,
         options: args.options.clone(),
@@ -153,10 +174,10 @@ fn mount_settings(args: &MountArgs) -> Result<MountSettings> {
         )),
         cache: parsed("--cache", args.cache.as_ref(), "not a cache mode", Cache::parse)?,
         dirty: parsed("--dirty", args.dirty.as_ref(), "not a size", parse_size)?,
-        inodes: counted("--inodes", args.inodes, &INODES)?,
+        inodes: None,
         xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
-        restart: flag(args.restart, "--restart", true).or(flag(args.no_restart, "--no-restart", false)),
+        restart: None,
         runtime: match &args.runtime {
             Some(text) => Some(RuntimeSettings::from_flag(text)?),
             None => args.no_runtime.then(|| RuntimeSettings::off("--no-runtime")),
@@ -189,27 +210,47 @@ fn parsed<T>(
 
 /// Mounts and serves; this is the daemon.
 fn foreground(args: &MountArgs, words: &[OsString]) -> Result<()> {
-    let report = background::Report::new(args.ready_on_stdout);
-    let served = prepare(args).and_then(|config| {
-        if config.mount.restarts() && !args.guarded {
+    let front = &args.front;
+    let guarded = args.guarded;
+    serve(front, |report| {
+        let config = config(args)?;
+        if config.mount.restarts() && config.stack.volume().is_some() && !guarded {
             let ended = supervisor::run(&background::guarded(words))
                 .map_err(|error| Failure::new(format!("the daemon can't be guarded: {error}")))?;
             // The daemon has said why.
             return if ended == 0 { Ok(()) } else { Err(Failure::new("the daemon failed").told()) };
         }
         let point = clear_mount_point(args, &config)?;
-        // The daemon leaves its working directory.
-        let log_file = args.log_file.as_ref().map(std::path::absolute).transpose();
-        let log_file = log_file.map_err(|error| Failure::new(error.to_string()))?;
-        let launch = Launch::by(words, log_file, args.ready_on_stdout || args.guarded);
-        let guard = args.guarded.then(background::guard).transpose()?;
-        let start = Start::Mount { mountpoint: &point, nonempty: args.nonempty, guard };
-        serving::serve(&config, &launch, start, |notices| report.ready(notices))
-    });
+        let guard = guarded.then(background::guard).transpose()?;
+        serve_at(
+            &config,
+            front,
+            (words, guarded),
+            Start::Mount { mountpoint: &point, nonempty: front.nonempty, guard },
+            report,
+        )
+    })
+}
+
+/// Begins to log, and has the command that waits told how it ends if it fails.
+pub(crate) fn serve(front: &FrontArgs, serve: impl FnOnce(&background::Report) -> Result<()>) -> Result<()> {
+    let report = background::Report::new(front.ready_on_stdout);
+    let begun = background::begin_log(&front.log_level, front.log_file.as_deref());
+    let served = begun.and_then(|()| serve(&report));
     served.map_err(|failure| if report.failed(&failure) { failure.told() } else { failure })
 }
 
-fn prepare(args: &MountArgs) -> Result<Config> {
-    background::begin_log(&args.log_level, args.log_file.as_deref())?;
-    config(args)
+/// Serves a mount until it ends.
+pub(crate) fn serve_at(
+    config: &Config,
+    front: &FrontArgs,
+    (words, guarded): (&[OsString], bool),
+    start: Start<'_>,
+    report: &background::Report,
+) -> Result<()> {
+    // The daemon leaves its working directory.
+    let log_file = front.log_file.as_ref().map(std::path::absolute).transpose();
+    let log_file = log_file.map_err(|error| Failure::new(error.to_string()))?;
+    let launch = Launch::by(words, log_file, front.ready_on_stdout || guarded);
+    serving::serve(config, &launch, start, |notices| report.ready(notices))
 }

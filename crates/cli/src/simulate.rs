@@ -41,7 +41,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<()> {
         throttled: args.throttled,
     };
     let mut progress = Progress::new();
-    let report = simulate::run(config.stack.volume(), &trace, &options, &mut |policy| progress.show(policy));
+    let report =
+        simulate::run(config.stack.need_volume()?, &trace, &options, &mut |policy| progress.show(policy));
     drop(progress);
     let report = report?;
     let shown = args.trace.shown();

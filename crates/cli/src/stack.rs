@@ -6,6 +6,8 @@ use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::{Shown, counted};
+use braid_daemon::config::VolumeSettings;
+use braid_daemon::logfs::settings::LogSettings;
 use braid_daemon::{schema, stack_file, validate};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{ModifyStack, Reply, Request};
@@ -25,11 +27,12 @@ struct Mounted {
 
 pub(crate) fn check(args: &StackCheckArgs) -> Result<()> {
     let config = stack_file::load(&args.stack)?;
-    let volume = config.stack.volume();
-    validate::tiers(volume)?;
+    validate::stack(&config)?;
     let modules = config.stack.modules().join(" over ");
-    let count = counted(volume.tiers.len() as u64, "tier");
-    table::print(&format!("{}: {modules} of {count}; no problems\n", args.stack.shown()))
+    let tiers = |volume: &VolumeSettings| counted(volume.tiers.len() as u64, "tier");
+    let device = |log: &LogSettings| log.device.value.shown().to_string();
+    let of = config.stack.volume().map(tiers).or(config.stack.log().map(device)).unwrap_or_default();
+    table::print(&format!("{}: {modules} of {of}; no problems\n", args.stack.shown()))
 }
 
 pub(crate) fn dump(args: &StackDumpArgs) -> Result<()> {

@@ -62,6 +62,9 @@ fn redraw(text: &str) -> String {
 }
 
 fn render(status: &Status, colour: bool) -> String {
+    if let Some(device) = &status.log {
+        return log_file_system(status, device);
+    }
     let mut table = Table::new(&[
         ("TIER", Align::Left),
         ("STATE", Align::Left),
@@ -127,6 +130,22 @@ fn render(status: &Status, colour: bool) -> String {
             + &moves(status)
             + &figures::render(&status.modules)
             + &remarks(status),
+    )
+}
+
+/// A mounted stack with a log file system at the bottom.
+fn log_file_system(status: &Status, device: &str) -> String {
+    format!(
+        "{}: log file system {} on {}\nkernel cache {}, requests by {}; daemon {}, version {}\n\n{}{}",
+        status.mountpoint.shown(),
+        status.volume,
+        device.shown(),
+        known(&status.cache),
+        known(&status.transport),
+        status.pid,
+        status.version,
+        status.runtime.as_ref().map_or_else(String::new, |status| runtime::summary(status) + "\n"),
+        figures::render(&status.modules),
     )
 }
 

@@ -20,10 +20,16 @@ use std::path::Path;
 const ENOTEMPTY: i32 = 39;
 
 pub(crate) fn list(args: &TierListArgs) -> Result<()> {
-    let mut tiers = ask(args.mountpoint.as_deref(), &Request::Status, |reply| match reply {
-        Reply::Status(status) => Some(status.tiers),
+    let status = ask(args.mountpoint.as_deref(), &Request::Status, |reply| match reply {
+        Reply::Status(status) => Some(status),
         _ => None,
     })?;
+    if status.log.is_some() {
+        let point = status.mountpoint.shown();
+        let advice = "docs/log.md says what there is";
+        return Err(Failure::new(format!("{point}: a log file system has no tiers\n  help: {advice}")));
+    }
+    let mut tiers = status.tiers;
     if !args.json {
         return table::print(&render_list(&tiers));
     }

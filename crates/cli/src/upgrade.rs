@@ -108,7 +108,7 @@ pub(crate) fn take_over() -> Result<()> {
 /// Looks at what there is to mount.
 fn prepare(launch: &Launch) -> Result<Config> {
     let args = args_of(launch)?;
-    background::begin_log(&args.log_level, launch.log_file.as_deref())?;
+    background::begin_log(&args.front.log_level, launch.log_file.as_deref())?;
     mount::config_of(&args, launch.stack()?)
 }
 

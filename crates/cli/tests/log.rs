@@ -55,7 +55,11 @@ fn make_mount_use_unmount_check() {
     let said = bench.refused(&["log", "mount", "fs", "m"]);
     assert!(said.contains("a Braid file system is mounted here already"), "{said}");
     // A log file system is no volume.
-    for words in [&["status", "m"][..], &["tier", "list", "m"], &["reload", "m"]] {
+    for words in [
+        &["tier", "set", "fast", "weight=1", "./m"][..],
+        &["explain", "m/small"],
+        &["status", "--affected", "m"],
+    ] {
         let said = bench.refused(words);
         assert!(
             said.contains("this is a log file system") && said.contains("docs/log.md"),

@@ -31,7 +31,7 @@ pub fn run(
     request: &FsckRequest,
     progress: &mut dyn FnMut(FsckProgress) -> bool,
 ) -> Result<Report, Refusal> {
-    let volume = config.stack.volume();
+    let volume = config.stack.need_volume()?;
     // For a check without repair, file systems may be read-only.
     if request.repair {
         validate::tiers(volume)?;

@@ -4,6 +4,7 @@
 use crate::cache::CacheSettings;
 use crate::drill::FaultRule;
 use crate::kv::settings::KvSettings;
+use crate::logfs::settings::LogSettings;
 use crate::metrics::Address;
 use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
@@ -45,15 +46,40 @@ pub enum StackNode {
     },
     /// The file system over tiers, at the bottom.
     Volume(Box<VolumeSettings>),
+    /// The log-structured file system on a device of its own, at the bottom.
+    Log(Box<LogSettings>),
 }
 
 impl StackNode {
-    /// The volume at the bottom.
+    /// The volume at the bottom, if it is one.
     #[must_use]
-    pub fn volume(&self) -> &VolumeSettings {
+    pub fn volume(&self) -> Option<&VolumeSettings> {
         match self {
             Self::Wrapper { child, .. } => child.volume(),
-            Self::Volume(volume) => volume,
+            Self::Volume(volume) => Some(volume),
+            Self::Log(_) => None,
+        }
+    }
+
+    /// The log file system at the bottom, if it is one.
+    #[must_use]
+    pub fn log(&self) -> Option<&LogSettings> {
+        match self {
+            Self::Wrapper { child, .. } => child.log(),
+            Self::Volume(_) => None,
+            Self::Log(log) => Some(log),
+        }
+    }
+
+    /// The volume at the bottom, for what only a volume has.
+    ///
+    /// # Errors
+    /// If something else is at the bottom.
+    pub fn need_volume(&self) -> Result<&VolumeSettings, Refusal> {
+        match self {
+            Self::Wrapper { child, .. } => child.need_volume(),
+            Self::Volume(volume) => Ok(volume),
+            Self::Log(log) => Err(log.place.refuse(NO_VOLUME, "docs/log.md says what there is")),
         }
     }
 
@@ -81,19 +107,29 @@ impl StackNode {
     pub(crate) fn wrappers(&self) -> Vec<&dyn Configured> {
         match self {
             Self::Wrapper { module, child } => [vec![&**module], child.wrappers()].concat(),
-            Self::Volume(_) => Vec::new(),
+            Self::Volume(_) | Self::Log(_) => Vec::new(),
         }
     }
 
-    /// The names of the modules, from the top down; that of the volume is the last.
+    /// The names of the modules, from the top down; that of the file system at the bottom is
+    /// the last.
     #[must_use]
     pub fn modules(&self) -> Vec<&str> {
         match self {
             Self::Wrapper { module, child } => [vec![module.name()], child.modules()].concat(),
-            Self::Volume(_) => vec!["volume"],
+            Self::Volume(_) => vec![BOTTOMS[0]],
+            Self::Log(_) => vec![BOTTOMS[1]],
         }
     }
 }
+
+/// The keys of the file systems that may be at the bottom of a stack: a volume over tiers,
+/// and a log file system.
+pub(crate) const BOTTOMS: [&str; 2] = ["volume", "log"];
+
+/// What is said where only a volume will do.
+pub(crate) const NO_VOLUME: &str =
+    "this stack has a log file system at the bottom, and no volume: there are no tiers";
 
 impl Config {
     /// Has no tier measured: a flag says so.
@@ -110,7 +146,7 @@ impl Config {
         }
         match node {
             StackNode::Volume(volume) => Some(volume),
-            StackNode::Wrapper { .. } => None,
+            StackNode::Wrapper { .. } | StackNode::Log(_) => None,
         }
     }
 
@@ -119,9 +155,11 @@ impl Config {
     /// # Errors
     /// If there is no such tier, or it is home.
     pub fn without(&mut self, names: &[String]) -> Result<(), Refusal> {
-        let Some(volume) = self.volume_mut() else { return Ok(()) };
         for name in names {
             let named = Located::new(name.clone(), Place::flag(format!("--without {name}")));
+            let Some(volume) = self.volume_mut() else {
+                return Err(named.place.refuse(NO_VOLUME, "leave the flag out"));
+            };
             known(&volume.tiers, &named)?;
             if volume.home.value == *name {
                 let advice = "the home tier holds the names of all files: there is no volume without it";
@@ -392,14 +430,14 @@ impl Cache {
         known.map(|(_, mode)| *mode).ok_or_else(|| "write auto, writeback, passthrough or direct".to_owned())
     }
 
-    /// The mode of a mount of a volume with so many tiers. By default, the
-    /// kernel does all I/O of files that can only be on one tier, and gathers
-    /// the writes of those that may be spread.
-    pub(crate) fn mode(self, tiers: usize) -> CacheMode {
+    /// The mode of a mount of this stack. By default, the kernel does all I/O of files that
+    /// can only be on one tier, and gathers the writes of all others.
+    pub(crate) fn mode(self, stack: &StackNode) -> CacheMode {
+        let has_one_tier = stack.volume().is_some_and(|volume| volume.tiers.len() == 1);
         match self {
             Self::Mode(mode) => mode,
-            Self::Auto if tiers > 1 => CacheMode::WriteBack,
-            Self::Auto => CacheMode::Passthrough,
+            Self::Auto if has_one_tier => CacheMode::Passthrough,
+            Self::Auto => CacheMode::WriteBack,
         }
     }
 }

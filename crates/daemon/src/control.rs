@@ -1,11 +1,12 @@
 //! Answers the control socket on behalf of a volume.
 
+use crate::beside::{Answers, Served};
 use crate::clock::now_ns;
 use crate::config::Config;
 use crate::guard::Guarded;
 use crate::handle::VolumeHandle;
 use crate::kv::{self, Buckets};
-use crate::modify;
+use crate::modify::{self, Stack};
 use crate::reload::{self, Mounted};
 use crate::running::Running;
 use crate::stack_text::Edit;
@@ -13,7 +14,6 @@ use crate::tiers::Settings;
 use crate::upgrade::{Giver, Launch, departure};
 use crate::{check, jobs, rehome, replacement, tiers, trace};
 use braid_contract::{AccessTimes, Caller, Errno, JobId, Renewal, RuntimeStatus};
-use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
     ImportSurvey, Job, JobChange, JobKind, JobState, KvAnswer, KvRequest, LearnedStream, LearnedStreams,
@@ -21,6 +21,7 @@ use braid_ipc::protocol::{
     Restarts, Saved, StackDump, StartJob, Status, TierAdded, TierRemoved, TierSet, TraceRequest, Upgrade,
     Upgrading,
 };
+use braid_modules::trace::Traced;
 use braid_runtime::{Gate, Runtime};
 use std::collections::BTreeMap;
 use std::io;
@@ -63,38 +64,6 @@ pub(crate) struct Control {
     runtime: OnceLock<Weak<Runtime>>,
     /// Directories as keys and values, where something is mounted.
     buckets: OnceLock<Arc<Buckets>>,
-}
-
-/// The FUSE session.
-pub(crate) struct Served {
-    pub(crate) unmounter: Unmounter,
-    holder: Holder,
-    /// The mode of the kernel's cache.
-    pub(crate) cache: &'static str,
-    has_rings: Box<dyn Fn() -> bool + Send + Sync>,
-    kernel_cache: KernelCache,
-}
-
-impl Served {
-    pub(crate) fn of(session: &Session) -> Self {
-        Self {
-            unmounter: session.unmounter(),
-            holder: session.holder(),
-            cache: match session.cache_mode() {
-                Some(CacheMode::WriteBack) => "writeback",
-                Some(CacheMode::Passthrough) => "passthrough",
-                Some(CacheMode::Direct) => "direct",
-                None => "writethrough",
-            },
-            has_rings: Box::new(session.rings()),
-            kernel_cache: session.cache(),
-        }
-    }
-
-    /// How requests come.
-    pub(crate) fn transport(&self) -> &'static str {
-        if (self.has_rings)() { "io_uring" } else { "device" }
-    }
 }
 
 /// How far the stack file reflects completed jobs.
@@ -146,19 +115,8 @@ impl Control {
         }
     }
 
-    /// Notes what serves sessions.
-    pub(crate) fn serves_sessions(&self, runtime: &Arc<Runtime>) {
-        // It is noted once, when the mount begins.
-        let _ = self.runtime.set(Arc::downgrade(runtime));
-    }
-
     fn sessions(&self) -> Option<Arc<Runtime>> {
         self.runtime.get().and_then(Weak::upgrade)
-    }
-
-    /// Answers about keys and values, too, from now on.
-    pub(crate) fn set_buckets(&self, buckets: &Arc<Buckets>) {
-        let _ = self.buckets.set(Arc::clone(buckets));
     }
 
     /// Has the guard follow the stack, from now on.
@@ -226,17 +184,6 @@ impl Control {
         self.running.end();
     }
 
-    /// Reloads at a signal.
-    pub(crate) fn reload_and_log(&self) {
-        match braid_ipc::Handler::reload(self, false) {
-            Ok(reloaded) if reloaded.changes.is_empty() => {
-                tracing::info!(file = reloaded.file, "asked to read the stack file anew: nothing changed");
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!("asked to read the stack file anew; nothing is changed: {error}"),
-        }
-    }
-
     fn follow_volume(&self) {
         // Before the tiers, so that these are in the state after the completed
         // jobs.
@@ -276,6 +223,10 @@ impl Control {
         changed_tiers(job) && !self.followed().jobs.contains_key(&job.id)
     }
 
+    fn stack(&self) -> Stack<'_> {
+        Stack { modules: &self.volume.modules, running: &self.running }
+    }
+
     fn followed(&self) -> MutexGuard<'_, Followed> {
         // Each change is a single call or assignment.
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
@@ -301,6 +252,17 @@ fn changed_tiers(job: &Job) -> bool {
     let changes =
         |what: &JobKind| what.removed_tier().is_some() || matches!(what, JobKind::ReplaceHome { .. });
     job.what.as_ref().is_some_and(changes) && job.state == JobState::Done
+}
+
+impl Answers for Control {
+    fn set_buckets(&self, buckets: &Arc<Buckets>) {
+        let _ = self.buckets.set(Arc::clone(buckets));
+    }
+
+    fn serves_sessions(&self, runtime: &Arc<Runtime>) {
+        // It is noted once, when the mount begins.
+        let _ = self.runtime.set(Arc::downgrade(runtime));
+    }
 }
 
 impl braid_ipc::Handler for Control {
@@ -434,15 +396,10 @@ impl braid_ipc::Handler for Control {
     fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply> {
         let _changing = self.changing();
         self.follow_volume();
-        let mounted = Mounted { handle: &self.volume, running: &self.running, mountpoint: &self.mountpoint };
-        let (modified, came) = modify::modify(&mounted, (&request.name, &request.text), request.dry_run)?;
-        // A module that goes by names has not seen those that the kernel knows.
-        if came
-            && !request.dry_run
-            && let Some(session) = &self.session
-            && let Err(error) = session.kernel_cache.look_up_anew()
-        {
-            tracing::warn!(%error, "the kernel does not look names up anew: new modules go by a file's path at home");
+        let (modified, came) =
+            modify::modify(&self.stack(), (&request.name, &request.text), request.dry_run)?;
+        if came && !request.dry_run {
+            self.session.iter().for_each(Served::look_up_anew);
         }
         Ok(modified)
     }
@@ -450,8 +407,7 @@ impl braid_ipc::Handler for Control {
     fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
         let _changing = self.changing();
         self.follow_volume();
-        let mounted = Mounted { handle: &self.volume, running: &self.running, mountpoint: &self.mountpoint };
-        modify::upgrade(&mounted, module, file.map(Path::new))
+        modify::upgrade(&self.stack(), module, file.map(Path::new))
     }
 
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
@@ -461,7 +417,7 @@ impl braid_ipc::Handler for Control {
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
         self.follow();
         let range_size = self.volume.volume.status().range_size;
-        Ok(StackDump { text: self.running.dump(range_size, &self.volume.drills) })
+        Ok(StackDump { text: self.running.dump(Some((range_size, &self.volume.drills))) })
     }
 
     fn runtime(&self) -> Result<RuntimeStatus, ErrorReply> {
@@ -554,11 +510,14 @@ impl braid_ipc::Handler for Control {
     ) -> Result<(), ErrorReply> {
         // It guards no state of its own.
         let _recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
-        trace::record(&self.volume, request, tell)
+        let status = self.volume.volume.status();
+        let traced =
+            Traced { volume: status.id.to_string(), range: status.range_size, policy: status.policy };
+        trace::record(&self.volume.trace, traced, request, tell)
     }
 
     fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
-        trace::stop(&self.volume, id)
+        trace::stop(&self.volume.trace, id)
     }
 
     fn fsck(

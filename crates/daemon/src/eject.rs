@@ -19,7 +19,7 @@ pub fn run(
     options: EjectOptions,
     progress: &mut dyn FnMut(EjectProgress) -> bool,
 ) -> Result<Ejection, Refusal> {
-    let volume = config.stack.volume();
+    let volume = config.stack.need_volume()?;
     validate::tiers(volume)?;
     let volume_config = wire::volume_config(volume, None)?;
     rehome::settle(&volume_config.home.root);

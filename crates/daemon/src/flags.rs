@@ -2,6 +2,7 @@
 
 use crate::config::{Config, MountSettings, StackNode, TierSettings, VolumeSettings};
 use crate::cross_check;
+use crate::logfs::settings::LogSettings;
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use crate::source::Source;
@@ -78,6 +79,25 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     Ok(Config {
         source,
         stack: StackNode::Volume(Box::new(volume)),
+        mount: MountSettings::default(),
+        create: false,
+    })
+}
+
+/// The stack of `braid log mount`: a log file system, with nothing on top.
+///
+/// # Errors
+/// If there can't be so many workers.
+pub fn log(device: &Path, workers: Option<usize>) -> Result<Config, Refusal> {
+    let settings = LogSettings::from_flags(device, workers)?;
+    let absolute = std::path::absolute(device).unwrap_or_else(|_| device.to_owned());
+    let mut keys = vec![entry("device", Value::Scalar(absolute.to_string_lossy().into_owned()))];
+    keys.extend(workers.map(|count| entry("workers", Value::Scalar(count.to_string()))));
+    let stack = Value::Map(vec![entry("log", Value::Map(keys))]);
+    let root = Node::new(Value::Map(vec![entry("stack", stack)]));
+    Ok(Config {
+        source: Source { root, base: "/".into(), file: None, registry: Arc::default() },
+        stack: StackNode::Log(Box::new(settings)),
         mount: MountSettings::default(),
         create: false,
     })

@@ -1,7 +1,7 @@
 //! An open volume with the daemon's state for it, and its status.
 
 use crate::cache::Cache;
-use crate::config::Config;
+use crate::config::{StackNode, VolumeSettings};
 use crate::device::{self, Devices};
 use crate::drill::Drills;
 use crate::modules::Modules;
@@ -39,29 +39,28 @@ pub(crate) struct VolumeHandle {
 }
 
 impl VolumeHandle {
-    /// Wraps a volume that was opened by `config`.
+    /// Wraps a volume that was opened for a stack.
     ///
     /// # Errors
     /// What keeps a module from being put on it.
     pub(crate) fn new(
         volume: Arc<Volume>,
-        config: &Config,
+        (stack, settings): (&StackNode, &VolumeSettings),
         (drills, cache): (Arc<Drills>, Arc<Cache>),
-        places: Places,
     ) -> Result<Self, Error> {
         let devices = Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number));
-        let modules = Arc::new(Modules::new(&config.stack, volume.clone())?);
+        let modules = Arc::new(Modules::new(stack, volume.clone())?);
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
         Ok(Self {
             volume,
             drills,
             cache,
-            places: Arc::new(places),
-            memory: memory::names(config.stack.volume()).into(),
+            places: Arc::new(Places::of(settings)),
+            memory: memory::names(settings).into(),
             modules,
             trace,
             devices: Arc::new(devices),
-            measures: config.stack.volume().measure.as_ref().is_none_or(|measure| measure.value),
+            measures: settings.measure.as_ref().is_none_or(|measure| measure.value),
             opened: Instant::now(),
         })
     }
@@ -199,6 +198,7 @@ impl VolumeHandle {
             // The session knows.
             cache: String::new(),
             transport: String::new(),
+            log: None,
             outlives_crash: false,
             restarts: None,
             runtime: None,

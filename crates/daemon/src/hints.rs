@@ -202,7 +202,8 @@ mod tests {
     /// The hints of a stack file below `base`; or why it is refused.
     fn hints(setting: &str, base: &Path) -> Result<HintConfig, String> {
         let config = stack_file::parse(&format!("{STACK}{setting}\n"), "s.yaml", base);
-        Ok(config.map_err(|refusal| refusal.to_string())?.stack.volume().hints.clone())
+        let config = config.map_err(|refusal| refusal.to_string())?;
+        Ok(config.stack.volume().unwrap().hints.clone())
     }
 
     fn names(config: &HintConfig) -> Vec<&str> {

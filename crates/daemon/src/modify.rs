@@ -1,23 +1,30 @@
-//! Other modules for a mounted stack: `braid stack modify`. The volume and the mount stay
+//! Other modules for a mounted stack: `braid stack modify`. What is at the bottom and the mount stay
 //! as they are, whatever the given stack file says of them: it may come from a user who
 //! has no other say. `control` calls this.
 
+use crate::modules::Modules;
 use crate::refusal::Place;
-use crate::reload::Mounted;
 use crate::reply::invalid;
+use crate::running::Running;
 use crate::source::Reading;
 use crate::stack_file;
-use crate::stack_text::{self, get, same, set, volume_mut};
+use crate::stack_text::{self, bottom_mut, get, same, set};
 use crate::yaml::{self, Node, Value};
 use braid_ipc::protocol::{ErrorReply, Modified, ModuleUpgraded};
 use braid_stack::Registry;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The modules of a mounted stack, and its document.
+pub(crate) struct Stack<'a> {
+    pub(crate) modules: &'a Modules,
+    pub(crate) running: &'a Running,
+}
+
 /// Brings the modules of a stack file into force. The caller keeps other changes of the
 /// stack away.
 pub(crate) fn modify(
-    mounted: &Mounted<'_>,
+    mounted: &Stack<'_>,
     (name, text): (&str, &str),
     dry_run: bool,
 ) -> Result<(Modified, bool), ErrorReply> {
@@ -27,13 +34,13 @@ pub(crate) fn modify(
     let reading =
         Reading { base: mounted.running.base(), profile: true, registry: &mounted.running.registry() };
     let new = stack_file::of_document(spliced(given, &old), name, &reading).map_err(invalid)?;
-    let next = mounted.handle.modules.prepare(&new.stack, &file).map_err(invalid)?;
+    let next = mounted.modules.prepare(&new.stack, &file).map_err(invalid)?;
     let (were, are) = (stack_text::modules(&old), stack_text::modules(&new.source.root));
     let changes = changes(&were, &are);
     let came = are.iter().any(|(name, _)| !were.iter().any(|(old, _)| old == name));
     let modules = new.stack.modules().into_iter().map(str::to_owned).collect();
     if !dry_run && !changes.is_empty() {
-        mounted.handle.modules.exchange(next).map_err(ErrorReply::new)?;
+        mounted.modules.exchange(next).map_err(ErrorReply::new)?;
         mounted.running.is_now(new.source.root);
         tracing::info!(changes = changes.join("; "), "the stack was modified");
     }
@@ -44,7 +51,7 @@ pub(crate) fn modify(
 /// Has another library go on as module `name`: that of `file`, or the one that a
 /// repository has now. The caller keeps other changes of the stack away.
 pub(crate) fn upgrade(
-    mounted: &Mounted<'_>,
+    mounted: &Stack<'_>,
     name: &str,
     file: Option<&Path>,
 ) -> Result<ModuleUpgraded, ErrorReply> {
@@ -61,8 +68,8 @@ pub(crate) fn upgrade(
     let registry = Arc::new(before.with(name, file).map_err(ErrorReply::new)?);
     let reading = Reading { base: mounted.running.base(), profile: false, registry: &registry };
     let new = stack_file::of_document(root, &shown, &reading).map_err(invalid)?;
-    let next = mounted.handle.modules.prepare(&new.stack, &Place::file(&shown)).map_err(invalid)?;
-    let paused_ns = mounted.handle.modules.exchange(next).map_err(ErrorReply::new)?;
+    let next = mounted.modules.prepare(&new.stack, &Place::file(&shown)).map_err(invalid)?;
+    let paused_ns = mounted.modules.exchange(next).map_err(ErrorReply::new)?;
     let version = |registry: &Registry| registry.version(name).unwrap_or_default();
     let (from, to) = (version(&before), version(&registry));
     mounted.running.has_modules(registry);
@@ -70,12 +77,13 @@ pub(crate) fn upgrade(
     Ok(ModuleUpgraded { module: name.to_owned(), from, to, paused_ns })
 }
 
-/// The modules of one document on the volume and the mount of another.
+/// The modules of one document on the bottom and the mount of another.
 fn spliced(mut modules: Node, rest: &Node) -> Node {
     let mut rest = rest.clone();
-    // Without a volume at the bottom, the stack is refused for that.
-    if let (Some(given), Some(volume)) = (volume_mut(&mut modules), volume_mut(&mut rest)) {
-        *given = volume.clone();
+    // Without anything at the bottom, the stack is refused for that.
+    if let (Some(given), Some(bottom)) = (bottom_mut(&mut modules), bottom_mut(&mut rest)) {
+        given.key.clone_from(&bottom.key);
+        given.node = bottom.node.clone();
     }
     match (get(&rest, "mount"), &mut modules.value) {
         (Some(mount), Value::Map(_)) => set(&mut modules, "mount", mount.value.clone()),

@@ -3,20 +3,17 @@
 
 use crate::advice::Asked;
 use crate::cache::{self, CacheSettings};
-use crate::config::{Config, TierSettings, VolumeSettings};
+use crate::config::{TierSettings, VolumeSettings};
 use crate::handle::VolumeHandle;
 use crate::paths::real;
 use crate::placement::placement;
 use crate::places::TierPlace;
-use crate::refusal::{Place, Refusal};
-use crate::reply::{invalid, refused};
+use crate::refusal::Refusal;
+use crate::reply::invalid;
 use crate::running::Running;
-use crate::source::Reading;
-use crate::stack_file;
-use crate::stack_text::{self, get, same, volume_mut};
+use crate::stack_changes::Files;
 use crate::tiers::{self, Joining, Read};
-use crate::yaml::{Node, Value};
-use braid_contract::{Errno, Shown};
+use braid_contract::Shown;
 use braid_ipc::protocol::{ErrorReply, Reloaded};
 use braid_placement::Reserve;
 use braid_volume::{MoverScope, MoversConfig, PlacementConfig, TierChange, TierConfig};
@@ -50,12 +47,6 @@ struct New {
     faults: Vec<String>,
 }
 
-/// The old and the new stack file.
-struct Files<'a> {
-    old: &'a Config,
-    new: &'a Config,
-}
-
 /// The parts of a mount that may change.
 pub(crate) struct Mounted<'a> {
     pub(crate) handle: &'a VolumeHandle,
@@ -66,42 +57,34 @@ pub(crate) struct Mounted<'a> {
 /// Reads the stack file again, and applies its changes. The caller keeps other
 /// changes of tiers away.
 pub(crate) fn reload(mounted: &Mounted<'_>, dry_run: bool) -> Result<Reloaded, ErrorReply> {
-    let Some(file) = mounted.running.file() else {
-        let advice =
-            "change tiers by braid tier; or write a stack file (braid stack dump), and mount with that";
-        return Err(refused(
-            Errno::EINVAL,
-            "the volume was mounted by flags: there is no stack file to be read",
-            advice,
-        ));
-    };
-    let (shown, base) = (file.to_string_lossy().into_owned(), mounted.running.base());
-    let reading = Reading { base, profile: true, registry: &mounted.running.registry() };
-    let new = stack_file::read_at(file, &reading).map_err(invalid)?;
-    let old = stack_file::of_document(mounted.running.stack(), &shown, &reading).map_err(invalid)?;
-    let plan = plan(mounted, &Files { old: &old, new: &new })?;
+    let files = Files::read(mounted.running)?;
+    let plan = plan(mounted, &files)?;
     let changes = plan.changes.clone();
     if !dry_run {
         if !changes.is_empty() {
-            let place = new.stack.volume().place.whole_file();
-            let prepared = || mounted.handle.modules.prepare(&new.stack, &place).map_err(invalid);
+            let prepared =
+                || mounted.handle.modules.prepare(&files.new.stack, &files.file()).map_err(invalid);
             let modules = plan.modules.then(prepared).transpose()?;
             apply(mounted.handle, plan)?;
             if let Some(modules) = modules {
                 mounted.handle.modules.exchange(modules).map_err(ErrorReply::new)?;
             }
-            tracing::info!(file = shown, changes = changes.join("; "), "the stack file was read anew");
+            tracing::info!(file = files.shown, changes = changes.join("; "), "the stack file was read anew");
         }
-        mounted.running.is_now(new.source.root);
+        mounted.running.is_now(files.new.source.root);
     }
-    Ok(Reloaded { file: shown, changes })
+    Ok(Reloaded { file: files.shown, changes })
 }
 
 /// Refuses impossible changes, and plans the others.
-fn plan(mounted: &Mounted<'_>, files: &Files<'_>) -> Result<Plan, ErrorReply> {
-    let (old, new) = (files.old.stack.volume(), files.new.stack.volume());
+fn plan(mounted: &Mounted<'_>, files: &Files) -> Result<Plan, ErrorReply> {
+    files.refuse_modules().map_err(invalid)?;
+    let old = files.old.stack.need_volume().map_err(invalid)?;
+    let new = files.new.stack.need_volume().map_err(invalid)?;
     let range_size = mounted.handle.volume.status().range_size;
-    files.refuse_fixed(range_size).map_err(invalid)?;
+    refuse_fixed(old, new, range_size).map_err(invalid)?;
+    files.refuse_bottom(FIXED, &new.place).map_err(invalid)?;
+    files.refuse_mount().map_err(invalid)?;
     let placement = placement(new);
     let mut changes = placement_changes(&mounted.handle.volume.placement(), &placement, old, new);
     cache::refuse_range(mounted.handle.cache.range(), new.cache.as_ref(), &new.place).map_err(invalid)?;
@@ -252,98 +235,32 @@ fn arm(handle: &VolumeHandle, name: &str, faults: &[String]) {
     }
 }
 
-impl Files<'_> {
-    /// Refuses changes that only a mount can make, or another command.
-    fn refuse_fixed(&self, range_size: u32) -> Result<(), Refusal> {
-        let (old, new) = (self.old.stack.volume(), self.new.stack.volume());
-        let file = self.file();
-        let (were, are) = (self.old.stack.modules(), self.new.stack.modules());
-        if were != are {
-            let found = format!("the modules were {}", were.join(", "));
-            let advice = "put them back, or bring others into force by: braid stack modify MOUNT FILE";
-            return Err(file.key("stack").refuse(found, advice));
-        }
-        if let Some(name) = self.fixed_module() {
-            let found = format!("settings of modules can't change while the stack has '{name}'");
-            return Err(file.key("stack").refuse(found, anew("put them back")));
-        }
-        if old.home.value != new.home.value {
-            let found = format!("home is '{}', and can't be another tier", old.home.value);
-            return Err(new
-                .home
-                .place
-                .refuse(found, "put it back; its directory is replaced by: braid tier replace HOME DIR"));
-        }
-        if let Some(range) = new.range.as_ref().filter(|range| range.value.get() != range_size) {
-            let found = format!("the volume has ranges of {range_size} bytes, fixed when it was made");
-            return Err(range.place.refuse(found, "leave the range size out"));
-        }
-        if let Some(gone) = old.tiers.iter().find(|tier| new.tier(&tier.name).is_none()) {
-            let name = &gone.name;
-            let advice = format!(
-                "put it back, and let it be emptied and taken out, here too, by: braid tier remove {name}"
-            );
-            return Err(new.place.key("tiers").refuse(format!("tier '{name}' is not here any more"), advice));
-        }
-        let mut both = old.memory.iter().zip(&new.memory);
-        if old.memory.len() != new.memory.len() || both.any(|(old, new)| !new.is_as(old)) {
-            let advice = "put them back, and mount anew with the others";
-            return Err(new.place.key("tiers").refuse("the tiers in memory are not as they were", advice));
-        }
-        let (mut old_root, mut new_root) = (self.old.source.root.clone(), self.new.source.root.clone());
-        if let (Some(old), Some(found)) = (volume_mut(&mut old_root), volume_mut(&mut new_root)) {
-            refuse_changed((old, found), &new.place, FIXED)?;
-        }
-        let nothing = Node::new(Value::Null);
-        let mounts = [&old_root, &new_root].map(|root| get(root, "mount").unwrap_or(&nothing));
-        let keys: Vec<&str> = mounts.into_iter().flat_map(keys_of).collect();
-        refuse_changed((mounts[0], mounts[1]), &file.key("mount"), &keys)
+/// Refuses changes of a volume that only a mount can make, or another command.
+fn refuse_fixed(old: &VolumeSettings, new: &VolumeSettings, range_size: u32) -> Result<(), Refusal> {
+    if old.home.value != new.home.value {
+        let found = format!("home is '{}', and can't be another tier", old.home.value);
+        return Err(new
+            .home
+            .place
+            .refuse(found, "put it back; its directory is replaced by: braid tier replace HOME DIR"));
     }
-
-    /// The module that keeps those of others from being changed: open files are in it.
-    fn fixed_module(&self) -> Option<&str> {
-        self.new.stack.fixed_module().filter(|_| !self.module_changes().is_empty())
+    if let Some(range) = new.range.as_ref().filter(|range| range.value.get() != range_size) {
+        let found = format!("the volume has ranges of {range_size} bytes, fixed when it was made");
+        return Err(range.place.refuse(found, "leave the range size out"));
     }
-
-    /// The modules whose settings changed.
-    fn module_changes(&self) -> Vec<String> {
-        let [old, new] = [self.old, self.new].map(|config| stack_text::modules(&config.source.root));
-        let changed = old.iter().zip(&new).filter(|((_, old), (_, new))| !same(old, new));
-        changed.map(|((name, _), _)| format!("module {name}: other settings")).collect()
+    if let Some(gone) = old.tiers.iter().find(|tier| new.tier(&tier.name).is_none()) {
+        let name = &gone.name;
+        let advice = format!(
+            "put it back, and let it be emptied and taken out, here too, by: braid tier remove {name}"
+        );
+        return Err(new.place.key("tiers").refuse(format!("tier '{name}' is not here any more"), advice));
     }
-
-    fn file(&self) -> Place {
-        self.new.stack.volume().place.whole_file()
-    }
-}
-
-/// Refuses changed keys. `place` is theirs.
-fn refuse_changed((old, new): (&Node, &Node), place: &Place, keys: &[&str]) -> Result<(), Refusal> {
-    for key in keys {
-        let (before, now) = (get(old, key), get(new, key));
-        let refuse = |line: Option<u64>, found: &str| {
-            let place = line.map_or_else(|| place.clone(), |line| place.at_line(line)).key(key);
-            Err(place.refuse(found, anew("put it back")))
-        };
-        match (before, now) {
-            (Some(before), Some(now)) if same(before, now) => {}
-            (None, None) => {}
-            (_, Some(now)) => return refuse(Some(now.line), "this was changed since the mount"),
-            (Some(_), None) => return refuse(None, "this was taken out since the mount"),
-        }
+    let mut both = old.memory.iter().zip(&new.memory);
+    if old.memory.len() != new.memory.len() || both.any(|(old, new)| !new.is_as(old)) {
+        let advice = "put them back, and mount anew with the others";
+        return Err(new.place.key("tiers").refuse("the tiers in memory are not as they were", advice));
     }
     Ok(())
-}
-
-fn anew(or: &str) -> String {
-    format!("{or}, or unmount and mount anew: it counts for a mount as a whole")
-}
-
-fn keys_of(node: &Node) -> Vec<&str> {
-    match &node.value {
-        Value::Map(entries) => entries.iter().map(|entry| entry.key.as_str()).collect(),
-        _ => Vec::new(),
-    }
 }
 
 /// All changeable settings of a tier, with their values.

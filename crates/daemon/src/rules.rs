@@ -63,7 +63,7 @@ mod tests {
         let config = parse(&text, "s.yaml", Path::new("/")).map_err(|refusal| refusal.to_string())?;
         Ok(match config.stack {
             crate::config::StackNode::Volume(volume) => volume.rules,
-            crate::config::StackNode::Wrapper { .. } => Vec::new(),
+            _ => Vec::new(),
         })
     }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The stack of a mounted volume.
+/// The stack of a mount.
 pub(crate) struct Running {
     root: Mutex<Node>,
     base: PathBuf,
@@ -46,7 +46,8 @@ impl Running {
     /// The stack that was mounted with `config`.
     pub(crate) fn of(config: &Config) -> Self {
         let Source { root, base, file, registry } = config.source.clone();
-        let absent = config.stack.volume().tiers.iter().filter(|tier| tier.absent.is_some());
+        let tiers = config.stack.volume().map_or(&[][..], |volume| &volume.tiers);
+        let absent = tiers.iter().filter(|tier| tier.absent.is_some());
         Self {
             root: Mutex::new(root),
             base,
@@ -190,10 +191,17 @@ impl Running {
         replace_file(file, &new).map_err(|error| format!("it can't be written: {error}"))
     }
 
-    /// A stack file for a mount like this one.
-    pub(crate) fn dump(&self, range_size: u32, drills: &Drills) -> String {
+    /// A stack file for a mount like this one; with the volume's range size and armed faults,
+    /// if a volume is mounted.
+    pub(crate) fn dump(&self, volume: Option<(u32, &Drills)>) -> String {
         let mut root = self.root().clone();
-        if let Some(volume) = stack_text::volume_mut(&mut root) {
+        if let Some(bottom) = stack_text::bottom_mut(&mut root)
+            && let Some(Node { value: Value::Scalar(device), .. }) =
+                stack_text::get_mut(&mut bottom.node, "device")
+        {
+            self.complete(device);
+        }
+        if let (Some(volume), Some((range_size, drills))) = (stack_text::volume_mut(&mut root), volume) {
             set(volume, "range", Value::Scalar(write_size(range_size.into())));
             self.complete_profiles(volume);
             if let Some(Node { value: Value::Map(tiers), .. }) = stack_text::get_mut(volume, "tiers") {
@@ -212,12 +220,14 @@ impl Running {
             ("threads", threads.to_string()),
             ("allow-other", allow_other.to_string()),
             ("cache", cache.name().to_owned()),
-            ("inodes", mount.inodes_max().to_string()),
             ("xattr", xattr.to_string()),
             ("transport", transport.name().to_owned()),
             ("restart", mount.restarts().to_string()),
         ] {
             set(&mut settings, key, Value::Scalar(value));
+        }
+        if volume.is_some() {
+            set(&mut settings, "inodes", Value::Scalar(mount.inodes_max().to_string()));
         }
         // Flags may have given these.
         let dirty = mount.dirty.as_ref().map(|dirty| ("dirty", write_size(dirty.value)));
@@ -395,7 +405,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, running) = running(dir.path());
         running.change(&[add(), Edit::Set("a".into(), "weight", "2.5".into())]);
-        let dump = running.dump(1 << 16, &Drills::default());
+        let dump = running.dump(Some((1 << 16, &Drills::default())));
         for part in [
             "range: 64KiB",
             "c:\n        dir: /z",
@@ -411,6 +421,6 @@ mod tests {
         assert!(dump.contains(&format!("dir: {}", dir.path().join("x").display())), "{dump}");
         std::fs::write(&file, &dump).unwrap();
         let again = Running::of(&stack_file::load(&file).unwrap());
-        assert_eq!(again.dump(1 << 16, &Drills::default()), dump);
+        assert_eq!(again.dump(Some((1 << 16, &Drills::default()))), dump);
     }
 }

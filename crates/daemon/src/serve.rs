@@ -1,28 +1,26 @@
 //! The daemon's life: open the volume, mount, answer until unmounted, close. Or take the
 //! mount over from another process, and give it to the next.
 
+use crate::beside::{Beside, Bound, Front, Served, mount_advice, start_control, tell_manager};
 use crate::clock::now_ns;
 use crate::config::Config;
-use crate::control::{Control, Served};
+use crate::control::Control;
 use crate::guard::{Guarded, Told};
 use crate::handle::VolumeHandle;
-use crate::kv;
-use crate::metrics::{self, Listener};
-use crate::refusal::{Located, Place, Refusal};
-use crate::runtime::{self, RuntimeSettings, WithoutXattrs};
-use crate::signals::Watch;
+use crate::kv::Owner;
+use crate::logfs;
+use crate::refusal::{Place, Refusal};
+pub use crate::serve_error::ServeError;
 use crate::upgrade::departure::{Departure, Return};
 use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
 use crate::validate::{self, MountPoint};
 use crate::wire;
-use braid_contract::{FrontCache, Shown};
 use braid_fuse::{Given, OpenKind, Session};
+use braid_ipc::Server;
 use braid_ipc::protocol::{Ended, Restarts};
-use braid_ipc::{Handler, Server, mounts, socket};
-use braid_runtime::{Before, FoundSession, GivenSession, Mounted, Runtime, SessionKeeper, Values};
+use braid_runtime::{Before, FoundSession, GivenSession, SessionKeeper};
 use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -30,40 +28,15 @@ use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 
-/// Why a daemon did not start, or failed.
-#[derive(Debug)]
-pub enum ServeError {
-    /// The configuration can't be mounted; nothing is.
-    Refused(Refusal),
-    /// It was mounted, and ended with this error.
-    Failed(String),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Failed(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
-
-impl From<Refusal> for ServeError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
 /// Creates the volume that `config` describes, without mounting it; answers its
 /// id.
 ///
 /// # Errors
 /// If it can't be created, or exists already.
 pub fn create(config: &Config) -> Result<String, Refusal> {
-    validate::create(config.stack.volume())?;
-    Ok(wire::create(config.stack.volume())?.to_string())
+    let volume = config.stack.need_volume()?;
+    validate::create(volume)?;
+    Ok(wire::create(volume)?.to_string())
 }
 
 /// How a process comes to serve a mount.
@@ -103,6 +76,10 @@ pub fn run(
     start: Start<'_>,
     ready: impl FnOnce(&[String]),
 ) -> Result<Outcome, ServeError> {
+    if let (Some(log), Start::Mount { mountpoint, nonempty, .. }) = (config.stack.log(), &start) {
+        logfs::mount::serve(config, log, (mountpoint, *nonempty), || ready(&[]))?;
+        return Ok(Outcome::Unmounted);
+    }
     let (point, taken, guard) = match start {
         Start::Mount { mountpoint, nonempty, guard } => {
             let failed = |error: io::Error| ServeError::Failed(error.to_string());
@@ -162,24 +139,7 @@ struct Serving<'a> {
     point: &'a MountPoint,
 }
 
-/// What answers beside the session, while it runs.
-struct Beside {
-    control: Arc<Control>,
-    server: Server,
-    metrics: Option<metrics::Server>,
-    kv: Option<kv::Serving>,
-    signals: Watch,
-    runtime: Option<Arc<Runtime>>,
-}
-
-/// Addresses that are bound before anything is mounted.
-#[derive(Default)]
-struct Bound {
-    metrics: Option<Listener>,
-    kv: Option<kv::Prepared>,
-}
-
-impl Beside {
+impl Beside<Control> {
     /// Tells the guard, if there is one, that this process serves the mount.
     ///
     /// # Errors
@@ -215,7 +175,7 @@ impl Serving<'_> {
         guard: Option<Guarded>,
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
-        let bound = Bound { metrics: listen(self.config)?, kv: kv::prepare(self.config.mount.kv.as_ref())? };
+        let bound = Bound::of(&self.config.mount)?;
         let volume = wire::open(self.config, self.config.create)?;
         let begun = self.begin_mount(&volume, bound, guard);
         let (session, beside) = begun.inspect_err(|_| {
@@ -231,7 +191,8 @@ impl Serving<'_> {
     }
 
     fn start_jobs(&self, volume: &VolumeHandle) {
-        let parallel = self.config.stack.volume().jobs.as_ref().map(|jobs| jobs.value);
+        let settings = self.config.stack.volume();
+        let parallel = settings.and_then(|volume| volume.jobs.as_ref()).map(|jobs| jobs.value);
         if let Err(error) = volume.volume.start_jobs(parallel) {
             tracing::error!(%error, "no job runs: there is no thread for them");
         }
@@ -242,9 +203,8 @@ impl Serving<'_> {
         volume: &VolumeHandle,
         bound: Bound,
         guard: Option<Guarded>,
-    ) -> Result<(Session, Beside), Refusal> {
-        let owner = kv::Owner::Volume(volume.file_system());
-        bound.kv.as_ref().map_or(Ok(()), |kv| kv.look(&owner))?;
+    ) -> Result<(Session, Beside<Control>), Refusal> {
+        bound.look(&Owner::Files(volume.file_system()))?;
         if let (Some(_), Some(why)) = (&guard, volume.ends_with_process()) {
             return Err(self.refuse_restart(&why));
         }
@@ -283,55 +243,24 @@ impl Serving<'_> {
         (bound, guarded): (Bound, (Option<Guarded>, Option<Restarts>)),
         before: Before,
         start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
-    ) -> io::Result<Beside> {
+    ) -> io::Result<Beside<Control>> {
         if let (Some(guard), _) = &guarded {
             volume.volume.set_keeper(guard.link.clone());
         }
-        let cache: Arc<dyn FrontCache> = Arc::new(session.cache());
-        volume.volume.set_front_cache(Arc::clone(&cache), self.config.mount.inodes_max());
+        volume.volume.set_front_cache(Arc::new(session.cache()), self.config.mount.inodes_max());
         let keeper = guarded.0.as_ref().map(|guard| guard.link.clone() as Arc<dyn SessionKeeper>);
         let served = Some(Served::of(session));
         let how = (self.config, self.launch);
         let control = Control::new(volume.clone(), &self.point.path, how, served, guarded);
-        let control = Arc::new(control);
-        let buckets = Arc::new(self.buckets(volume, Arc::clone(&cache)));
-        control.set_buckets(&buckets);
         control.tell_stack();
-        let server = start(Arc::clone(&control))?;
-        let (path, _) = server.socket()?;
-        let wanted = RuntimeSettings::wanted(self.config.mount.runtime.as_ref());
-        let mounted = || {
-            let top = volume.file_system();
-            let serves_xattrs = self.config.mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
-            let top = if serves_xattrs { top } else { Arc::new(WithoutXattrs(top)) };
-            let values = Arc::clone(&buckets) as Arc<dyn Values>;
-            let device = device_of(&self.point.path)?;
-            Ok(Mounted { top, kernel: Some(cache), values: Some(values), device })
+        let front = Front {
+            session,
+            mount: &self.config.mount,
+            point: &self.point.path,
+            top: volume.file_system(),
+            owner: Owner::Files(volume.file_system()),
         };
-        let runtime = runtime::start(wanted, &path, mounted, Before { keeper, ..before })?;
-        runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
-        let metrics =
-            bound.metrics.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
-        let kv = bound.kv.map(|prepared| prepared.serve(&buckets)).transpose()?;
-        let reloader = Arc::clone(&control);
-        let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
-        // A working directory would keep some other file system from being
-        // unmounted.
-        let _ = std::env::set_current_dir("/");
-        let served = Served::of(session);
-        let (cache, transport) = (served.cache, served.transport());
-        tracing::info!(mountpoint = %self.point.path.shown(), cache, transport, "mounted");
-        Ok(Beside { control, server, metrics, kv, signals, runtime })
-    }
-
-    /// The directories as keys and values.
-    fn buckets(&self, volume: &VolumeHandle, cache: Arc<dyn FrontCache>) -> kv::Buckets {
-        let mount = &self.config.mount;
-        let is_root = rustix::process::geteuid().is_root();
-        let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
-        let owner = kv::Owner::Volume(volume.file_system());
-        let how = (allow_other, &mount.options[..]);
-        kv::Buckets::new(owner, cache, &self.point.path, how)
+        Beside::begin(front, control, bound, Before { keeper, ..before }, start)
     }
 
     /// Goes on with the mount of another process, or with this one's own, which another
@@ -394,23 +323,17 @@ impl Serving<'_> {
         wire::open_after_crash(self.config, &remains)
     }
 
-    fn begin_again(&self, inheritance: &Inheritance) -> Result<(Session, Beside, VolumeHandle), Refusal> {
+    fn begin_again(
+        &self,
+        inheritance: &Inheritance,
+    ) -> Result<(Session, Beside<Control>, VolumeHandle), Refusal> {
         let volume = self.open_again(inheritance)?;
         let failed = |error: io::Error| self.place().refuse(error.to_string(), "the log may say more");
         let given = inheritance.front.try_clone().map_err(failed)?;
         let ledger = inheritance.guard.as_ref().map(|guard| Arc::clone(&guard.ledger));
         let session = wire::resume(volume.file_system(), &self.point.path, self.config, (given, ledger))
             .map_err(failed)?;
-        // What it answered before is of no use without the mount.
-        let metrics = listen(self.config).unwrap_or_else(|refusal| {
-            tracing::error!("no metrics any more: {refusal}");
-            None
-        });
-        let kv = kv::prepare(self.config.mount.kv.as_ref()).unwrap_or_else(|refusal| {
-            tracing::error!("no keys and values any more: {refusal}");
-            None
-        });
-        let bound = Bound { metrics, kv };
+        let bound = Bound::again(&self.config.mount);
         let guarded = (inheritance.guard.clone(), inheritance.restarts());
         let before = sessions_of(inheritance).map_err(failed)?;
         let beside = self.begin_beside(&volume, &session, (bound, guarded), before, |control| {
@@ -435,7 +358,11 @@ impl Serving<'_> {
 }
 
 /// Serves until the file system is unmounted, or is given away.
-fn serve(session: Session, beside: Beside, volume: VolumeHandle) -> Result<Option<Departure>, ServeError> {
+fn serve(
+    session: Session,
+    beside: Beside<Control>,
+    volume: VolumeHandle,
+) -> Result<Option<Departure>, ServeError> {
     match session.run() {
         Ok(Some(given)) => return Ok(Some(depart(given, beside, volume))),
         Ok(None) => end(Ok(()), beside, &volume),
@@ -445,7 +372,7 @@ fn serve(session: Session, beside: Beside, volume: VolumeHandle) -> Result<Optio
 }
 
 /// Ends all use of the volume in this process.
-fn depart(given: Given, beside: Beside, volume: VolumeHandle) -> Departure {
+fn depart(given: Given, beside: Beside<Control>, volume: VolumeHandle) -> Departure {
     let Beside { control, server, metrics, kv, signals, runtime } = beside;
     let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
     drop((metrics, kv));
@@ -473,7 +400,7 @@ fn sessions_of(inheritance: &Inheritance) -> io::Result<Before> {
     })
 }
 
-fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<(), ServeError> {
+fn end(served: io::Result<()>, beside: Beside<Control>, volume: &VolumeHandle) -> Result<(), ServeError> {
     let Beside { control, server, metrics, kv, signals, runtime } = beside;
     tracing::info!("unmounted; closing the volume");
     runtime.iter().for_each(|runtime| runtime.stop());
@@ -499,60 +426,5 @@ fn end(served: io::Result<()>, beside: Beside, volume: &VolumeHandle) -> Result<
             tracing::error!("{error}");
             Err(ServeError::Failed(error))
         }
-    }
-}
-
-/// Reports the daemon's state to a service manager that waits for it, as
-/// systemd does for a unit of type `notify`.
-pub(crate) fn tell_manager(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager could not be told");
-    }
-}
-
-/// Binds the address of metrics, before anything is mounted.
-fn listen(config: &Config) -> Result<Option<Listener>, Refusal> {
-    let Some(Located { value: address, place }) = &config.mount.metrics else { return Ok(None) };
-    let listening = Listener::bind(address).map_err(|error| {
-        let found = format!("nobody can listen at {address}: {error}");
-        place.refuse(found, "end who does, or name another port or socket")
-    });
-    listening.map(Some)
-}
-
-/// Serves metrics.
-fn tell_metrics(listener: Listener, control: Arc<Control>) -> io::Result<metrics::Server> {
-    let told = move || {
-        let status = control.status().map_err(|error| error.to_string())?;
-        metrics::exposition(status, control.jobs())
-    };
-    metrics::Server::start(listener, Arc::new(told))
-}
-
-/// Serves the control socket of the mount at `point`. The device number comes
-/// from the mount table: a request to the file system itself would never be
-/// answered here.
-/// The number of the file system that is mounted there, without a request to it.
-pub(crate) fn device_of(point: &Path) -> io::Result<u64> {
-    let mounts = mounts::list()?;
-    let mount = mounts::at(&mounts, point)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the mount is not in the mount table"))?;
-    Ok(mount.dev)
-}
-
-pub(crate) fn start_control(point: &Path, control: Arc<dyn Handler>) -> io::Result<Server> {
-    let path = socket::prepare(device_of(point)?)?;
-    Server::start(&path, rustix::process::geteuid().is_root(), control)
-}
-
-pub(crate) fn mount_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "check that this user may use /dev/fuse, and that fusermount3 (Debian package fuse3) is installed"
-        }
-        io::ErrorKind::NotFound => {
-            "install fusermount3 (Debian package fuse3), and check that /dev/fuse exists"
-        }
-        _ => "the log may say more",
     }
 }

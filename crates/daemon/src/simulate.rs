@@ -320,7 +320,7 @@ mod tests {
 
     fn simulated(stack: &str, options: &Options) -> Result<Report, Refusal> {
         let config = stack_file::parse(stack, "s.yaml", Path::new("")).unwrap();
-        run(config.stack.volume(), &trace(), options, &mut |_| {})
+        run(config.stack.need_volume()?, &trace(), options, &mut |_| {})
     }
 
     fn refused(stack: &str, policies: &[&str], capacities: &[&str]) -> String {

@@ -1,7 +1,10 @@
 //! Reads a stack file.
 
-use crate::config::{Cache, Config, INODES, MountSettings, StackNode, THREADS, Transport, mount_option};
+use crate::config::{
+    BOTTOMS, Cache, Config, INODES, MountSettings, StackNode, THREADS, Transport, mount_option,
+};
 use crate::kv::settings::KvSettings;
+use crate::logfs::settings::LogSettings;
 use crate::metrics::Address;
 use crate::module_settings::Settings;
 use crate::paths::join;
@@ -20,7 +23,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Modules on top of each other, below which is the volume.
+/// Modules on top of each other, below which is a file system.
 const DEPTH_MAX: usize = 32;
 
 /// Reads the stack file at `path`.
@@ -156,7 +159,7 @@ impl ModuleNames<'_> {
 }
 
 fn built_in() -> impl Iterator<Item = &'static str> {
-    std::iter::once("volume").chain(braid_modules::NAMES.iter().copied())
+    BOTTOMS.into_iter().chain(braid_modules::NAMES.iter().copied())
 }
 
 /// Makes nodes of what a stack file says of them.
@@ -170,6 +173,9 @@ impl Nodes<'_> {
     fn node(&self, field: Field, depth: usize) -> Result<StackNode, Refusal> {
         if field.name == "volume" {
             return Ok(StackNode::Volume(Box::new(volume_settings::from_file(&field, self.reading)?)));
+        }
+        if field.name == "log" {
+            return Ok(StackNode::Log(Box::new(LogSettings::from_file(&field, self.reading.base)?)));
         }
         let is_known =
             built_in().any(|name| name == field.name) || self.names.all().contains(&field.name.as_str());

@@ -46,7 +46,7 @@ pub(crate) fn tiers(root: &Node) -> Option<&Node> {
     let mut node = get(root, "stack")?;
     loop {
         let module = entries(node).iter().find(|entry| is_module(entry))?;
-        if module.key == "volume" {
+        if is_bottom(module) {
             return get(&module.node, "tiers");
         }
         node = &module.node;
@@ -54,21 +54,28 @@ pub(crate) fn tiers(root: &Node) -> Option<&Node> {
 }
 
 fn is_module(entry: &Entry) -> bool {
-    entry.key == "volume" || braid_modules::NAMES.contains(&entry.key.as_str()) || has_volume(&entry.node)
+    is_bottom(entry) || braid_modules::NAMES.contains(&entry.key.as_str()) || has_bottom(&entry.node)
 }
 
-/// Whether the volume is somewhere below: a module that is not built in has it there.
-fn has_volume(node: &Node) -> bool {
-    entries(node).iter().any(|entry| entry.key == "volume" || has_volume(&entry.node))
+/// Whether it is the file system at the bottom. A module may have a setting called `log`.
+fn is_bottom(entry: &Entry) -> bool {
+    let of_log = |key: &Entry| ["device", "workers"].contains(&key.key.as_str());
+    let may_be_log = matches!(entry.node.value, Value::Map(_) | Value::Null);
+    entry.key == "volume" || entry.key == "log" && may_be_log && entries(&entry.node).iter().all(of_log)
 }
 
-/// The modules on top of the volume in a stack's document, from the top down,
-/// each with its settings.
+/// Whether the bottom is somewhere below: a module that is not built in has it there.
+fn has_bottom(node: &Node) -> bool {
+    entries(node).iter().any(|entry| is_bottom(entry) || has_bottom(&entry.node))
+}
+
+/// The modules on top of the file system at the bottom in a stack's document, from the top
+/// down, each with its settings.
 pub(crate) fn modules(root: &Node) -> Vec<(&str, Node)> {
     let mut modules = Vec::new();
     let mut node = get(root, "stack");
     while let Some(module) = node.and_then(|node| entries(node).iter().find(|entry| is_module(entry))) {
-        if module.key == "volume" {
+        if is_bottom(module) {
             break;
         }
         let settings = entries(&module.node).iter().filter(|entry| !is_module(entry)).cloned();
@@ -78,14 +85,19 @@ pub(crate) fn modules(root: &Node) -> Vec<(&str, Node)> {
     modules
 }
 
-/// The settings of the volume in a stack's document, mutable.
+/// The settings of the volume in a stack's document, mutable; `None` if it has none.
 pub(crate) fn volume_mut(root: &mut Node) -> Option<&mut Node> {
+    bottom_mut(root).filter(|bottom| bottom.key == "volume").map(|bottom| &mut bottom.node)
+}
+
+/// The file system at the bottom in a stack's document, mutable.
+pub(crate) fn bottom_mut(root: &mut Node) -> Option<&mut Entry> {
     let mut node = get_mut(root, "stack")?;
     loop {
         let Value::Map(entries) = &mut node.value else { return None };
         let module = entries.iter_mut().find(|entry| is_module(entry))?;
-        if module.key == "volume" {
-            return Some(&mut module.node);
+        if is_bottom(module) {
+            return Some(module);
         }
         node = &mut module.node;
     }

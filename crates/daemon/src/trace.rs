@@ -1,11 +1,10 @@
-//! Recording a mounted volume, for the control socket, and reading the recorded
+//! Recording a mounted file system, for the control socket, and reading the recorded
 //! trace.
 
-use crate::handle::VolumeHandle;
 use crate::refusal::{Place, Refusal};
 use braid_contract::{Errno, RefusalKind};
 use braid_ipc::protocol::{ErrorReply, Reply, TraceBegun, TraceEnded, TraceLines, TraceRequest};
-use braid_modules::trace::Traced;
+use braid_modules::trace::{Trace as Recorder, Traced};
 use braid_placement::TraceError;
 pub use braid_placement::{Trace, end_line};
 use std::fs::File;
@@ -16,15 +15,14 @@ use std::time::Duration;
 /// How long lines may wait to be sent, and a client may hear nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Records until the recording is ended, or the client or the volume is gone.
+/// Records until the recording is ended, or the client or the mount is gone.
 pub(crate) fn record(
-    handle: &VolumeHandle,
+    recorder: &Recorder,
+    traced: Traced,
     request: &TraceRequest,
     tell: &mut dyn FnMut(Reply) -> io::Result<()>,
 ) -> Result<(), ErrorReply> {
-    let status = handle.volume.status();
-    let traced = Traced { volume: status.id.to_string(), range: status.range_size, policy: status.policy };
-    let started = handle.trace.start_recording(traced, request.path.as_deref());
+    let started = recorder.start_recording(traced, request.path.as_deref());
     let mut recording = started.map_err(|error| {
         let busy = error.refusal() == Some(RefusalKind::Busy);
         let mut refused = ErrorReply::from(error);
@@ -50,8 +48,8 @@ pub(crate) fn record(
 }
 
 /// Ends a recording.
-pub(crate) fn stop(handle: &VolumeHandle, id: u64) -> Result<(), ErrorReply> {
-    match handle.trace.stop_recording(id) {
+pub(crate) fn stop(recorder: &Recorder, id: u64) -> Result<(), ErrorReply> {
+    match recorder.stop_recording(id) {
         true => Ok(()),
         false => Err(ErrorReply {
             errno: Some(Errno::ENOENT.0),

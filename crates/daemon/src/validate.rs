@@ -2,6 +2,7 @@
 //! Creates and changes nothing.
 
 use crate::config::{Config, MountSettings, TierSettings, VolumeSettings, ZonedTier};
+use crate::logfs::look::look;
 use crate::refusal::{Place, Refusal};
 use crate::require;
 use crate::tier_store::{self, Kind};
@@ -36,16 +37,34 @@ impl MountPoint {
 /// # Errors
 /// The first obstacle.
 pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
-    let tiers = look_at_tiers(config.stack.volume())?;
-    if config.create {
-        nothing_inside(config.stack.volume())?;
+    let mut tiers = Vec::new();
+    if let Some(volume) = config.stack.volume() {
+        tiers = look_at_tiers(volume)?;
+        if config.create {
+            nothing_inside(volume)?;
+        }
     }
-    front_end(&config.mount)?;
-    let found = look_at_mount_point(mountpoint, nonempty)?;
+    let found = front(config, mountpoint, nonempty)?;
+    config.stack.log().map_or(Ok(()), |log| look(log, config))?;
     for tier in &tiers {
         keep_apart(tier, &found)?;
     }
     Ok(found)
+}
+
+/// Refuses a mount point, or how it is to be mounted there.
+pub(crate) fn front(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
+    front_end(&config.mount)?;
+    look_at_mount_point(mountpoint, nonempty)
+}
+
+/// Refuses a stack whose devices can't be used.
+///
+/// # Errors
+/// The first obstacle.
+pub fn stack(config: &Config) -> Result<(), Refusal> {
+    config.stack.volume().map_or(Ok(()), tiers)?;
+    config.stack.log().map_or(Ok(()), |log| look(log, config))
 }
 
 /// Refuses a configuration that no volume can be created from.
@@ -164,8 +183,13 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
         usable_device(dir, place, found.rdev(), mounts)?;
         return Ok((real, found));
     }
+    if braid_log::is_log_at(&real) {
+        usable_log(dir, place)?;
+        return Ok((real, found));
+    }
     if !found.is_dir() {
-        return Err(place.refuse(format!("{shown} is not a directory"), "a tier is a directory; name one"));
+        let advice = "a tier is a directory, a device, or a log file system (braid log create); name one";
+        return Err(place.refuse(format!("{shown} is not a directory"), advice));
     }
     check_writable(dir, place)?;
     if mounts::containing(mounts, &real).is_some_and(Mount::is_braid) {
@@ -184,6 +208,15 @@ fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metad
         return Err(place.refuse(found, advice));
     }
     Ok((real, found))
+}
+
+/// Checks that a file with a log file system can be a tier.
+fn usable_log(path: &Path, place: &Place) -> Result<(), Refusal> {
+    if rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK).is_err() {
+        let found = format!("this user may not read and write {}", path.shown());
+        return Err(place.refuse(found, "mount as root, or let this user use the file"));
+    }
+    Ok(())
 }
 
 /// Checks that a block device can be a tier.
@@ -221,6 +254,11 @@ fn units(path: &Path, zoned: Option<ZonedTier>, place: &Place) -> Result<(), Ref
         }
         Ok(Kind::Zonefs) => "is a zonefs",
         Ok(Kind::Emulated) => "is an emulated zoned device",
+        Ok(Kind::Log) if zoned.is_some() => {
+            let found = format!("{} is a log file system, and has no zones", path.shown());
+            return Err(place.refuse(found, "take `zoned` out"));
+        }
+        Ok(Kind::Log) => "is a log file system",
         // What is wrong with it is found where it is opened.
         Ok(Kind::Directory) | Err(_) => "is a directory",
     };
@@ -240,6 +278,10 @@ fn has_names(home: &TierSettings) -> Result<(), Refusal> {
         Ok(Kind::Device | Kind::Zonefs) => {
             let advice = "name another tier as home: a zoned device has no names";
             Err(home.dir.place.refuse("the home tier can't be kept in zones", advice))
+        }
+        Ok(Kind::Log) => {
+            let advice = "name another tier as home; or mount it by itself: stack: { log: { device: … } }";
+            Err(home.dir.place.refuse("the home tier can't be a log file system", advice))
         }
         _ => Ok(()),
     }
@@ -390,7 +432,7 @@ fn compare(first: &Looked<'_>, second: &Looked<'_>) -> Result<(), Refusal> {
     Err(inner.tier.dir.place.refuse(found, "put the two beside each other, in directories of their own"))
 }
 
-pub(crate) fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
+fn look_at_mount_point(given: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
     let shown = given.shown();
     let place = Place::flag(format!("mount point {shown}"));
     let found = std::fs::metadata(given).map_err(|error| unreachable_mount_point(given, &place, &error))?;

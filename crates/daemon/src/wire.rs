@@ -6,7 +6,7 @@ use crate::config::{
 };
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
-use crate::places::Places;
+use crate::logfs::settings::LogSettings;
 use crate::refusal::Refusal;
 use crate::reply::{DEVICE_IN_USE, EMPTY_IT, advice_on};
 use crate::{elsewhere, memory, movers, ownership, paths, rehome, require, speed, tier_store, validate};
@@ -30,8 +30,8 @@ pub(crate) fn create(settings: &VolumeSettings) -> Result<VolumeId, Refusal> {
 
 /// Opens the volume; with `create`, creates it if its tiers are new.
 pub(crate) fn open(config: &Config, create: bool) -> Result<VolumeHandle, Refusal> {
+    let settings = config.stack.need_volume()?;
     let handle = open_by(config, create, &Volume::open)?;
-    let settings = config.stack.volume();
     speed::find_out(&handle, |name| settings.tier(name).map(|tier| paths::real(&tier.dir.value)));
     Ok(handle)
 }
@@ -42,14 +42,11 @@ pub(crate) fn open_taken(
     live: &LiveState,
     modules: &[(String, State)],
 ) -> Result<VolumeHandle, Refusal> {
+    let settings = config.stack.need_volume()?;
     let handle = open_by(config, false, &|volume| Volume::open_taken(volume, live.clone()))?;
     handle.modules.import(modules).map_err(|error| {
-        config
-            .stack
-            .volume()
-            .place
-            .whole_file()
-            .refuse(error.to_string(), "unmount, and mount with this program")
+        let place = settings.place.whole_file();
+        place.refuse(error.to_string(), "unmount, and mount with this program")
     })?;
     Ok(handle)
 }
@@ -64,11 +61,10 @@ fn open_by(
     create: bool,
     open: &dyn Fn(VolumeConfig) -> Result<Arc<Volume>, OpenError>,
 ) -> Result<VolumeHandle, Refusal> {
-    let settings = config.stack.volume();
+    let settings = config.stack.need_volume()?;
     let access_times = braid_fuse::access_times(&config.mount.options);
     let drills = Arc::new(Drills::default());
     let cache = Arc::new(Cache::new(settings.cache.as_ref()));
-    let places = Places::of(settings);
     let mut volume = VolumeConfig { create, ..volume_config(settings, Some((&drills, &cache)))? };
     rehome::settle(&volume.home.root);
     volume.home.root = rehome::with_access_times(volume.home.root, access_times);
@@ -89,12 +85,14 @@ fn open_by(
                 // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            VolumeHandle::new(Arc::clone(&volume), config, (drills, cache), places).map_err(|error| {
-                // It was not used.
-                let _ = volume.shutdown();
-                let advice = "docs/configuration.md has what each module needs of a volume";
-                settings.place.whole_file().key("stack").refuse(error.to_string(), advice)
-            })
+            VolumeHandle::new(Arc::clone(&volume), (&config.stack, settings), (drills, cache)).map_err(
+                |error| {
+                    // It was not used.
+                    let _ = volume.shutdown();
+                    let advice = "docs/configuration.md has what each module needs of a volume";
+                    settings.place.whole_file().key("stack").refuse(error.to_string(), advice)
+                },
+            )
         }
         Err(error) => Err(refuse(&error, settings)),
     }
@@ -137,7 +135,6 @@ pub(crate) fn resume(
 
 fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> FuseConfig {
     let settings = &config.mount;
-    let names: Vec<&str> = config.stack.volume().tiers.iter().map(|tier| tier.name.as_str()).collect();
     let root = rustix::process::geteuid().is_root();
     let chosen = settings.cache.as_ref().is_some_and(|cache| cache.value != KernelCache::Auto);
     // What is written back later has no known writer.
@@ -152,11 +149,20 @@ fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> F
         dirty_max: settings.dirty.as_ref().map_or(DIRTY_DEFAULT, |dirty| dirty.value),
         fs_name: match &config.source.file {
             Some(file) => file.to_string_lossy().into_owned(),
-            None => names.join("+"),
+            None => bottom_name(config),
         },
         options: settings.options.clone(),
         ledger,
     }
+}
+
+/// What the mount table says of a mount without a stack file.
+fn bottom_name(config: &Config) -> String {
+    let names = |volume: &VolumeSettings| {
+        volume.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join("+")
+    };
+    let device = |log: &LogSettings| paths::real(&log.device.value).to_string_lossy().into_owned();
+    config.stack.volume().map(names).or(config.stack.log().map(device)).unwrap_or_default()
 }
 
 /// Has this thread, and all that it starts, write to the tiers even when the
@@ -173,7 +179,7 @@ pub(crate) fn prepare_to_write_back(config: &Config) {
 
 fn cache_mode(config: &Config) -> CacheMode {
     let cache = config.mount.cache.as_ref().map_or(KernelCache::Auto, |cache| cache.value);
-    cache.mode(config.stack.volume().tiers.len())
+    cache.mode(&config.stack)
 }
 
 /// The volume's configuration; with a cache and faults in front of its stores if it is to

@@ -29,7 +29,7 @@ fn every_example_is_understood() {
 #[test]
 fn two_tier_says_what_it_means() {
     let config = load("two-tier.yaml");
-    let volume = config.stack.volume();
+    let volume = config.stack.volume().unwrap();
     assert_eq!(volume.home.value, "fast");
     assert_eq!(volume.policy.value.name(), "adaptive");
     assert_eq!(volume.range.as_ref().unwrap().value.get(), 2 << 20);
@@ -43,11 +43,14 @@ fn two_tier_says_what_it_means() {
 #[test]
 fn the_other_policies() {
     let config = load("home-first.yaml");
-    assert_eq!(config.stack.volume().policy.value.home_watermark(), Some(80.0));
-    assert_eq!(config.stack.volume().tiers[1].reserve.as_ref().unwrap().value, Reserve::Bytes(10 << 30));
+    assert_eq!(config.stack.volume().unwrap().policy.value.home_watermark(), Some(80.0));
+    assert_eq!(
+        config.stack.volume().unwrap().tiers[1].reserve.as_ref().unwrap().value,
+        Reserve::Bytes(10 << 30)
+    );
 
     let config = load("media-archive.yaml");
-    let policy = &config.stack.volume().policy.value;
+    let policy = &config.stack.volume().unwrap().policy.value;
     assert_eq!((policy.name(), policy.value("small")), ("size", Some(&SettingValue::Size(16 << 20))));
     assert_eq!(policy.tiers().collect::<Vec<_>>(), ["archive"]);
     assert_eq!(config.mount.threads.unwrap().value, 16);
@@ -61,7 +64,7 @@ fn a_module_holds_what_it_wraps() {
     assert_eq!(module.name(), "noop");
     assert!(matches!(**child, StackNode::Volume(_)));
     assert_eq!(config.mount.cache.unwrap().value.name(), "direct");
-    let dir = &config.stack.volume().tiers[0].dir.value;
+    let dir = &config.stack.volume().unwrap().tiers[0].dir.value;
     assert!(dir.ends_with("examples/data/fast"), "relative to the stack file: {}", dir.display());
 }
 
@@ -96,7 +99,7 @@ fn the_profile_in_the_documentation_is_understood() {
 #[test]
 fn rules_say_what_they_mean() {
     let config = load("rules.yaml");
-    let volume = config.stack.volume();
+    let volume = config.stack.volume().unwrap();
     assert_eq!(volume.policy.value.name(), "adaptive");
     let rule = |at: usize| {
         let rule: &braid_daemon::config::Rule = &volume.rules[at];

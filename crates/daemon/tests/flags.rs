@@ -21,7 +21,7 @@ fn refusal(flags: &StackFlags) -> String {
 }
 
 fn volume(config: &Config) -> &VolumeSettings {
-    config.stack.volume()
+    config.stack.volume().unwrap()
 }
 
 #[test]

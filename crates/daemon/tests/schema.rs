@@ -14,6 +14,7 @@ const PLACES: &[(&str, &str)] = &[
     ("", "zzz: 1\nstack: { volume: { home: a, tiers: { a: { dir: x } } } }"),
     ("/definitions/stack", "stack: { zzz: 1 }"),
     ("/definitions/volume", "stack: { volume: { zzz: 1, home: a, tiers: { a: { dir: x } } } }"),
+    ("/definitions/log", "stack: { log: { zzz: 1, device: x } }"),
     (
         "/definitions/volume/properties/heat",
         "stack: { volume: { home: a, heat: { zzz: 1 }, tiers: { a: { dir: x } } } }",
@@ -81,7 +82,7 @@ fn it_has_the_keys_that_the_parser_knows() {
     }
     // Each module has its settings, and the module below it.
     let modules = keys(&schema, "/definitions/stack");
-    for module in modules.iter().filter(|module| *module != "volume") {
+    for module in modules.iter().filter(|module| !["volume", "log"].contains(&module.as_str())) {
         let settings = known(&format!("stack: {{ {module}: {{ zzz: 1, {VOLUME} }} }}"));
         let expected = settings.union(&modules).cloned().collect();
         assert_eq!(keys(&schema, &format!("/definitions/{module}")), expected, "{module}");
@@ -214,6 +215,9 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         "stack: { permissions: { rules: [ { uid: [ 5 ], read_only: yes }, { paths: [ a/** ], deny: [ list ] } ], \
          default: allow, volume: { home: a, tiers: { a: { dir: x } } } } }\n"
             .to_owned(),
+        "stack: { log: { device: /dev/x, workers: 4 } }\n".to_owned(),
+        "stack: { compress: { log: { device: files.log } } }\nmount: { cache: direct, kv: { listen: unix:/k } }\n"
+            .to_owned(),
         with("", "weight: 2.5, reserve: 5%, readonly: on"),
         with("policy: weighted, hints: off, range: 4 MiB,", "reserve: 1GB, require: mountpoint"),
         with(
@@ -240,6 +244,9 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         with("movers: { watermark_high: 80 },", ""),
         "stack: { noop: { } }\n".to_owned(),
         "stack: { volume: { home: a } }\n".to_owned(),
+        "stack: { log: { workers: 4 } }\n".to_owned(),
+        "stack: { log: { device: x, workers: 65 } }\n".to_owned(),
+        "stack: { log: { device: x }, volume: { home: a, tiers: { a: { dir: x } } } }\n".to_owned(),
         "stack: { }\n".to_owned(),
         with("", "") + "mount: { cache: some }\n",
         with("", "") + "mount: { threads: 0 }\n",

@@ -259,21 +259,21 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance, model"
+         help: did you mean 'noop'? The modules are volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance, model"
     );
     assert_eq!(
         stack(" { mirror: { } }"),
-        "s.yaml:1: stack.mirror: there is no module 'mirror'\n  help: a module is volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+        "s.yaml:1: stack.mirror: there is no module 'mirror'\n  help: a module is volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: put one of these there: volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: keep one of them; it may be volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
@@ -301,7 +301,7 @@ fn modules() {
     assert_eq!(
         stack("\n  deny: { paths: [ a ] }"),
         "s.yaml:2: stack.deny: found nothing below this key\n  \
-         help: put one of these there: volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: put one of these there: volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     let rules = |rules: &str| stack(&format!("\n  permissions:\n    rules:\n{rules}\n    volume: {{ }}"));
     assert_eq!(
@@ -342,7 +342,7 @@ fn modules() {
     assert_eq!(
         stack("\n  noop:\n    mirror: { }"),
         "s.yaml:3: stack.noop.mirror: there is no module 'mirror'\n  \
-         help: a module is volume, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: a module is volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));
@@ -399,7 +399,7 @@ fn faults_of_a_drill() {
     let slow = "slow: { dir: /b, weight: 120, reserve: 5%";
     let text = edited(slow, &format!("{slow}, faults: [ \"read:EIO,after=10\", \"sync:EIO,once\" ]"));
     let config = stack_file::parse(&text, "s.yaml", Path::new("")).unwrap();
-    let faults = &config.stack.volume().tier("slow").unwrap().faults;
+    let faults = &config.stack.volume().unwrap().tier("slow").unwrap().faults;
     let faults: Vec<String> = faults.iter().map(|fault| fault.value.to_string()).collect();
     assert_eq!(faults, ["read:EIO,after=10", "sync:EIO,once"]);
 
@@ -432,8 +432,8 @@ fn tiers_that_are_left_out() {
     let parse = || stack_file::parse(&edited("home", "home"), "s.yaml", Path::new("")).unwrap();
     let mut config = parse();
     config.without(&["slow".into()]).unwrap();
-    assert!(config.stack.volume().tier("slow").unwrap().absent.is_some());
-    assert!(config.stack.volume().tier("fast").unwrap().absent.is_none());
+    assert!(config.stack.volume().unwrap().tier("slow").unwrap().absent.is_some());
+    assert!(config.stack.volume().unwrap().tier("fast").unwrap().absent.is_none());
     assert_eq!(
         parse().without(&["slwo".into()]).unwrap_err().to_string(),
         "--without slwo: there is no tier 'slwo'\n  help: did you mean 'slow'? The tiers are fast, slow"
@@ -477,7 +477,7 @@ stack:
     );
     let config = stack_file::parse(&text.replace("1_0", "10"), "s.yaml", Path::new("/base")).unwrap();
     assert_eq!(
-        config.stack.volume().tiers[0].dir.value,
+        config.stack.volume().unwrap().tiers[0].dir.value,
         Path::new("/base/007"),
         "characters stay as they are"
     );
@@ -592,7 +592,7 @@ fn a_policy_is_written_in_three_ways_and_a_truth_value_in_six() {
     ] {
         for yes in ["yes", "true", "on", "YES"] {
             let config = stack_file::parse(&text(policy, yes), "s.yaml", Path::new("")).unwrap();
-            let volume = config.stack.volume();
+            let volume = config.stack.volume().unwrap();
             assert_eq!(volume.policy.value, *expected, "{policy}");
             assert!(volume.monitor.as_ref().unwrap().value, "{yes}");
         }

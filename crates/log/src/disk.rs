@@ -1,6 +1,7 @@
 //! A block device or a regular file, through the kernel's page cache.
 
 use crate::device::{BLOCK, Device};
+use crate::known::is_log;
 use braid_contract::{Errno, Error, Result, Shown};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use std::io::IoSlice;
@@ -142,6 +143,22 @@ impl Device for Disk {
             let _ = braid_sys::discard(&self.fd, offset, len);
         }
     }
+}
+
+/// Whether a log file system is on a block device or in a regular file, sound or not, whoever
+/// uses it; `false` if it can't be read.
+#[must_use]
+pub fn is_log_at(path: &Path) -> bool {
+    let kind = rustix::fs::stat(path).map(|found| FileType::from_raw_mode(found.st_mode));
+    // Opening a pipe would wait.
+    if !matches!(kind, Ok(FileType::RegularFile | FileType::BlockDevice)) {
+        return false;
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let Ok(fd) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
+    let Ok(size) = rustix::fs::seek(&fd, SeekFrom::End(0)) else { return false };
+    let disk = Disk { fd, path: path.to_owned(), size, is_file: true };
+    is_log(&disk).unwrap_or(false)
 }
 
 /// Makes a regular file of this size, with its space reserved where that can be.

@@ -5,12 +5,12 @@ use crate::checkpoint::checkpoint;
 use crate::core::Core;
 use crate::device::{BLOCK, Device};
 use crate::open::open;
-use crate::ops::{attributes, data, handles, names, rename, reserve, xattrs};
+use crate::ops::{attributes, data, handles, names, paths, rename, reserve, xattrs};
 use crate::room;
 use crate::settings::Settings;
 use crate::sync::{Condvar, Mutex};
 use braid_contract::{
-    Attr, Caller, DirSink, Entry, Environment, Errno, Error, FallocateMode, FileKind, FileSystem,
+    Attr, Caller, DirSink, Entry, Environment, Errno, FallocateMode, FileKind, FileSystem,
     FileSystemCapabilities, FrontCache, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
     RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
@@ -88,6 +88,12 @@ impl LogFs {
     /// `ENOSPC` if there is no room for it, those of the device.
     pub fn checkpoint(&self) -> Result<()> {
         checkpoint(&self.core, false)
+    }
+
+    /// The identity of the file system: random, given when it was made.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.core.anchor.lock().superblock.uuid
     }
 
     /// Flushes of the device since it was opened, those of checkpoints' superblocks not
@@ -446,8 +452,8 @@ impl FileSystem for LogFs {
         self.core.journal.commit(self.core.journal.last_record())
     }
 
-    fn path(&self, _ino: InodeId) -> Result<PathBuf> {
-        Err(Error::from(Errno::EOPNOTSUPP))
+    fn path(&self, ino: InodeId) -> Result<PathBuf> {
+        paths::path(&self.core, ino)
     }
 }
 

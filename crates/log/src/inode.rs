@@ -4,8 +4,8 @@
 use crate::device::BLOCK;
 use crate::directory::Directory;
 use crate::extents::{Extents, Run};
-use crate::record::{Begin, Change};
-use crate::sync::RwLock;
+use crate::record::{Begin, Change, Name};
+use crate::sync::{Mutex, RwLock};
 use crate::who::Who;
 use braid_contract::{FileKind, Timestamp};
 use std::collections::BTreeMap;
@@ -72,6 +72,8 @@ pub(crate) struct Inode {
     /// Open files and directories. Rises only under the lock, shared, of an inode that
     /// is not gone.
     pub(crate) opens: AtomicU64,
+    /// The name by which its path was last found. Its lock is the innermost.
+    pub(crate) last_name: Mutex<Option<Name>>,
 }
 
 impl Inode {

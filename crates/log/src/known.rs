@@ -37,16 +37,27 @@ const MARKS: [(usize, &[u8], &str); 19] = [
 pub fn known(device: &dyn Device) -> braid_contract::Result<Option<&'static str>> {
     let mut head = vec![0; HEAD.min(usize::try_from(device.size()).unwrap_or(HEAD))];
     device.read_at(0, &mut head)?;
+    if is_log(device)? {
+        return Ok(Some("a log file system"));
+    }
+    let found = MARKS.iter().find(|(at, mark, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(mark)));
+    let other = || head.iter().any(|byte| *byte != 0).then_some("data of an unknown kind");
+    Ok(found.map(|(_, _, what)| *what).or_else(other))
+}
+
+/// Whether a log file system is on a device, sound or not.
+///
+/// # Errors
+/// Those of reading it.
+pub fn is_log(device: &dyn Device) -> braid_contract::Result<bool> {
     let mut mark = [0; 8];
     for offset in superblock_offsets(device.size()) {
         if offset + mark.len() as u64 <= device.size() {
             device.read_at(offset, &mut mark)?;
             if Superblock::is_one(&mark) {
-                return Ok(Some("a log file system"));
+                return Ok(true);
             }
         }
     }
-    let found = MARKS.iter().find(|(at, mark, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(mark)));
-    let other = || head.iter().any(|byte| *byte != 0).then_some("data of an unknown kind");
-    Ok(found.map(|(_, _, what)| *what).or_else(other))
+    Ok(false)
 }

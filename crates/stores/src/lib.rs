@@ -6,6 +6,7 @@
 pub mod cache;
 pub mod dir;
 pub mod fault;
+pub mod files;
 pub mod memory;
 pub mod native;
 pub mod zoned;

@@ -54,10 +54,18 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[0]),
     Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[1]),
     Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[2]),
+    Shape::log(FRAMES[1]),
 ];
 
+/// Log file systems, below other modules: in long runs only.
+const LOGS: &[Shape] = &[Shape::log(&[]), Shape::log(FRAMES[0]), Shape::log(FRAMES[2])];
+
 fn trials(options: &Options) -> Vec<Trial> {
-    let shapes = if options.on.is_some() { &SHAPES[..1] } else { SHAPES };
+    let shapes = match (options.on.is_some(), options.long) {
+        (true, _) => SHAPES[..1].to_vec(),
+        (false, false) => SHAPES.to_vec(),
+        (false, true) => [SHAPES, LOGS].concat(),
+    };
     let trial = |(shape, at): (&Shape, u64)| {
         let (shape, own, seed) = (*shape, options.clone(), options.seed + at);
         let trial = Trial::new(&shape.title(options), move |report| run(shape, seed, &own, report));

@@ -1,5 +1,5 @@
-//! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS, and with files in
-//! frames.
+//! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS, with files in frames,
+//! and, in long runs, on log file systems.
 
 use crate::arena::{Arena, FRAMES, Shape};
 use crate::report::Report;
@@ -21,6 +21,9 @@ pub(super) const SUITE: Suite = Suite {
     only_computes: false,
     trials,
 };
+
+/// Log file systems, with and without modules: in long runs only.
+const LOGS: [Shape; 3] = [Shape::log(&[]), Shape::log(FRAMES[0]), Shape::log(FRAMES[1])];
 
 /// Tests that do not hold on a Braid volume, each with its reason.
 const EXCLUDED: &[(&str, &str)] = &[];
@@ -47,7 +50,8 @@ fn trials(options: &Options) -> Vec<Trial> {
     let plain = homes.into_iter().take(rounds).map(|(home, other)| Shape::spread(home, other).mib(512));
     let framed = FRAMES.map(|modules| Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(modules));
     let framed = framed.into_iter().filter(|_| options.on.is_none());
-    let shapes = plain.chain(framed);
+    let logs = LOGS.into_iter().filter(|_| options.on.is_none() && options.long);
+    let shapes = plain.chain(framed).chain(logs);
     let trial = |shape: Shape| {
         let own = options.clone();
         Trial::new(&shape.title(options), move |report| run(shape, &own, report)).by_root()

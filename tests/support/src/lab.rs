@@ -51,6 +51,8 @@ pub struct Stack {
     pub range: String,
     /// Home first.
     pub tiers: Vec<Tier>,
+    /// The device or file of a log file system, in place of a volume.
+    pub log: Option<PathBuf>,
     /// The modules above the volume, from the top down: each its name and, on lines of
     /// their own, its settings.
     pub modules: Vec<Vec<String>>,
@@ -84,11 +86,35 @@ impl Tier {
 impl Stack {
     /// A volume without modules above it.
     pub fn new(policy: &str, range: &str, tiers: Vec<Tier>) -> Self {
-        Self { policy: policy.into(), range: range.into(), tiers, modules: Vec::new() }
+        Self { policy: policy.into(), range: range.into(), tiers, log: None, modules: Vec::new() }
+    }
+
+    /// A log file system below these modules.
+    pub fn log(device: &Path, modules: Vec<Vec<String>>) -> Self {
+        Self { log: Some(device.to_owned()), modules, ..Self::new("", "", Vec::new()) }
     }
 
     /// The stack file.
     pub fn yaml(&self) -> String {
+        let text = match &self.log {
+            Some(device) => format!("  log:\n    device: {}\n", device.display()),
+            None => self.volume(),
+        };
+        let (mut all, mut indent) = (String::from("stack:\n"), String::new());
+        for module in &self.modules {
+            let mut lines = module.iter();
+            let name = lines.next().map_or("", String::as_str);
+            // Writing to a string does not fail.
+            let _ = writeln!(all, "{indent}  {name}:");
+            lines.for_each(|line| _ = writeln!(all, "{indent}    {line}"));
+            indent.push_str("  ");
+        }
+        text.lines().for_each(|line| _ = writeln!(all, "{indent}{line}"));
+        all
+    }
+
+    /// The volume in it.
+    fn volume(&self) -> String {
         let home = self.tiers.first().map_or("", |tier| &tier.name);
         let mut text = format!(
             "  volume:\n    home: {home}\n    policy: {}\n    range: {}\n    tiers:\n",
@@ -101,16 +127,7 @@ impl Stack {
             // Writing to a string does not fail.
             let _ = writeln!(text, "      {name}: {{ dir: {dir}, weight: {weight}{reserve} }}");
         }
-        let (mut all, mut indent) = (String::from("stack:\n"), String::new());
-        for module in &self.modules {
-            let mut lines = module.iter();
-            let name = lines.next().map_or("", String::as_str);
-            let _ = writeln!(all, "{indent}  {name}:");
-            lines.for_each(|line| _ = writeln!(all, "{indent}    {line}"));
-            indent.push_str("  ");
-        }
-        text.lines().for_each(|line| _ = writeln!(all, "{indent}{line}"));
-        all
+        text
     }
 }
 
@@ -223,6 +240,22 @@ impl Lab {
         std::fs::write(&mount.stack, stack.yaml()).at(&mount.stack)?;
         self.mount_with(&mount, &["--create"])?;
         Ok(mount)
+    }
+
+    /// Makes a log file system of `mib` MiB in a file, and mounts it below these modules.
+    pub fn log(&mut self, name: &str, mib: u64, modules: Vec<Vec<String>>) -> Result<Mount> {
+        let device = self.path().join(format!("{name}.log"));
+        let size = format!("--size={mib}MiB");
+        self.braid().args(["log", "create", &size]).arg(&device).quiet()?;
+        let mount = Mount { point: self.dir(name)?, stack: self.path().join(format!("{name}.yaml")) };
+        std::fs::write(&mount.stack, Stack::log(&device, modules).yaml()).at(&mount.stack)?;
+        self.mount_with(&mount, &[])?;
+        Ok(mount)
+    }
+
+    /// Checks the log file system of an unmounted stack that [`log`](Self::log) made.
+    pub fn check_log(&self, mount: &Mount) -> Result<String> {
+        self.braid().args(["log", "check"]).arg(mount.stack.with_extension("log")).read()
     }
 
     /// Mounts a volume (again); the command returns when it is usable.

@@ -1,6 +1,6 @@
 //! The arguments of `braid log`.
 
-use super::kv::KvArgs;
+use super::front::FrontArgs;
 use braid_contract::units::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub(crate) enum LogCommand {
     /// Make a log file system on a device or in a file
     Create(LogCreateArgs),
     /// Mount a log file system
-    Mount(LogMountArgs),
+    Mount(Box<LogMountArgs>),
     /// Check a log file system that is not mounted
     Check(LogPathArgs),
     /// Show the figures of a log file system that is not mounted
@@ -44,7 +44,8 @@ pub(crate) struct LogCreateArgs {
 
 const MOUNT_HELP: &str = "\
 Returns when the file system can be used; a daemon serves it until it is unmounted.
-What a crash left is recovered first.
+What a crash left is recovered first. It is the same as `braid mount` of a stack file
+with `stack: { log: { device: PATH } }`, which can have modules, too.
 
 Examples:
   braid log mount /dev/nvme1n1 /mnt/log
@@ -66,41 +67,8 @@ pub(crate) struct LogMountArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) workers: Option<usize>,
 
-    /// Let other users use the mount [default for root]
-    #[arg(long, overrides_with = "no_allow_other")]
-    pub(crate) allow_other: bool,
-
-    /// Keep the mount to this user [default for everybody but root]
-    #[arg(long)]
-    pub(crate) no_allow_other: bool,
-
     #[command(flatten)]
-    pub(crate) kv: KvArgs,
-
-    /// Mount over a directory that is not empty, and hide what is in it
-    #[arg(long)]
-    pub(crate) nonempty: bool,
-
-    /// Let applications have sessions with workers of the daemon; SETTINGS are KEY=VALUE,...
-    /// [default: no]
-    #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub(crate) runtime: Option<String>,
-
-    /// Serve in this process until unmounted
-    #[arg(long)]
-    pub(crate) foreground: bool,
-
-    /// Where the daemon logs [default: below /var/log/braid, or ~/.local/state/braid for users]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log_file: Option<PathBuf>,
-
-    /// error, warn, info, debug or trace; or a filter such as info,braid_log=debug
-    #[arg(long, value_name = "LEVEL", default_value = braid_daemon::log::LEVEL_DEFAULT)]
-    pub(crate) log_level: String,
-
-    /// Set by the command itself when it starts the daemon
-    #[arg(long, hide = true, requires = "foreground")]
-    pub(crate) ready_on_stdout: bool,
+    pub(crate) front: FrontArgs,
 }
 
 const PATH_HELP: &str = "\

@@ -45,6 +45,12 @@ impl State {
     /// `None` once the volume is unmounted.
     fn ask(poller: &mut Poller) -> Result<Option<Self>> {
         let Some(status) = poller.status()? else { return Ok(None) };
+        if status.log.is_some() {
+            return Err(Failure::new(format!(
+                "{}: a log file system has no tiers to watch\n  help: braid status shows its figures",
+                status.mountpoint
+            )));
+        }
         Ok(Some(Self { status, jobs: poller.jobs() }))
     }
 }

@@ -129,8 +129,13 @@ fn chosen<'a>(volume: &'a VolumeSettings, names: &[String]) -> Result<Vec<&'a Ti
 fn look_at(tier: &TierSettings, options: &Options, tell: &mut dyn FnMut(&Step<'_>)) -> Result<(), Refusal> {
     let (dir, place) = (&tier.dir.value, &tier.dir.place);
     validate::directory(dir, place)?;
-    if matches!(tier_store::kind_of(dir), Ok(Kind::Device | Kind::Zonefs)) {
-        let found = format!("tier '{}' is a zoned device, on which nothing can be tried", tier.name);
+    let kind = match tier_store::kind_of(dir) {
+        Ok(Kind::Device | Kind::Zonefs) => Some("a zoned device"),
+        Ok(Kind::Log) => Some("a log file system"),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        let found = format!("tier '{}' is {kind}, on which nothing can be tried", tier.name);
         return Err(place.refuse(found, "leave the tier out: name the others with --tiers"));
     }
     let failed = |error: braid_contract::Error| place.refuse(error.to_string(), "check the directory");

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// Whose directories they are.
 pub(crate) enum Owner {
-    /// A volume, or what is on top of it.
-    Volume(Arc<dyn FileSystem>),
-    /// A log file system, which has keys and values of its own.
+    /// Those of any file system: each value is a file.
+    Files(Arc<dyn FileSystem>),
+    /// Those of a log file system with nothing on top, which has keys and values of its own.
     Log(Arc<LogFs>),
 }
 
@@ -96,7 +96,7 @@ impl Values for Buckets {
 impl Owner {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
-            Self::Volume(fs) => Arc::clone(fs),
+            Self::Files(fs) => Arc::clone(fs),
             Self::Log(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
         }
     }
@@ -121,7 +121,7 @@ impl Owner {
 
     fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Result<Arc<dyn KeyValue>> {
         Ok(match self {
-            Self::Volume(fs) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache)),
+            Self::Files(fs) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache)),
             Self::Log(fs) => Arc::new(fs.bucket(dir.ino(), cache)?),
         })
     }

@@ -1,9 +1,17 @@
-//! The control socket of a mounted log file system: who it is, a sync, keys and values,
-//! and its end, for which `braid umount` waits. What is about volumes is refused.
+//! The control socket of a mounted stack with a log file system at the bottom. What is about
+//! volumes and their tiers is refused.
 
+use super::handle::LogHandle;
+use super::settings::LogSettings;
+use crate::beside::{Answers, Served};
+use crate::config::Config;
 use crate::kv::{self, Buckets};
-use braid_contract::{Caller, FileSystem, RuntimeStatus};
-use braid_fuse::Unmounter;
+use crate::modify::{self, Stack};
+use crate::paths;
+use crate::running::Running;
+use crate::{stack_changes, trace};
+use braid_contract::{Caller, Errno, Figure, FileSystem, ModuleStatus, RuntimeStatus};
+use braid_fuse::Session;
 use braid_ipc::Handler;
 use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
@@ -11,29 +19,101 @@ use braid_ipc::protocol::{
     ModuleUpgraded, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, StackDump, StartJob, Status,
     TierAdded, TierRemoved, TierSet, TraceRequest, Upgrading,
 };
-use braid_log::LogFs;
+use braid_modules::trace::Traced;
 use braid_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, OnceLock, Weak};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Instant;
+
+/// Bytes that a trace takes for a range of files, which a log file system has none of.
+const RANGE_TRACED: u32 = 2 << 20;
 
 /// Answers requests.
 pub(super) struct Control {
-    fs: Arc<LogFs>,
-    session: Unmounter,
-    buckets: Arc<Buckets>,
+    handle: LogHandle,
+    /// As it is shown.
+    device: String,
+    workers: u64,
+    session: Served,
+    running: Running,
+    /// Held while the stack changes.
+    changing: Mutex<()>,
+    /// Held during a sync of everything: one at a time is enough.
+    syncing: Mutex<()>,
+    /// Held while operations are recorded.
+    recording: RwLock<()>,
+    buckets: OnceLock<Arc<Buckets>>,
     /// What serves sessions, as long as it does.
     runtime: OnceLock<Weak<Runtime>>,
+    opened: Instant,
 }
 
 impl Control {
-    pub(super) fn new(fs: Arc<LogFs>, session: Unmounter, buckets: Arc<Buckets>) -> Self {
-        Self { fs, session, buckets, runtime: OnceLock::new() }
+    pub(super) fn new(handle: LogHandle, config: &Config, log: &LogSettings, session: &Session) -> Self {
+        let workers = handle.fs.free_by_worker().len() as u64;
+        Self {
+            handle,
+            device: paths::real(&log.device.value).to_string_lossy().into_owned(),
+            workers,
+            session: Served::of(session),
+            running: Running::of(config),
+            changing: Mutex::default(),
+            syncing: Mutex::default(),
+            recording: RwLock::default(),
+            buckets: OnceLock::new(),
+            runtime: OnceLock::new(),
+            opened: Instant::now(),
+        }
     }
 
-    /// Notes what serves sessions.
-    pub(super) fn serves_sessions(&self, runtime: &Arc<Runtime>) {
+    /// Waits until an ended recording is sent completely, as long as its client reads.
+    pub(super) fn await_recording(&self) {
+        drop(self.recording.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        // It guards no state of its own.
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stack(&self) -> Stack<'_> {
+        Stack { modules: &self.handle.modules, running: &self.running }
+    }
+
+    fn uuid(&self) -> String {
+        self.handle.fs.uuid().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What the file system has and did, as the figures of one more module.
+    fn figures(&self) -> Result<Vec<Figure>, ErrorReply> {
+        let fs = &self.handle.fs;
+        let space = fs.statfs(&Caller::root())?;
+        let mut figures = vec![
+            Figure::gauge("log_size_bytes", "Size of the file system", space.total),
+            Figure::gauge("log_available_bytes", "Bytes that files may still take", space.available),
+            Figure::gauge("log_inodes", "Inodes in use", space.files - space.files_free),
+            Figure::gauge("log_workers", "Workers, each with a log", self.workers),
+            Figure::counter("log_flushes", "Flushes of the device since the mount", fs.flushes()),
+            Figure::counter("log_taken_bytes", "Bytes that workers took of others' shares", fs.stolen()),
+        ];
+        for (worker, free) in fs.free_by_worker().into_iter().enumerate() {
+            let figure = Figure::gauge("log_share_free_bytes", "Free bytes of a worker's share", free);
+            figures.push(figure.with("worker", worker.to_string()));
+        }
+        Ok(figures)
+    }
+}
+
+impl Answers for Control {
+    fn set_buckets(&self, buckets: &Arc<Buckets>) {
         // It is noted once, when the mount begins.
+        let _ = self.buckets.set(Arc::clone(buckets));
+    }
+
+    fn serves_sessions(&self, runtime: &Arc<Runtime>) {
+        // Likewise.
         let _ = self.runtime.set(Arc::downgrade(runtime));
     }
 }
@@ -41,30 +121,59 @@ impl Control {
 /// Refuses what only a volume has.
 fn no_volume<T>() -> Result<T, ErrorReply> {
     Err(ErrorReply::new(
-        "this is a log file system, and no volume: it has no tiers, jobs or stack\n  \
+        "this is a log file system, and no volume: it has no tiers, ranges or jobs\n  \
          help: docs/log.md says what there is",
     ))
 }
 
 impl Handler for Control {
     fn hello(&self) -> Hello {
+        let unmounter = &self.session.unmounter;
         Hello {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            mountpoint: self.session.mountpoint().to_string_lossy().into_owned(),
-            serving: !self.session.is_over(),
+            mountpoint: unmounter.mountpoint().to_string_lossy().into_owned(),
+            serving: !unmounter.is_over(),
             upgrade: None,
         }
     }
 
     fn runtime(&self) -> Result<RuntimeStatus, ErrorReply> {
         let runtime = self.runtime.get().and_then(Weak::upgrade);
-        let off = "applications can't have sessions here\n  help: mount with --runtime";
+        let off = "applications can't have sessions here\n  help: mount with --runtime, or with 'runtime: true' below 'mount:'";
         runtime.map(|runtime| runtime.status()).ok_or_else(|| ErrorReply::new(off))
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
-        no_volume()
+        let hello = self.hello();
+        let mut modules = self.handle.modules_status();
+        let place = modules.len() as u32;
+        modules.push(ModuleStatus { module: "log".to_owned(), place, figures: self.figures()? });
+        Ok(Status {
+            volume: self.uuid(),
+            mountpoint: hello.mountpoint,
+            version: hello.version,
+            pid: hello.pid,
+            uptime_seconds: self.opened.elapsed().as_secs_f64(),
+            range_size: 0,
+            policy: String::new(),
+            remaps: None,
+            cache: self.session.cache.to_owned(),
+            transport: self.session.transport().to_owned(),
+            log: Some(self.device.clone()),
+            outlives_crash: false,
+            restarts: None,
+            runtime: self.runtime.get().and_then(Weak::upgrade).map(|runtime| runtime.status()),
+            open_files: 0,
+            known_inodes: 0,
+            pending_removals: 0,
+            tiers: Vec::new(),
+            lost_tiers: Vec::new(),
+            left_out_tiers: Vec::new(),
+            hottest: Vec::new(),
+            moves: Vec::new(),
+            modules,
+        })
     }
 
     fn explain(&self, _: u64) -> Result<Explanation, ErrorReply> {
@@ -72,9 +181,9 @@ impl Handler for Control {
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
-        self.fs
-            .sync()
-            .map_err(|error| ErrorReply { errno: Some(error.errno().0), message: error.to_string() })
+        // It guards no state of its own.
+        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.handle.file_system().sync()?)
     }
 
     fn kv(
@@ -83,11 +192,17 @@ impl Handler for Control {
         request: &KvRequest,
         value: &[u8],
     ) -> Result<(KvAnswer, Vec<u8>), ErrorReply> {
-        kv::answer(&self.buckets, caller, request, value)
+        let buckets = self.buckets.get().ok_or_else(|| ErrorReply::new("nothing is mounted"))?;
+        kv::answer(buckets, caller, request, value)
     }
 
-    fn set_options(&self, _: &[String]) -> Result<(), ErrorReply> {
-        no_volume()
+    fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {
+        let times = braid_fuse::access_times(options);
+        if times.is_some_and(|times| times.renewal == braid_contract::Renewal::Always) {
+            let message = "reading does not renew access times on a log file system".to_owned();
+            return Err(ErrorReply { errno: Some(Errno::EOPNOTSUPP.0), message });
+        }
+        Ok(())
     }
 
     fn affected(&self, _: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
@@ -139,31 +254,41 @@ impl Handler for Control {
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
-        no_volume()
+        Ok(StackDump { text: self.running.dump(None) })
     }
 
     fn learned_streams(&self) -> LearnedStreams {
         LearnedStreams::default()
     }
 
-    fn reload(&self, _: bool) -> Result<Reloaded, ErrorReply> {
-        no_volume()
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+        let _changing = self.changing();
+        stack_changes::reload(&self.stack(), dry_run)
     }
 
     fn upgrade(&self, _: &str) -> Result<Upgrading, ErrorReply> {
-        no_volume()
+        let message =
+            "a log file system has what is open in its process: unmount, and mount with the program";
+        Err(ErrorReply::new(message))
     }
 
-    fn may_modify(&self, _: u32) -> bool {
-        false
+    fn may_modify(&self, uid: u32) -> bool {
+        self.running.may_modify(uid)
     }
 
-    fn modify_stack(&self, _: &ModifyStack) -> Result<Modified, ErrorReply> {
-        no_volume()
+    fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply> {
+        let _changing = self.changing();
+        let given = (&request.name[..], &request.text[..]);
+        let (modified, came) = modify::modify(&self.stack(), given, request.dry_run)?;
+        if came && !request.dry_run {
+            self.session.look_up_anew();
+        }
+        Ok(modified)
     }
 
-    fn upgrade_module(&self, _: &str, _: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
-        no_volume()
+    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
+        let _changing = self.changing();
+        modify::upgrade(&self.stack(), module, file.map(Path::new))
     }
 
     fn replace_tier_by(
@@ -188,14 +313,17 @@ impl Handler for Control {
 
     fn record_trace(
         &self,
-        _: &TraceRequest,
-        _: &mut dyn FnMut(Reply) -> io::Result<()>,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), ErrorReply> {
-        no_volume()
+        // It guards no state of its own.
+        let _recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
+        let traced = Traced { volume: self.uuid(), range: RANGE_TRACED, policy: "none".to_owned() };
+        trace::record(&self.handle.trace, traced, request, tell)
     }
 
-    fn stop_trace(&self, _: u64) -> Result<(), ErrorReply> {
-        no_volume()
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
+        trace::stop(&self.handle.trace, id)
     }
 
     fn fsck(

@@ -1,13 +1,16 @@
-//! Log-structured file systems: made, mounted, checked and shown. They have no tiers and
-//! no stack: of what a volume's daemon does, this one has the mount and its end.
+//! Log-structured file systems: made, mounted, checked and shown. Mounted, one is the bottom
+//! of a stack, as a volume is, but has no tiers. [`settings`] is what a stack file says of it.
 
 mod control;
-mod mount;
+mod handle;
+pub(crate) mod look;
+pub(crate) mod mount;
+mod refuse;
+pub mod settings;
 
-pub use mount::{LogMount, Mounted, WORKERS, look, mount};
+use refuse::refuse;
 
 use crate::refusal::{Place, Refusal};
-use braid_contract::{Errno, Error, Shown};
 use braid_log::{Checked, Device, Disk, Figures, Owner, Use};
 use braid_stores::native::Machine;
 use std::path::Path;
@@ -84,23 +87,4 @@ pub fn check(path: &Path) -> Result<Checked, Refusal> {
 pub fn figures(path: &Path) -> Result<Figures, Refusal> {
     let disk = Disk::open(path, Use::Read).map_err(|error| refuse(path, &error))?;
     braid_log::figures(&disk).map_err(|error| refuse(path, &error))
-}
-
-/// Refuses a device, with advice by the error.
-fn refuse(path: &Path, error: &Error) -> Refusal {
-    let shown = path.shown();
-    let advice = match error.errno() {
-        Errno::ENOENT => format!("make one first: braid log create {shown} --size SIZE"),
-        Errno::EBUSY => "unmount it first: braid umount MOUNTPOINT".into(),
-        Errno::EUCLEAN => {
-            format!("see what is wrong: braid log check {shown}; its files are in your backups")
-        }
-        Errno::EINVAL => format!("make one first: braid log create {shown}"),
-        Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
-        _ => "check the device; the kernel's log may say more".into(),
-    };
-    let text = error.to_string();
-    // The place is said once.
-    let found = text.strip_prefix(&format!("{shown}: ")).unwrap_or(&text);
-    Place::flag(path.to_string_lossy()).refuse(found, advice)
 }

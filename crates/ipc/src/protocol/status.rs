@@ -4,7 +4,7 @@ use super::Restarts;
 use braid_contract::{ModuleStatus, MoveCount, NamedTier, RuntimeStatus, TierStatus};
 use serde::{Deserialize, Serialize};
 
-/// The state of a volume.
+/// The state of a mounted file system: of a volume, where it is not said otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The volume's id: 32 hexadecimal digits.
@@ -34,6 +34,10 @@ pub struct Status {
     /// How requests of the kernel come: `io_uring` or `device`.
     #[serde(default)]
     pub transport: String,
+    /// The device of the log file system that is mounted, if it is one: it has no tiers,
+    /// and its figures are with the modules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     /// Whether another process goes on with the mount if the daemon crashes.
     #[serde(default)]
     pub outlives_crash: bool,

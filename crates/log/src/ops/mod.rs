@@ -4,6 +4,7 @@ pub(crate) mod attributes;
 pub(crate) mod data;
 pub(crate) mod handles;
 pub(crate) mod names;
+pub(crate) mod paths;
 pub(crate) mod rename;
 pub(crate) mod reserve;
 pub(crate) mod set_id;

@@ -10,10 +10,12 @@ use braid_contract::{Hint, ObjectId, Store, StoreIo};
 use braid_stores::cache::{CacheMemory, CacheShare, CacheStore};
 use braid_stores::dir::DirStore;
 use braid_stores::fault::FaultStore;
+use braid_stores::files::FileStore;
 use braid_stores::memory::MemoryStore;
 use braid_stores::native::open_tier_dir;
 use braid_stores::zoned::{EmulatedZones, ZoneEmulator, ZonedSettings, ZonedStore};
 use braid_testkit::conformance::store::{AppendOnlyStore, Fresh, cases, run};
+use braid_testkit::dir_fs::{Choice, DirFs};
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment, SimZoned, SimZones};
 use mounted::Mounted;
 use std::collections::BTreeSet;
@@ -123,6 +125,20 @@ fn a_cache_over_a_directory() {
         Fresh::new(Arc::new(CacheStore::new(&memory, "tier", store)), dir)
     };
     run("a cache over a directory", &fresh).conclude();
+}
+
+#[test]
+fn files_on_a_file_system() {
+    if !rustix::process::geteuid().is_root() {
+        // The label is an attribute that only root may set there.
+        return;
+    }
+    let fresh = || {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let fs = DirFs::new(dir.path(), Choice::Cached);
+        Fresh::new(Arc::new(FileStore::new(Arc::new(fs), 1)), dir)
+    };
+    run("files on a file system", &fresh).conclude();
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! What answers beside a session while it runs, whatever file system it serves: the control
+//! socket, metrics, keys and values, sessions of applications, and signals.
+
+use crate::config::MountSettings;
+use crate::kv::{self, Buckets, Owner};
+use crate::metrics::{self, Listener};
+use crate::refusal::{Located, Refusal};
+use crate::runtime::{self, RuntimeSettings, WithoutXattrs};
+use crate::signals::Watch;
+use braid_contract::{FileSystem, FrontCache, Shown};
+use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
+use braid_ipc::{Handler, Server, mounts, socket};
+use braid_runtime::{Before, Mounted, Runtime, Values};
+use sd_notify::NotifyState;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Addresses that are bound before anything is mounted.
+#[derive(Default)]
+pub(crate) struct Bound {
+    metrics: Option<Listener>,
+    kv: Option<kv::Prepared>,
+}
+
+impl Bound {
+    /// Binds those of a mount.
+    ///
+    /// # Errors
+    /// If one can't be.
+    pub(crate) fn of(mount: &MountSettings) -> Result<Self, Refusal> {
+        Ok(Self { metrics: listen(mount)?, kv: kv::prepare(mount.kv.as_ref())? })
+    }
+
+    /// Binds those that can be: what they answered before is of no use without the mount.
+    pub(crate) fn again(mount: &MountSettings) -> Self {
+        let metrics = listen(mount).unwrap_or_else(|refusal| {
+            tracing::error!("no metrics any more: {refusal}");
+            None
+        });
+        let kv = kv::prepare(mount.kv.as_ref()).unwrap_or_else(|refusal| {
+            tracing::error!("no keys and values any more: {refusal}");
+            None
+        });
+        Self { metrics, kv }
+    }
+
+    /// Refuses a directory of keys and values that is not there.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub(crate) fn look(&self, owner: &Owner) -> Result<(), Refusal> {
+        self.kv.as_ref().map_or(Ok(()), |kv| kv.look(owner))
+    }
+}
+
+/// What answers the control socket of a mount.
+pub(crate) trait Answers: Handler {
+    /// Answers about keys and values, too, from now on.
+    fn set_buckets(&self, buckets: &Arc<Buckets>);
+
+    /// Notes what serves sessions.
+    fn serves_sessions(&self, runtime: &Arc<Runtime>);
+
+    /// Reloads at a signal.
+    fn reload_and_log(&self) {
+        match self.reload(false) {
+            Ok(reloaded) if reloaded.changes.is_empty() => {
+                tracing::info!(file = reloaded.file, "asked to read the stack file anew: nothing changed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!("asked to read the stack file anew; nothing is changed: {error}"),
+        }
+    }
+}
+
+/// A session, and what it serves.
+pub(crate) struct Front<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) mount: &'a MountSettings,
+    pub(crate) point: &'a Path,
+    /// The whole stack.
+    pub(crate) top: Arc<dyn FileSystem>,
+    /// Whose directories are served as keys and values.
+    pub(crate) owner: Owner,
+}
+
+/// What answers beside a session, while it runs.
+pub(crate) struct Beside<C> {
+    pub(crate) control: Arc<C>,
+    pub(crate) server: Server,
+    pub(crate) metrics: Option<metrics::Server>,
+    pub(crate) kv: Option<kv::Serving>,
+    pub(crate) signals: Watch,
+    pub(crate) runtime: Option<Arc<Runtime>>,
+}
+
+impl<C: Answers + 'static> Beside<C> {
+    /// Begins to answer; `start` opens the control socket.
+    ///
+    /// # Errors
+    /// If there is no room, or there are no descriptors or threads left.
+    pub(crate) fn begin(
+        front: Front<'_>,
+        control: C,
+        bound: Bound,
+        before: Before,
+        start: impl FnOnce(Arc<C>) -> io::Result<Server>,
+    ) -> io::Result<Self> {
+        let Front { session, mount, point, top, owner } = front;
+        let control = Arc::new(control);
+        let kernel: Arc<dyn FrontCache> = Arc::new(session.cache());
+        let is_root = rustix::process::geteuid().is_root();
+        let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
+        let how = (allow_other, &mount.options[..]);
+        let buckets = Arc::new(Buckets::new(owner, Arc::clone(&kernel), point, how));
+        control.set_buckets(&buckets);
+        let server = start(Arc::clone(&control))?;
+        let (path, _) = server.socket()?;
+        let mounted = || {
+            let serves_xattrs = mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
+            let top = if serves_xattrs { top } else { Arc::new(WithoutXattrs(top)) };
+            let values = Arc::clone(&buckets) as Arc<dyn Values>;
+            Ok(Mounted { top, kernel: Some(kernel), values: Some(values), device: device_of(point)? })
+        };
+        let runtime =
+            runtime::start(RuntimeSettings::wanted(mount.runtime.as_ref()), &path, mounted, before)?;
+        runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
+        let metrics =
+            bound.metrics.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
+        let kv = bound.kv.map(|prepared| prepared.serve(&buckets)).transpose()?;
+        let reloader = Arc::clone(&control);
+        let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
+        // A working directory would keep some other file system from being
+        // unmounted.
+        let _ = std::env::set_current_dir("/");
+        let served = Served::of(session);
+        let (cache, transport) = (served.cache, served.transport());
+        tracing::info!(mountpoint = %point.shown(), cache, transport, "mounted");
+        Ok(Self { control, server, metrics, kv, signals, runtime })
+    }
+}
+
+/// The FUSE session.
+pub(crate) struct Served {
+    pub(crate) unmounter: Unmounter,
+    pub(crate) holder: Holder,
+    /// The mode of the kernel's cache.
+    pub(crate) cache: &'static str,
+    has_rings: Box<dyn Fn() -> bool + Send + Sync>,
+    kernel_cache: KernelCache,
+}
+
+impl Served {
+    pub(crate) fn of(session: &Session) -> Self {
+        Self {
+            unmounter: session.unmounter(),
+            holder: session.holder(),
+            cache: match session.cache_mode() {
+                Some(CacheMode::WriteBack) => "writeback",
+                Some(CacheMode::Passthrough) => "passthrough",
+                Some(CacheMode::Direct) => "direct",
+                None => "writethrough",
+            },
+            has_rings: Box::new(session.rings()),
+            kernel_cache: session.cache(),
+        }
+    }
+
+    /// How requests come.
+    pub(crate) fn transport(&self) -> &'static str {
+        if (self.has_rings)() { "io_uring" } else { "device" }
+    }
+
+    /// Has the kernel look names up anew: a module that goes by names, and came just now, has
+    /// not seen those that the kernel knows.
+    pub(crate) fn look_up_anew(&self) {
+        if let Err(error) = self.kernel_cache.look_up_anew() {
+            tracing::warn!(%error, "the kernel does not look names up anew: new modules go by a file's path at home");
+        }
+    }
+}
+
+/// Binds the address of metrics, before anything is mounted.
+fn listen(mount: &MountSettings) -> Result<Option<Listener>, Refusal> {
+    let Some(Located { value: address, place }) = &mount.metrics else { return Ok(None) };
+    let listening = Listener::bind(address).map_err(|error| {
+        let found = format!("nobody can listen at {address}: {error}");
+        place.refuse(found, "end who does, or name another port or socket")
+    });
+    listening.map(Some)
+}
+
+/// Serves metrics.
+fn tell_metrics<C: Answers + 'static>(listener: Listener, control: Arc<C>) -> io::Result<metrics::Server> {
+    let told = move || {
+        let status = control.status().map_err(|error| error.to_string())?;
+        metrics::exposition(status, control.jobs())
+    };
+    metrics::Server::start(listener, Arc::new(told))
+}
+
+/// The number of the file system that is mounted there, by the mount table: a request to the
+/// file system itself would never be answered here.
+pub(crate) fn device_of(point: &Path) -> io::Result<u64> {
+    let mounts = mounts::list()?;
+    let mount = mounts::at(&mounts, point)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the mount is not in the mount table"))?;
+    Ok(mount.dev)
+}
+
+/// Serves the control socket of the mount at `point`.
+pub(crate) fn start_control(point: &Path, control: Arc<dyn Handler>) -> io::Result<Server> {
+    let path = socket::prepare(device_of(point)?)?;
+    Server::start(&path, rustix::process::geteuid().is_root(), control)
+}
+
+/// Reports the daemon's state to a service manager that waits for it, as
+/// systemd does for a unit of type `notify`.
+pub(crate) fn tell_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager could not be told");
+    }
+}
+
+pub(crate) fn mount_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "check that this user may use /dev/fuse, and that fusermount3 (Debian package fuse3) is installed"
+        }
+        io::ErrorKind::NotFound => {
+            "install fusermount3 (Debian package fuse3), and check that /dev/fuse exists"
+        }
+        _ => "the log may say more",
+    }
+}

@@ -1,0 +1,44 @@
+//! What a log file system can't be, or how it can't be mounted.
+
+use super::refuse::refuse_at;
+use super::settings::LogSettings;
+use crate::config::{Config, MountSettings};
+use crate::refusal::{Place, Refusal};
+use braid_contract::{Errno, Error, Renewal};
+use braid_log::{Disk, Use};
+
+/// Refuses a log file system that can't be mounted like this. Its device is not changed.
+///
+/// # Errors
+/// The first obstacle.
+pub(crate) fn look(log: &LogSettings, config: &Config) -> Result<(), Refusal> {
+    unfit(&config.mount, config.create)?;
+    let disk = Disk::open(&log.device.value, Use::Write).map_err(|error| refuse_at(&log.device, &error))?;
+    match braid_log::is_log(&disk).map_err(|error| refuse_at(&log.device, &error))? {
+        true => Ok(()),
+        false => Err(refuse_at(&log.device, &Error::new(Errno::EINVAL, "there is no log file system in it"))),
+    }
+}
+
+/// Refuses settings of a mount that a log file system can't keep to.
+pub(super) fn unfit(mount: &MountSettings, create: bool) -> Result<(), Refusal> {
+    if create {
+        let advice = "make one first: braid log create DEVICE; then mount without this flag";
+        return Err(Place::flag("--create").refuse("a mount makes no log file system", advice));
+    }
+    if let Some(restart) = mount.restart.as_ref().filter(|restart| restart.value) {
+        let found = "no process could go on after a crash: a log file system has what is open in its process";
+        let advice = "leave it out; what was synced is there after a new mount";
+        return Err(restart.place.refuse(found, advice));
+    }
+    if let Some(inodes) = &mount.inodes {
+        let found = "a log file system has all inodes in memory, whatever the kernel remembers";
+        return Err(inodes.place.refuse(found, "leave it out"));
+    }
+    let times = braid_fuse::access_times(&mount.options);
+    if times.is_some_and(|times| times.renewal == Renewal::Always) {
+        let found = "reading does not renew access times on a log file system";
+        return Err(Place::flag("option strictatime").refuse(found, "leave it out"));
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Why a device can't be used, with advice.
+
+use crate::refusal::{Located, Place, Refusal};
+use braid_contract::{Errno, Error, Shown};
+use std::path::{Path, PathBuf};
+
+/// Refuses a device that an argument names, with advice by the error.
+pub(super) fn refuse(path: &Path, error: &Error) -> Refusal {
+    refuse_at(&Located::new(path.to_owned(), Place::flag(path.to_string_lossy())), error)
+}
+
+/// Refuses a device, with advice by the error.
+pub(super) fn refuse_at(device: &Located<PathBuf>, error: &Error) -> Refusal {
+    let shown = device.value.shown();
+    let advice = match error.errno() {
+        Errno::ENOENT => format!("make one first: braid log create {shown} --size SIZE"),
+        Errno::EBUSY => "unmount it first: braid umount MOUNTPOINT".into(),
+        Errno::EUCLEAN => {
+            format!("see what is wrong: braid log check {shown}; its files are in your backups")
+        }
+        Errno::EINVAL => format!("make one first: braid log create {shown}"),
+        Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
+        _ => "check the device; the kernel's log may say more".into(),
+    };
+    let text = error.to_string();
+    // An argument is its own place, which is said once.
+    let said = format!("{shown}: ");
+    let found = text.strip_prefix(&said).unwrap_or(&text);
+    let is_argument = device.place == Place::flag(device.value.to_string_lossy());
+    let found = if is_argument { found.to_owned() } else { format!("{said}{found}") };
+    device.place.refuse(found, advice)
+}
