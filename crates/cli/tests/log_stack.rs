@@ -181,14 +181,12 @@ fn what_only_volumes_have_is_refused_with_place_and_advice() {
         );
     }
     mounted(&bench);
+    fs::write(bench.path("m/file"), "").unwrap();
     let said = bench.refused_as_written(&["mount", "s.yaml", "k"]);
     assert!(said.contains("it is in use") && said.contains("braid umount"), "{said}");
-    for words in [&["tier", "list", "m"][..], &["explain", "m"], &["job", "list", "m"], &["drill", "x", "m"]]
-    {
-        let output = bench.braid(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let none = words[0] == "job" && output.status.success();
-        assert!(none || said.contains("log file system"), "{words:?}: {said}");
+    for words in [&["tier", "list", "m"][..], &["explain", "m/file"], &["drill", "x", "m"]] {
+        let said = bench.refused(words);
+        assert!(said.contains("log file system"), "{words:?}: {said}");
     }
     let said = bench.refused(&["top", "--once", "m"]);
     assert!(said.contains("no tiers to watch") && said.contains("braid status"), "{said}");
@@ -247,11 +245,37 @@ fn the_dump_of_a_mount_by_flags_is_a_stack_file_of_it() {
     let _turn = turn();
     let Some(bench) = bench(&[], "") else { return };
     let metrics = format!("unix:{}", bench.path("metrics.sock").display());
-    let flags = ["--workers", "3", "--metrics", &metrics, "-o", "noexec"];
-    bench.ok(&[&["log", "mount", "--log-file", "log"], &flags[..], &["fs", "m"]].concat());
+    let flags = ["log", "mount", "--xattr", "--no-runtime", "--log-file", "log", "fs", "m"];
+    bench.ok(&flags);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&[
+        "log",
+        "mount",
+        "--workers",
+        "3",
+        "--metrics",
+        &metrics,
+        "--options",
+        "noexec",
+        "--cache",
+        "direct",
+        "--dirty",
+        "16MiB",
+        "--no-xattr",
+        "--threads",
+        "2",
+        "--transport",
+        "device",
+        "--log-file",
+        "log",
+        "fs",
+        "m",
+    ]);
     fs::write(bench.path("m/file"), "content").unwrap();
     let dump = bench.ok(&["stack", "dump", "m"]);
-    for part in ["log:", "workers: 3", "metrics.sock", "noexec"] {
+    for part in
+        ["log:", "workers: 3", "metrics.sock", "noexec", "cache: direct", "xattr: false", "threads: 2"]
+    {
         assert!(dump.contains(part), "{part}: {dump}");
     }
     assert!(bench.refused(&["reload", "m"]).contains("mounted by flags"));

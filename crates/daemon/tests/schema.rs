@@ -216,7 +216,7 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
          default: allow, volume: { home: a, tiers: { a: { dir: x } } } } }\n"
             .to_owned(),
         "stack: { log: { device: /dev/x, workers: 4 } }\n".to_owned(),
-        "stack: { compress: { log: { device: files.log } } }\nmount: { cache: direct, kv: { listen: unix:/k } }\n"
+        "stack: { compress: { log: { device: files.log } } }\nmount: { cache: direct }\n"
             .to_owned(),
         with("", "weight: 2.5, reserve: 5%, readonly: on"),
         with("policy: weighted, hints: off, range: 4 MiB,", "reserve: 1GB, require: mountpoint"),

@@ -99,7 +99,7 @@ fn tiers_that_can_not_be_used() {
     fs::write(bench.path("file"), "").unwrap();
     assert_eq!(
         bench.refusal(&[("x", "file")], "m"),
-        "--tier x=file: file is not a directory\n  help: a tier is a directory; name one"
+        "--tier x=file: file is not a directory\n  help: a tier is a directory, a device, or a log file system (braid log create); name one"
     );
     assert_eq!(
         bench.refusal(&[("x", "file/x")], "m"),
