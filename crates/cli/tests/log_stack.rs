@@ -184,7 +184,7 @@ fn what_only_volumes_have_is_refused_with_place_and_advice() {
     fs::write(bench.path("m/file"), "").unwrap();
     let said = bench.refused_as_written(&["mount", "s.yaml", "k"]);
     assert!(said.contains("it is in use") && said.contains("braid umount"), "{said}");
-    for words in [&["tier", "list", "m"][..], &["explain", "m/file"], &["drill", "x", "m"]] {
+    for words in [&["tier", "list", "m"][..], &["explain", "m/file"], &["drill", "x", "./m"]] {
         let said = bench.refused(words);
         assert!(said.contains("log file system"), "{words:?}: {said}");
     }
