@@ -154,10 +154,12 @@ impl Objects {
 
     /// Makes the names of objects durable.
     pub(super) fn sync_names(&self) -> Result<()> {
+        // Before the other lock, which those take who hold this one.
+        let dir = self.dir(&mut self.names.lock());
         // Who comes meanwhile waits: its name may be among those that are being synced.
         let mut unsynced = self.unsynced.lock();
         if *unsynced {
-            let dir = self.dir(&mut self.names.lock())?;
+            let dir = dir?;
             let caller = Caller::root();
             let handle = self.fs.open_dir(&caller, dir.ino)?;
             let synced = self.fs.sync_dir(&caller, handle);

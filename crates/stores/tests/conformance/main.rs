@@ -142,6 +142,32 @@ fn files_on_a_file_system() {
 }
 
 #[test]
+fn objects_are_made_while_others_are_synced() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let store = FileStore::new(Arc::new(DirFs::new(dir.path(), Choice::Cached)), 1);
+    store.set_label(b"label").unwrap();
+    let (store, (ended, end)) = (Arc::new(store), std::sync::mpsc::channel());
+    for thread in 0..4_u128 {
+        let (store, ended) = (Arc::clone(&store), ended.clone());
+        std::thread::spawn(move || {
+            for number in 0..500 {
+                let id = ObjectId((thread * 1000 + number).to_ne_bytes());
+                store.create(id).unwrap();
+                store.sync(&[id], true).unwrap();
+            }
+            ended.send(()).unwrap();
+        });
+    }
+    for _ in 0..4 {
+        let patience = std::time::Duration::from_secs(120);
+        end.recv_timeout(patience).expect("no thread waits for another one for ever");
+    }
+}
+
+#[test]
 fn memory() {
     run("memory", &|| Fresh::new(Arc::new(MemoryStore::new(SIZE)), ())).conclude();
 }
