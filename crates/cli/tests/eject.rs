@@ -4,9 +4,9 @@
 mod common;
 
 use common::{Bench, RANGE, is_well, pattern, write_ranges};
-use rustix::fs::XattrFlags;
+use rustix::fs::{FallocateFlags, XattrFlags};
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -105,6 +105,10 @@ stack:
       slow: { dir: b, weight: 1 }
 ",
     );
+    // The reserve is more than home's file system has left.
+    let fill = File::create(bench.path("fill")).unwrap();
+    let space = rustix::fs::fstatvfs(&fill).unwrap();
+    rustix::fs::fallocate(&fill, FallocateFlags::empty(), 0, space.f_blocks * space.f_frsize / 50).unwrap();
     bench.ok(&["mount", "s.yaml", "m"]);
     write_ranges(&bench.path("m/f"), &pattern(1, 20 * RANGE));
     let said = bench.refused(&["eject", "s.yaml"]);

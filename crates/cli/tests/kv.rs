@@ -353,12 +353,20 @@ fn rights(what: What) {
         .arg(bench.path("m/shared/hers"))
         .output();
     if what == What::Volume && acl.is_ok_and(|acl| acl.status.success()) {
-        // What an ACL would allow is not looked at.
+        assert_eq!(by(BOB, &["kv", "get", "m/shared", "hers"]).stdout, b"secret");
+        let mask = Command::new("setfacl").args(["-m", "m::w"]).arg(bench.path("m/shared/hers")).status();
+        assert!(mask.unwrap().success());
         denied(BOB, &["kv", "get", "m/shared", "hers"]);
         assert_eq!(by(ALICE, &["kv", "get", "m/shared", "hers"]).stdout, b"secret");
         assert!(by(ALICE, &["kv", "put", "m/shared", "hers", "secret"]).status.success());
         let kept = Command::new("getfacl").arg(bench.path("m/shared/hers")).output().unwrap();
         assert!(String::from_utf8_lossy(&kept.stdout).contains(&format!("user:{BOB}:rw")));
+        let above =
+            || Command::new("setfacl").args(["-m", &format!("u:{BOB}:-")]).arg(bench.path(".")).status();
+        assert!(by(BOB, &["kv", "scan", "m/shared"]).status.success() && above().unwrap().success());
+        denied(BOB, &["kv", "scan", "m/shared"]);
+        let removed = Command::new("setfacl").arg("-b").arg(bench.path(".")).status();
+        assert!(removed.unwrap().success());
     }
     // Not by asking the daemon for a directory that is out of reach.
     let (socket, request) =

@@ -3,10 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/seen.rs"]
+mod seen;
 
+use braid_contract::{Errno, KeyChange, KeyValue, PutOptions};
 use common::{Bench, pattern, turn};
+use seen::{Seen, errno, me};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 /// A bench with a log file system in the file `fs`, and a stack file with these modules on
@@ -211,6 +217,97 @@ fn keys_and_values_pass_the_modules() {
     // Below the module, it is in a frame.
     bench.ok(&["log", "mount", "--log-file", "log", "fs", "m"]);
     assert_ne!(fs::read(bench.path("m/first")).unwrap(), b"value");
+    bench.ok(&["umount", "m"]);
+}
+
+/// What a connection by the Redis protocol says to a command.
+fn asked(redis: &mut BufReader<UnixStream>, command: &str) -> String {
+    redis.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    let mut said = String::new();
+    redis.read_line(&mut said).unwrap();
+    let Some(Ok(len)) = said.strip_prefix('$').map(|len| len.trim().parse::<usize>()) else { return said };
+    let mut value = vec![0; len + 2];
+    redis.read_exact(&mut value).unwrap();
+    String::from_utf8(value).unwrap()
+}
+
+/// Whether commands, a connection and a session that are open may use their values: all of
+/// them, or none.
+fn use_values(bench: &Bench, redis: &mut BufReader<UnixStream>, values: &dyn KeyValue, may: bool) {
+    let refused = |words: &[&str]| {
+        let said = bench.refused(words);
+        assert!(said.contains("denied"), "{words:?}: {said}");
+    };
+    let put = || errno(values.put(&me(), b"key", b"by-session", PutOptions::default()));
+    let batch =
+        || errno(values.batch(&me(), &[KeyChange::Put(b"key", b"batch"), KeyChange::Delete(b"none")]));
+    let get = || errno(values.get(&me(), b"key"));
+    let file = || fs::read_to_string(bench.path("m/d/key"));
+    if may {
+        bench.ok(&["kv", "put", "m", "kept", "by-command"]);
+        assert_eq!(asked(redis, "GET kept"), "by-command\r\n");
+        assert_eq!(asked(redis, "SET kept by-redis"), "+OK\r\n");
+        assert_eq!(bench.ok(&["kv", "get", "m", "kept"]), "by-redis");
+        assert_eq!((put(), get()), (Ok(true), Ok(Some(b"by-session".to_vec()))));
+        assert_eq!((batch(), file().unwrap()), (Ok(()), "batch".to_owned()));
+    } else {
+        refused(&["kv", "put", "m", "kept", "x"]);
+        refused(&["kv", "get", "m", "kept"]);
+        refused(&["kv", "delete", "m", "kept"]);
+        refused(&["kv", "scan", "m/d"]);
+        for command in ["GET kept", "SET kept x", "DEL kept", "MSET kept x"] {
+            let said = asked(redis, command);
+            assert!(said.starts_with("-NOPERM"), "{command}: {said}");
+        }
+        let denied = Errno::EACCES.0;
+        assert_eq!((put(), batch(), get()), (Err(denied), Err(denied), Err(denied)));
+        assert!(file().is_err());
+    }
+}
+
+#[test]
+fn keys_and_values_pass_modules_that_came_after_the_mount() {
+    let _turn = turn();
+    let Some(bench) = bench(&[], "") else { return };
+    let socket = format!("unix:{}", bench.path("kv.sock").display());
+    let output = mount(&bench, &["--runtime", "--kv", &socket], "s.yaml").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::create_dir(bench.path("m/d")).unwrap();
+    let redis = &mut BufReader::new(UnixStream::connect(bench.path("kv.sock")).unwrap());
+    let seen = Seen::of(&bench, "m/d");
+    let values = seen.session.values(seen.root).unwrap();
+    let is_atomic = |redis: &mut _| asked(redis, "INFO").contains("braid_batch_is_atomic:1");
+    use_values(&bench, redis, &*values, true);
+    seen.write("file", b"content").unwrap();
+    assert!(is_atomic(redis));
+
+    let denied = "permissions: { rules: [ { paths: [ kept, d, 'd/**' ], deny: [ read, write, list ] } ]";
+    write(&bench, "denied.yaml", &[denied], "");
+    write(&bench, "noop.yaml", &[NOOP], "");
+    for _ in 0..2 {
+        bench.ok(&["stack", "modify", "m", "denied.yaml"]);
+        use_values(&bench, redis, &*values, false);
+        assert_eq!(seen.read("file"), Err(Errno::EACCES.0));
+        assert!(!is_atomic(redis));
+        bench.ok(&["stack", "modify", "m", "noop.yaml"]);
+        use_values(&bench, redis, &*values, true);
+        assert!(!is_atomic(redis));
+        bench.ok(&["stack", "modify", "m", "s.yaml"]);
+        use_values(&bench, redis, &*values, true);
+        assert_eq!(seen.read("file").unwrap(), b"content");
+        assert!(is_atomic(redis));
+    }
+    drop(seen);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
+    // What was mounted with modules uses its own once they are gone.
+    let output = mount(&bench, &["--kv", &socket], "noop.yaml").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let redis = &mut BufReader::new(UnixStream::connect(bench.path("kv.sock")).unwrap());
+    assert!(!is_atomic(redis));
+    bench.ok(&["stack", "modify", "m", "s.yaml"]);
+    assert!(is_atomic(redis));
+    assert_eq!(asked(redis, "GET kept"), "by-redis\r\n");
     bench.ok(&["umount", "m"]);
 }
 

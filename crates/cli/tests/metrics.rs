@@ -124,6 +124,20 @@ fn named_in(dashboard: &serde_json::Value, names: &mut BTreeSet<String>) {
     }
 }
 
+/// Metrics of a log file system, which are not among those of a volume.
+fn of_a_log() -> BTreeMap<String, Metric> {
+    let bench = Bench::bare(&["m"]).unwrap();
+    bench.ok(&["log", "create", "fs", "--size", "16MiB"]);
+    let socket = bench.path("metrics.sock");
+    let address = format!("unix:{}", socket.display());
+    bench.ok(&["log", "mount", "--metrics", &address, "--log-file", "log", "fs", "m"]);
+    fs::write(bench.path("m/f"), "data").unwrap();
+    let mut served = served(&scrape(UnixStream::connect(&socket).unwrap()));
+    served.retain(|name, _| name.starts_with("braid_module_log_"));
+    bench.ok(&["umount", "m"]);
+    served
+}
+
 #[test]
 fn what_is_served_is_documented_and_what_is_documented_is_served() {
     let Some(bench) = Bench::new() else { return };
@@ -135,7 +149,8 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
     bench.ok(&["mount", "s.yaml", "m", "--metrics", &format!("unix:{}", socket.display())]);
     fs::write(bench.path("m/f"), vec![7; 1 << 20]).unwrap();
     let text = scrape(UnixStream::connect(&socket).unwrap());
-    let (served, documented) = (served(&text), documented());
+    let (mut served, documented) = (served(&text), documented());
+    served.extend(of_a_log());
     let names = |metrics: &BTreeMap<String, Metric>| metrics.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&served), names(&documented));
     for (name, metric) in &served {

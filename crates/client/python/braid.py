@@ -5,13 +5,17 @@
         users[b"alice"] = b"some text"
         print(users[b"alice"], list(users.scan(b"a")))
 
-Keys and values are bytes. The mount needs `runtime` (braid mount --runtime). docs/kv.md says
-what is promised; rights are those that the process had when it opened the directory.
+Keys and values are bytes, or what shows its bytes (bytearray, memoryview). The mount needs
+`runtime` (braid mount --runtime). docs/kv.md says what is promised; rights are those that the
+process had when it opened the directory. After a fork, the child opens it anew.
 """
 import ctypes
 import os
+import struct
 
 _ALWAYS, _IF_ABSENT, _IF_PRESENT = range(3)
+_LENGTH = struct.Struct("=Q")
+_PAGE = 1024
 
 
 class _Error(ctypes.Structure):
@@ -25,9 +29,6 @@ class _Bytes(ctypes.Structure):
         return ctypes.string_at(self.data, self.len) if self.len else b""
 
 
-_EACH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _Bytes, _Bytes)
-
-
 def _load():
     library = ctypes.CDLL(os.environ.get("BRAID_LIBRARY", "libbraid.so"))
     values, error = ctypes.c_void_p, ctypes.POINTER(_Error)
@@ -35,30 +36,46 @@ def _load():
     library.braid_close.argtypes = [values]
     library.braid_close.restype = None
     library.braid_get.argtypes = [values, _Bytes, ctypes.POINTER(_Bytes), error]
+    library.braid_len.argtypes = [values, _Bytes, ctypes.POINTER(ctypes.c_uint64), error]
     library.braid_free.argtypes = [_Bytes]
     library.braid_free.restype = None
     library.braid_put.argtypes = [values, _Bytes, _Bytes, ctypes.c_uint32, ctypes.c_uint32, error]
     library.braid_delete.argtypes = [values, _Bytes, error]
-    library.braid_scan.argtypes = [
-        values, _Bytes, ctypes.POINTER(_Bytes), ctypes.c_int, _EACH, ctypes.c_void_p, error,
+    # Not braid_scan: what a function in Python raises before its first line, as signals do, the
+    # library would not learn of.
+    library.braid_page.argtypes = [
+        values, _Bytes, ctypes.POINTER(_Bytes), ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(_Bytes), error,
     ]
     library.braid_sync.argtypes = [values, error]
     return library
 
 
 def _bytes(data):
-    data = bytes(data)
+    if not isinstance(data, bytes):
+        try:
+            data = memoryview(data).tobytes()
+        except TypeError:
+            raise TypeError(f"keys and values are bytes, not {type(data).__name__}") from None
     # The object keeps the bytes as long as it lives.
     made = _Bytes(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
     made.kept = data
     return made
 
 
+def _pairs(page):
+    parts, at = [], 0
+    while at < len(page):
+        begin = at + _LENGTH.size
+        at = begin + _LENGTH.unpack_from(page, at)[0]
+        parts.append(page[begin:at])
+    return zip(parts[::2], parts[1::2])
+
+
 class Values:
     """A directory. Keys that are not there raise KeyError, all else that fails OSError."""
 
     def __init__(self, directory):
-        self._library, self._values = _load(), ctypes.c_void_p()
+        self._library, self._values, self._process = _load(), ctypes.c_void_p(), os.getpid()
         self._call(self._library.braid_open, os.fsencode(directory), ctypes.byref(self._values))
 
     @staticmethod
@@ -72,12 +89,16 @@ class Values:
     def _open(self):
         if not self._values:
             raise ValueError("it is closed")
+        if self._process != os.getpid():
+            raise RuntimeError("it was opened before a fork: open it anew in this process")
         return self._values
 
     def close(self):
         """Ends the session. Nothing else may be in use."""
         values, self._values = self._values, ctypes.c_void_p()
-        self._library.braid_close(values)
+        # After a fork, the session is still that of the other process.
+        if self._process == os.getpid():
+            self._library.braid_close(values)
 
     def __enter__(self):
         return self
@@ -101,7 +122,7 @@ class Values:
         return value
 
     def __contains__(self, key):
-        return self.get(key) is not None
+        return bool(self._call(self._library.braid_len, self._open(), _bytes(key), None))
 
     def put(self, key, value, *, if_absent=False, if_present=False, mode=0o600):
         """Puts a value of up to 1 MiB; answers whether it did, which the conditions say."""
@@ -121,25 +142,23 @@ class Values:
             raise KeyError(key)
 
     def scan(self, prefix=b"", *, after=None, values=False):
-        """Keys in the order of their bytes, or pairs of keys and values; a thousand at a time
-        are kept."""
-        page_most = 1000
-        while True:
-            page = []
-
-            def each(_context, key, value, page=page):
-                page.append((key.take(), value.take() if values else None))
-                return len(page) == page_most
-
+        """Keys in the order of their bytes, or pairs of keys and values; a page of a thousand, or
+        of some mebibytes, is kept."""
+        more = True
+        while more:
+            page = _Bytes()
             behind = None if after is None else ctypes.byref(_bytes(after))
-            self._call(
-                self._library.braid_scan, self._open(), _bytes(prefix), behind, int(values), _EACH(each), None,
+            more = self._call(
+                self._library.braid_page,
+                self._open(), _bytes(prefix), behind, int(values), _PAGE, ctypes.byref(page),
             )
-            for key, value in page:
+            try:
+                pairs = _pairs(page.take())
+            finally:
+                self._library.braid_free(page)
+            for key, value in pairs:
                 yield (key, value) if values else key
-            if len(page) < page_most:
-                return
-            after = page[-1][0]
+                after = key
 
     def __iter__(self):
         return self.scan()

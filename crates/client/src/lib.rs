@@ -3,7 +3,7 @@
 //! crate `braid-runtime`.
 #![forbid(unsafe_code)]
 
-use braid_contract::{Caller, Errno, Error, KeyValue, PutOptions, PutWhen, ScanRange, Shown};
+use braid_contract::{Caller, Errno, Error, KeyValue, PutOptions, PutWhen, ScanPage, ScanRange, Shown};
 use braid_ipc::{mounts, socket};
 use braid_runtime::{DATA_MAX, Geometry, Options, Session};
 use braid_sys::module::Failure;
@@ -20,6 +20,20 @@ struct Values(Arc<dyn KeyValue>);
 
 fn failure(error: &Error) -> Failure {
     Failure { errno: error.errno().0, why: error.to_string() }
+}
+
+impl Values {
+    /// A page of a scan, and whether it has values.
+    fn page(&self, range: &ScanRange, values: bool) -> braid_contract::Result<(ScanPage, bool)> {
+        match self.0.scan(&caller(), range, PAGE, values) {
+            // A value may be too long for a page, though not for an answer of its own; and with
+            // one that is too long for that too, the keys before it are to be had.
+            Err(error) if values && error.errno() == Errno::EFBIG => {
+                Ok((self.0.scan(&caller(), range, PAGE, false)?, false))
+            }
+            page => Ok((page?, values)),
+        }
+    }
 }
 
 /// Whose requests they are, the runtime knows.
@@ -46,8 +60,8 @@ impl DirectoryValues for Values {
             why: format!("{}: it is not on a Braid file system", dir.shown()),
         })?;
         let socket = socket::of_sessions(mount).map_err(about)?;
-        // Values of other sizes are not to be refused.
-        let geometry = Geometry { depth: 4, data: DATA_MAX, ..Geometry::default() };
+        // Values of other sizes are not to be refused, and a user's sessions have little memory.
+        let geometry = Geometry { queues: 2, depth: 2, data: DATA_MAX };
         let options = Options { geometry, ..Options::default() };
         let (session, root) = Session::begin(&socket, dir, options).map_err(|error| failure(&error))?;
         session.values(root).map(Self).map_err(|error| failure(&error))
@@ -55,6 +69,10 @@ impl DirectoryValues for Values {
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         self.0.get(&caller(), key).map_err(|error| failure(&error))
+    }
+
+    fn len(&self, key: &[u8]) -> Result<Option<u64>, Failure> {
+        self.0.len(&caller(), key).map_err(|error| failure(&error))
     }
 
     fn put(&self, key: &[u8], value: &[u8], when: u32, mode: u32) -> Result<bool, Failure> {
@@ -82,9 +100,13 @@ impl DirectoryValues for Values {
         let mut range = ScanRange { prefix: prefix.to_vec(), ..ScanRange::default() };
         range.after = after.map(<[u8]>::to_vec);
         loop {
-            let page = self.0.scan(&caller(), &range, PAGE, values).map_err(|error| failure(&error))?;
-            for (key, value) in &page.entries {
-                if !each(key, value.as_deref().unwrap_or_default()) {
+            let (page, has_values) = self.page(&range, values).map_err(|error| failure(&error))?;
+            for (key, value) in page.entries {
+                let value =
+                    if values && !has_values { self.get(&key)? } else { Some(value.unwrap_or_default()) };
+                // One that went meanwhile is left out.
+                let Some(value) = value else { continue };
+                if !each(&key, &value) {
                     return Ok(());
                 }
             }

@@ -1,6 +1,7 @@
 /* Uses libbraid on the directory that is named: prints what it finds, and fails if that is
  * not as it has to be. */
 #include <braid.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,23 @@ static void *put_many(void *thread) {
     return NULL;
 }
 
+/* Values that nobody takes are no memory that nobody frees. */
+static void nothing_leaks(void) {
+    static char mebibyte[1 << 20];
+    struct braid_bytes large = {mebibyte, sizeof mebibyte};
+    need(braid_put(values, of("large"), large, BRAID_ALWAYS, 0600, &error) == 1, "put a large value");
+    size_t least = SIZE_MAX, most = 0;
+    for (int turn = 0; turn < 64; turn++) {
+        need(braid_get(values, of("large"), NULL, &error) == 1, "get without a place");
+        struct mallinfo2 info = mallinfo2();
+        size_t used = info.hblkhd + info.uordblks;
+        least = used < least ? used : least;
+        most = used > most ? used : most;
+    }
+    need(most - least < 16 * sizeof mebibyte, "what is allocated grows");
+    need(braid_delete(values, of("large"), &error) == 1, "delete the large value");
+}
+
 int main(int count, char **words) {
     need(count == 2, "one directory");
     if (braid_open(words[1], &values, &error) != 0) {
@@ -58,6 +76,18 @@ int main(int count, char **words) {
     need(braid_get(values, of(""), &value, NULL) == 0, "the empty key");
     braid_free(value);
     need(braid_put(values, of("a"), of("x"), 7, 0600, &error) == -1 && error.number == 22, "a wrong 'when'");
+    char long_key[300] = {0};
+    struct braid_bytes too_long = {long_key, sizeof long_key};
+    value = binary;
+    need(braid_get(values, too_long, &value, &error) == -1 && error.number == 36, "a long key");
+    need(value.data == NULL && value.len == 0, "no value after a failure");
+    braid_free(value);
+    uint64_t len = 7;
+    need(braid_len(values, of("a"), &len, &error) == 1 && len == 3, "len");
+    need(braid_len(values, of("none"), &len, &error) == 0 && len == 0, "len of nothing");
+    need(braid_len(values, of("a"), NULL, &error) == 1, "whether it is there");
+    need(braid_len(values, too_long, &len, &error) == -1, "len of a long key");
+    nothing_leaks();
     pthread_t threads[2];
     const char *names[2] = {"x", "y"};
     for (int thread = 0; thread < 2; thread++)
@@ -70,6 +100,15 @@ int main(int count, char **words) {
     int left = 3;
     struct braid_bytes after = of("many-x-097");
     need(braid_scan(values, of("many-"), &after, 1, print, &left, &error) == 0 && left == 0, "scan");
+    struct braid_bytes page;
+    need(braid_page(values, of("many-x-"), NULL, 1, 60, &page, &error) == 1, "page");
+    need(page.len == 60 * (8 + 10 + 8 + 10) && memcmp((char *)page.data + 8, "many-x-000", 10) == 0, "its bytes");
+    memcpy(&len, page.data, sizeof len);
+    need(len == 10, "the length of a key");
+    braid_free(page);
+    need(braid_page(values, of("many-x-"), &after, 0, 60, &page, &error) == 0, "the last page");
+    need(page.len == 2 * (8 + 10 + 8), "two keys");
+    braid_free(page);
     need(braid_delete(values, binary, &error) == 1, "delete");
     need(braid_delete(values, binary, &error) == 0, "delete again");
     need(braid_sync(values, &error) == 0, "sync");

@@ -113,8 +113,7 @@ pub struct ScanPage {
 /// directory must be searchable; to read a value, its file readable; to list keys, the
 /// directory readable; to put a value where there is one, the file writable, and in any
 /// case the directory too; to delete one, the directory. In a sticky directory, a value
-/// belongs to its owner. Whoever lacks a right gets `EACCES`. A file or directory with an
-/// ACL is only for its owner and root, since groups are not looked up here.
+/// belongs to its owner. ACLs count. Whoever lacks a right gets `EACCES`.
 ///
 /// **Order**: operations on one key happen one after the other, and whoever began after
 /// another one had returned sees what that did. A put is atomic: a reader gets the old

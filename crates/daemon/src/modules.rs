@@ -37,6 +37,8 @@ struct Top(ArcSwap<Now>);
 /// A file system, and a gate if operations have to be held up to replace it.
 struct Now {
     top: Arc<dyn FileSystem>,
+    /// It is the volume itself.
+    is_bare: bool,
     /// Operations read it; it is written, and then true, when another one has replaced this.
     is_past: Option<RwLock<bool>>,
 }
@@ -44,7 +46,7 @@ struct Now {
 impl Now {
     fn of((top, members): (Arc<dyn FileSystem>, &[Arc<dyn Member>])) -> Self {
         let is_past = members.iter().any(|member| member.is_loaded()).then(RwLock::default);
-        Self { top, is_past }
+        Self { top, is_bare: members.is_empty(), is_past }
     }
 }
 
@@ -98,6 +100,12 @@ impl Modules {
     /// The file system of the whole stack.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
         self.top.clone()
+    }
+
+    /// Whether there are none at this moment. Whoever asks after an exchange has returned gets
+    /// the answer for what came by it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.top.0.0.load().is_bare
     }
 
     /// The modules from the top down, with their figures.

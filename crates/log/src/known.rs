@@ -1,6 +1,6 @@
 //! What a device holds already, by the marks that file systems and others leave.
 
-use crate::device::Device;
+use crate::device::{BLOCK, Device};
 use crate::layout::Superblock;
 use crate::scan::superblock_offsets;
 
@@ -45,19 +45,57 @@ pub fn known(device: &dyn Device) -> braid_contract::Result<Option<&'static str>
     Ok(found.map(|(_, _, what)| *what).or_else(other))
 }
 
-/// Whether a log file system is on a device, sound or not.
+/// Whether a log file system is on a device, sound or not: by its beginning, since whoever
+/// else used the device later may have left the copy of the superblock at its end. That one
+/// counts if the beginning was zeroed.
 ///
 /// # Errors
 /// Those of reading it.
 pub fn is_log(device: &dyn Device) -> braid_contract::Result<bool> {
-    let mut mark = [0; 8];
-    for offset in superblock_offsets(device.size()) {
-        if offset + mark.len() as u64 <= device.size() {
-            device.read_at(offset, &mut mark)?;
-            if Superblock::is_one(&mark) {
-                return Ok(true);
-            }
-        }
+    if device.size() < BLOCK {
+        return Ok(false);
     }
-    Ok(false)
+    let [first, second] = superblock_offsets(device.size());
+    let mut block = vec![0; BLOCK as usize];
+    device.read_at(first, &mut block)?;
+    if Superblock::is_one(&block) || block.iter().any(|byte| *byte != 0) {
+        return Ok(Superblock::is_one(&block));
+    }
+    device.read_at(second, &mut block)?;
+    Ok(Superblock::decode(&block).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, Owner, Use, format, make_file};
+    use braid_testkit::sim::{SimClock, SimEnvironment};
+    use std::io::IoSlice;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_overwrote_the_beginning_is_no_log_though_the_end_is_left() {
+        let environment = SimEnvironment::new(Arc::new(SimClock::default()), 1);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        make_file(&path, 16 << 20).unwrap();
+        let disk: Arc<dyn Device> = Arc::new(Disk::open(&path, Use::Write).unwrap());
+        assert!(!is_log(&*disk).unwrap(), "all zeros");
+        format(&disk, Owner { uid: 0, gid: 0 }, &environment).unwrap();
+        let mut sound = vec![0; BLOCK as usize];
+        disk.read_at(0, &mut sound).unwrap();
+        let mut damaged = sound.clone();
+        damaged[100] ^= 1;
+        let mut other = sound.clone();
+        other[0] ^= 1;
+        let zeros = vec![0; BLOCK as usize];
+        for (first, is_one) in [(&sound, true), (&damaged, true), (&other, false), (&zeros, true)] {
+            disk.write_at(0, &[IoSlice::new(first)]).unwrap();
+            assert_eq!(is_log(&*disk).unwrap(), is_one);
+            let what = known(&*disk).unwrap();
+            assert_eq!(what, Some(if is_one { "a log file system" } else { "data of an unknown kind" }));
+        }
+        disk.write_at((16 << 20) - BLOCK, &[IoSlice::new(&damaged)]).unwrap();
+        assert!(!is_log(&*disk).unwrap(), "neither copy is one");
+    }
 }

@@ -5,6 +5,7 @@ use crate::handover::{GivenSession, SessionState};
 use crate::keeper::SessionKeeper;
 use crate::ledger::Records;
 use braid_contract::{HandleId, InodeId, OpenFlags};
+use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -42,7 +43,9 @@ impl FoundSession {
         let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let records = Records::open(state.geometry, descriptors.collect())?;
+        let records = Records::open(state.geometry, descriptors.collect());
+        // Others have the socket, too: its application would wait for ever.
+        let records = records.inspect_err(|_| _ = shutdown(&socket, Shutdown::Both))?;
         Ok(Self { state, memory, socket, records })
     }
 

@@ -88,12 +88,21 @@ impl Phase {
 
 /// A request that an earlier process took and did not answer.
 pub(crate) struct Unanswered {
+    /// Its number.
+    pub(crate) number: u64,
     /// Its slot.
     pub(crate) slot: usize,
     pub(crate) asked: Result<Asked, Failure>,
     /// See [`Ledger::taken`].
     pub(crate) turn: u64,
     pub(crate) found: Found,
+}
+
+impl Unanswered {
+    /// Whether a note tells if it was carried out: others have to wait for that.
+    pub(crate) fn is_noted(&self) -> bool {
+        self.found.is_noted()
+    }
 }
 
 /// What is known of it.
@@ -106,6 +115,12 @@ pub(crate) struct Found {
     pub(crate) note: Option<u64>,
     /// What it opened, if its answer says so; 0 is nothing.
     pub(crate) opened: HandleId,
+}
+
+impl Found {
+    fn is_noted(&self) -> bool {
+        self.phase == Phase::Taken && self.note.is_some()
+    }
 }
 
 /// Has more memory kept, too, before it is used.
@@ -195,6 +210,8 @@ impl Ledger {
     /// time.
     pub(crate) fn taken(&self, place: usize, (number, turn): (u64, u64), asked: &Result<Asked, Failure>) {
         let record = self.record(place);
+        // That of the request before, which was answered, may still be there.
+        record[0].store(0, Ordering::Release);
         record[1].store(Phase::Taken.word(), Ordering::Relaxed);
         record[3].store(0, Ordering::Relaxed);
         record[5].store(turn, Ordering::Relaxed);
@@ -205,6 +222,13 @@ impl Ledger {
             Err(_) => record[COPY].store(u64::MAX, Ordering::Relaxed),
         }
         record[0].store(number.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Whether a request of this slot was taken and has no answer.
+    pub(crate) fn is_under_way(&self, place: usize) -> bool {
+        let record = self.record(place);
+        record[0].load(Ordering::Acquire) != 0
+            && Phase::of(record[1].load(Ordering::Acquire)) != Phase::Answered
     }
 
     /// Notes what tells, after a crash, whether a request was carried out.
@@ -221,21 +245,22 @@ impl Ledger {
         record[1].store(Phase::Done.word(), Ordering::Release);
     }
 
-    /// The answer is in the slot, which says that this was opened, if anything.
+    /// The answer is in the slot, which says that this was opened, if anything: its
+    /// application is told from now on, by this process or the next.
     pub(crate) fn answered(&self, place: usize, opened: HandleId) {
         let record = self.record(place);
         record[6].store(opened.0, Ordering::Relaxed);
         record[1].store(Phase::Answered.word(), Ordering::Release);
-    }
-
-    /// The application was told so.
-    pub(crate) fn settled(&self, place: usize) {
-        let record = self.record(place);
-        let opened = HandleId(record[6].swap(0, Ordering::Relaxed));
         if opened.0 != 0 {
             self.told(opened);
         }
-        record[0].store(0, Ordering::Release);
+    }
+
+    /// The application was told of the answer to the request of this number. It may have put
+    /// another one into the slot since.
+    pub(crate) fn settled(&self, place: usize, number: u64) {
+        let word = &self.record(place)[0];
+        let _ = word.compare_exchange(number.wrapping_add(1), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// The session knows an inode by so many lookups.
@@ -398,7 +423,7 @@ impl Records {
 
     /// The requests of a queue that were taken and not answered, the oldest first.
     pub(crate) fn unanswered(&self, queue: usize) -> Vec<Unanswered> {
-        let mut found: Vec<(u64, Unanswered)> = Vec::new();
+        let mut found: Vec<Unanswered> = Vec::new();
         for slot in 0..self.geometry.depth {
             let record = record(&self.slots, queue * self.geometry.depth + slot);
             let number = record[0].load(Ordering::Acquire);
@@ -413,10 +438,11 @@ impl Records {
                 opened: HandleId(load(6)),
             };
             let asked = Asked::kept(&record[COPY..], self.geometry);
-            found.push((number, Unanswered { slot, asked, turn: load(5), found: known }));
+            let number = number.wrapping_sub(1);
+            found.push(Unanswered { number, slot, asked, turn: load(5), found: known });
         }
-        found.sort_by_key(|(number, _)| *number);
-        found.into_iter().map(|(_, unanswered)| unanswered).collect()
+        found.sort_by_key(|one| one.number);
+        found
     }
 
     /// The inodes that the session knows, with its lookups of each.

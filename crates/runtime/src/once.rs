@@ -15,41 +15,74 @@ use braid_contract::{
     Reply, Request, Result, Served, Service, XattrMode,
 };
 use braid_sdk::Below;
-use braid_sdk::abi::{Answer, Failure, Message, Target};
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::hash::{BuildHasher, RandomState};
+use braid_sdk::abi::{Answer, Failure, Message, Numbers, Target};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Locks for names, each for a share of all.
-const LOCKS: usize = 256;
-
-/// Locks for names that sessions change.
+/// Names that sessions change.
+#[derive(Default)]
 pub(crate) struct Names {
-    locks: [Mutex<()>; LOCKS],
-    /// Nobody outside knows which names share a lock.
-    hasher: RandomState,
+    /// Those that are being changed.
+    held: Mutex<HashSet<Name>>,
+    freed: Condvar,
+    /// Requests that an earlier process may have carried out, by what it noted. What others do
+    /// to the same names would be taken for theirs.
+    unsettled: AtomicUsize,
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        Self { locks: [const { Mutex::new(()) }; LOCKS], hasher: RandomState::new() }
+/// A name in a directory.
+type Name = (InodeId, OsString);
+
+/// Names that nobody else changes meanwhile.
+struct Held<'a> {
+    all: &'a Names,
+    names: Vec<Name>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.names.is_empty() {
+            let mut held = self.all.held.lock();
+            self.names.iter().for_each(|name| _ = held.remove(name));
+            self.all.freed.notify_all();
+        }
     }
 }
 
 impl Names {
     /// Lets nobody else change these names.
-    fn lock(&self, request: &Request<'_>) -> Vec<MutexGuard<'_, ()>> {
-        let at = |parent: InodeId, name: &OsStr| self.hasher.hash_one((parent.0, name)) as usize % LOCKS;
-        // Always in the same order.
-        let places: BTreeSet<usize> = match *request {
-            Request::Rename { parent, name, new_parent, new_name, .. } => {
-                BTreeSet::from([at(parent, name), at(new_parent, new_name)])
+    fn hold(&self, request: &Request<'_>) -> Held<'_> {
+        let mut names: Vec<Name> =
+            name_of(request).map(|(parent, name)| (parent, name.into())).into_iter().collect();
+        if let Request::Rename { new_parent, new_name, .. } = *request {
+            names.push((new_parent, new_name.into()));
+        }
+        if !names.is_empty() {
+            let mut held = self.held.lock();
+            while names.iter().any(|name| held.contains(name)) {
+                self.freed.wait(&mut held);
             }
-            _ => name_of(request).map(|(parent, name)| at(parent, name)).into_iter().collect(),
-        };
-        places.into_iter().map(|place| self.locks[place].lock()).collect()
+            held.extend(names.iter().cloned());
+        }
+        Held { all: self, names }
+    }
+
+    /// So many requests are to be repeated before any other one.
+    pub(crate) fn unsettle(&self, count: usize) {
+        self.unsettled.fetch_add(count, Ordering::AcqRel);
+    }
+
+    /// So many were.
+    pub(crate) fn settle(&self, count: usize) {
+        self.unsettled.fetch_sub(count, Ordering::AcqRel);
+    }
+
+    /// Whether none is left.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.unsettled.load(Ordering::Acquire) == 0
     }
 }
 
@@ -104,12 +137,15 @@ impl Once {
         }
         let (view, ledger, names) =
             (Arc::clone(&self.view), Arc::clone(&self.ledger), Arc::clone(&self.names));
-        Below(Arc::new(Served(Deed { view, ledger, names, place, found }))).call(message)
+        let groups = Some(message.groups.into());
+        let Numbers { uid, gid, pid, tid, .. } = message.numbers;
+        let caller = Caller { uid, gid, groups, pid, tid };
+        Below(Arc::new(Served(Deed { view, ledger, names, caller, place, found }))).call(message)
     }
 
     /// The application knows the answer.
-    pub(crate) fn told(&self, place: usize) {
-        self.ledger.settled(place);
+    pub(crate) fn told(&self, place: usize, number: u64) {
+        self.ledger.settled(place, number);
     }
 }
 
@@ -161,6 +197,8 @@ struct Deed {
     view: Arc<Served<View>>,
     ledger: Arc<Ledger>,
     names: Arc<Names>,
+    /// Whose request it is.
+    caller: Caller,
     place: usize,
     found: Option<Found>,
 }
@@ -172,12 +210,17 @@ impl Service for Deed {
 
     fn call(&self, request: Request<'_>) -> Reply {
         let operation = request.operation();
-        let _locks = self.names.lock(&request);
+        let _held = self.names.hold(&request);
         let reply = match self.found {
             Some(Found { phase: Phase::Done, errno, .. }) if errno != 0 => {
                 operation.failed(Errno(errno).into())
             }
-            Some(found) if self.was_done(&request, found) => self.answer(request),
+            Some(found) if self.was_done(&request, found) => {
+                match self.view.0.admit_done(&self.caller, &request) {
+                    Ok(()) => self.answer(request),
+                    Err(error) => operation.failed(error),
+                }
+            }
             _ => {
                 if let Some(note) = self.look(&request) {
                     self.ledger.note(self.place, note);

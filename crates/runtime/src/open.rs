@@ -124,6 +124,17 @@ impl Known {
         counted
     }
 
+    /// Undoes [`learn`](Self::learn) of a lookup that the file system took back itself.
+    pub(crate) fn unlearn(&self, ino: InodeId) {
+        let mut inodes = self.inodes.lock();
+        let Some(known) = inodes.get_mut(&ino) else { return };
+        known.count = known.count.saturating_sub(1);
+        self.is_known(ino, known.count);
+        if known.count == 0 && known.users == 0 {
+            inodes.remove(&ino);
+        }
+    }
+
     /// Notes an open file.
     ///
     /// # Errors
@@ -211,5 +222,28 @@ impl Known {
         let looked_up = |(ino, count, uncounted)| (ino, Lookups { count, uncounted, ..Lookups::default() });
         self.inodes.lock().extend(inodes.map(looked_up));
         self.handles.write().extend(known.handles);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_that_was_never_counted_takes_no_other_one_back() {
+        let (known, ino) = (Known::default(), InodeId(5));
+        known.found(Knowledge { inodes: vec![(ino, 3, 2)], handles: Vec::new() });
+        known.learn(ino).unwrap();
+        known.unlearn(ino);
+        // Of three, the file system counts one.
+        assert_eq!(known.forget(ino, 3), 1);
+        known.learn(ino).unwrap();
+        assert!(known.hold(ino));
+        known.learn(ino).unwrap();
+        known.unlearn(ino);
+        assert_eq!((known.let_go(ino), known.forget(ino, 9)), (0, 1));
+        known.learn(ino).unwrap();
+        known.unlearn(ino);
+        assert!(known.has(ino).is_err());
     }
 }

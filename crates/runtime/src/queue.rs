@@ -7,7 +7,7 @@ use crate::entries::Gathered;
 use crate::layout::{BELL, Geometry, NAME_MAX, Slot, state};
 use crate::ledger::{Found, Phase, Unanswered};
 use crate::load::Load;
-use crate::once::Once;
+use crate::once::{Names, Once};
 use crate::words;
 use braid_contract::{Caller, Errno, HandleId, Operation};
 use braid_sdk::abi::{self, Answer, Entries, Failure, Message, Numbers, Target};
@@ -86,12 +86,33 @@ pub(crate) struct Queue {
 
 /// A request to be carried out.
 struct Job {
+    number: u64,
     slot: usize,
     asked: Result<Asked, Failure>,
     /// For the how many-th time the slot is used, as its application counts.
     turn: u64,
     /// What is known of it, if an earlier process took it.
     found: Option<Found>,
+    /// Others wait for it.
+    is_noted: bool,
+}
+
+/// Who waited for a request waits no more when this is dropped.
+struct Settles<'a>(&'a Names);
+
+impl Drop for Settles<'_> {
+    fn drop(&mut self) {
+        self.0.settle(1);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // The session ended before these were repeated.
+        if let Some(once) = &self.shared.once {
+            once.names.settle(self.again.get_mut().iter().filter(|one| one.is_noted()).count());
+        }
+    }
 }
 
 /// Memory that a worker keeps for the data of requests.
@@ -125,7 +146,12 @@ impl Queue {
 
     /// First, these are carried out or answered, the oldest first.
     pub(crate) fn repeat(&self, mut unanswered: Vec<Unanswered>) {
+        if let Some(once) = &self.shared.once {
+            once.names.unsettle(unanswered.iter().filter(|one| one.is_noted()).count());
+        }
         unanswered.reverse();
+        // Those that others wait for come first.
+        unanswered.sort_by_key(Unanswered::is_noted);
         self.to_repeat.store(unanswered.len(), Ordering::Release);
         *self.again.lock() = unanswered;
     }
@@ -133,6 +159,11 @@ impl Queue {
     /// Whether some of these are left.
     pub(crate) fn repeats(&self) -> bool {
         self.to_repeat.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether no session's request waits to be repeated that others have to wait for.
+    fn is_settled(&self) -> bool {
+        self.shared.once.as_ref().is_none_or(|once| once.names.is_settled())
     }
 
     /// Whether several workers may serve it at the same time.
@@ -152,8 +183,7 @@ impl Queue {
     /// Whether a request waits that could be taken now. A worker that finds none may sleep:
     /// where the order is kept, who carries a request out wakes it for the next one.
     pub(crate) fn has_work(&self) -> bool {
-        !self.shared.is_broken()
-            && (self.waiting() > 0 || self.repeats())
+        (self.repeats() || !self.shared.is_broken() && self.waiting() > 0)
             && (self.is_free() || !self.head.is_locked())
     }
 
@@ -190,11 +220,12 @@ impl Queue {
 
     /// Carries one request out, if there is one that this worker may take.
     pub(crate) fn serve_one(&self, buffers: &mut Buffers) -> bool {
-        if self.shared.is_broken() {
+        if self.shared.is_broken() && !self.repeats() {
             return false;
         }
         let Some(mut head) = self.head.try_lock() else { return false };
         let Some(job) = self.next_again().or_else(|| self.take(&mut head)) else { return false };
+        let _settles = self.shared.once.as_ref().filter(|_| job.is_noted).map(|once| Settles(&once.names));
         // Another worker takes the next one only after this one's answer.
         let order: Option<MutexGuard<'_, u64>> = (self.order == Order::Kept).then_some(head);
         let begun = Instant::now();
@@ -212,16 +243,20 @@ impl Queue {
             return None;
         }
         let mut again = self.again.lock();
-        let Unanswered { slot, asked, turn, found } = again.pop()?;
+        let is_noted = again.last()?.is_noted();
+        if !is_noted && !self.is_settled() {
+            return None;
+        }
+        let Unanswered { number, slot, asked, turn, found } = again.pop()?;
         self.to_repeat.store(again.len(), Ordering::Release);
-        Some(Job { slot, asked, turn, found: Some(found) })
+        Some(Job { number, slot, asked, turn, found: Some(found), is_noted })
     }
 
     /// Takes the next request.
     fn take(&self, head: &mut u64) -> Option<Job> {
         let (geometry, words) = (self.shared.geometry, self.shared.memory.words());
         let waiting = self.tail().wrapping_sub(*head);
-        if waiting == 0 {
+        if waiting == 0 || self.shared.is_broken() || self.repeats() || !self.is_settled() {
             return None;
         }
         let number = words[geometry.entry(self.index, *head)].load(Ordering::Relaxed);
@@ -230,6 +265,12 @@ impl Queue {
             self.shared.broken.store(true, Ordering::Relaxed);
             return None;
         };
+        // A slot has one request at a time.
+        let is_used = |once: &Once| once.ledger.is_under_way(once.ledger.place(self.index, slot));
+        if self.shared.once.as_ref().is_some_and(is_used) {
+            self.shared.broken.store(true, Ordering::Relaxed);
+            return None;
+        }
         let place = geometry.slot(self.index, slot);
         let turn = state::turn(words[place.state()].load(Ordering::Relaxed));
         let asked = Asked::of(words, geometry, place);
@@ -239,7 +280,7 @@ impl Queue {
         }
         *head = head.wrapping_add(1);
         self.taken.store(*head, Ordering::Release);
-        Some(Job { slot, asked, turn, found: None })
+        Some(Job { number: head.wrapping_sub(1), slot, asked, turn, found: None, is_noted: false })
     }
 
     fn serve(&self, job: &Job, buffers: &mut Buffers) {
@@ -259,7 +300,7 @@ impl Queue {
         }
         self.tell(slot, job);
         if let Some((once, place)) = kept {
-            once.told(place);
+            once.told(place, job.number);
         }
     }
 

@@ -172,11 +172,18 @@ impl Runtime {
             tracing::error!(%error, "sessions can't be left");
         }
         self.shared.pool.stop();
-        let left: Vec<Present> = self.shared.sessions.lock().present.drain().map(|(_, one)| one).collect();
-        let given = |one: Present| {
+        let shared = &self.shared;
+        let left: Vec<(u64, Present)> = shared.sessions.lock().present.drain().collect();
+        let given = |(number, one): (u64, Present)| {
             let live = one.live?;
             let given = live.give(&one.socket);
-            given.inspect_err(|error| tracing::warn!(%error, "a session ends, since it can't be given")).ok()
+            let ends = |error: &io::Error| {
+                tracing::warn!(%error, session = number, "a session ends, since it can't be given");
+                // Others may have the socket, too.
+                let _ = one.socket.shutdown(std::net::Shutdown::Both);
+                shared.has_ended(number);
+            };
+            given.inspect_err(ends).ok()
         };
         left.into_iter().filter_map(given).collect()
     }

@@ -112,31 +112,29 @@ impl View {
     /// Keeps the inodes of a request from being forgotten while it is carried out: what was
     /// checked of one must not be done to another that gets its number.
     fn hold(&self, request: &Request<'_>) -> Held<'_> {
-        let inodes = match *request {
-            Request::Forget { .. } => [None, None],
-            Request::Lookup { parent, .. }
-            | Request::Mknod { parent, .. }
+        let hold = |ino: InodeId| self.bounds.known.hold(ino).then_some(ino);
+        Held { view: self, inodes: inodes_of(request).map(|ino| ino.and_then(hold)) }
+    }
+
+    /// Refuses what was carried out before but is about what the session does not know, or may
+    /// not search: its application may have written one request over another one.
+    pub(crate) fn admit_done(&self, caller: &Caller, request: &Request<'_>) -> Result<()> {
+        check_form(request)?;
+        inodes_of(request).into_iter().flatten().try_for_each(|ino| self.bounds.known.has(ino))?;
+        match *request {
+            Request::Rename { parent, new_parent, .. } => {
+                self.bounds.dir(caller, parent)?;
+                self.bounds.dir(caller, new_parent).map(drop)
+            }
+            Request::Mknod { parent, .. }
             | Request::Mkdir { parent, .. }
             | Request::Symlink { parent, .. }
+            | Request::Link { parent, .. }
             | Request::Create { parent, .. }
-            | Request::Tmpfile { parent, .. }
             | Request::Unlink { parent, .. }
-            | Request::Rmdir { parent, .. } => [Some(parent), None],
-            Request::Link { ino, parent, .. } => [Some(ino), Some(parent)],
-            Request::Rename { parent, new_parent, .. } => [Some(parent), Some(new_parent)],
-            Request::Getattr { ino, .. }
-            | Request::Setattr { ino, .. }
-            | Request::Readlink { ino, .. }
-            | Request::Open { ino, .. }
-            | Request::OpenDir { ino, .. }
-            | Request::Getxattr { ino, .. }
-            | Request::Listxattr { ino, .. }
-            | Request::Setxattr { ino, .. }
-            | Request::Removexattr { ino, .. } => [Some(ino), None],
-            _ => [None, None],
-        };
-        let hold = |ino: InodeId| self.bounds.known.hold(ino).then_some(ino);
-        Held { view: self, inodes: inodes.map(|ino| ino.and_then(hold)) }
+            | Request::Rmdir { parent, .. } => self.bounds.dir(caller, parent).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Has the kernel write back what only its cache has of a file.
@@ -471,6 +469,33 @@ impl Drop for View {
     }
 }
 
+/// The inodes that a request is about, but for those of handles.
+fn inodes_of(request: &Request<'_>) -> [Option<InodeId>; 2] {
+    match *request {
+        Request::Forget { .. } => [None, None],
+        Request::Lookup { parent, .. }
+        | Request::Mknod { parent, .. }
+        | Request::Mkdir { parent, .. }
+        | Request::Symlink { parent, .. }
+        | Request::Create { parent, .. }
+        | Request::Tmpfile { parent, .. }
+        | Request::Unlink { parent, .. }
+        | Request::Rmdir { parent, .. } => [Some(parent), None],
+        Request::Link { ino, parent, .. } => [Some(ino), Some(parent)],
+        Request::Rename { parent, new_parent, .. } => [Some(parent), Some(new_parent)],
+        Request::Getattr { ino, .. }
+        | Request::Setattr { ino, .. }
+        | Request::Readlink { ino, .. }
+        | Request::Open { ino, .. }
+        | Request::OpenDir { ino, .. }
+        | Request::Getxattr { ino, .. }
+        | Request::Listxattr { ino, .. }
+        | Request::Setxattr { ino, .. }
+        | Request::Removexattr { ino, .. } => [Some(ino), None],
+        _ => [None, None],
+    }
+}
+
 /// Notes what a session learns from the entries of a directory.
 struct Learning<'a> {
     known: &'a Known,
@@ -486,7 +511,7 @@ impl DirSink for Learning<'_> {
         let took = self.sink.add(entry);
         if !took {
             // It was not counted.
-            self.known.forget(attr.ino, 1);
+            self.known.unlearn(attr.ino);
         }
         took
     }

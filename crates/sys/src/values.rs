@@ -21,6 +21,12 @@ pub trait DirectoryValues: Sized + Send + Sync + 'static {
     /// Why there is no answer; as for all that follow.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
+    /// How many bytes the value of a key has.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn len(&self, key: &[u8]) -> Result<Option<u64>, Failure>;
+
     /// Puts a value; answers whether it did. `when`: 0 always, 1 if the key is not there, 2
     /// if it is.
     ///
@@ -55,6 +61,8 @@ pub trait DirectoryValues: Sized + Send + Sync + 'static {
 }
 
 const TEXT: usize = 252;
+/// Bytes with which a page ends.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// `struct braid_error`.
 #[repr(C)]
@@ -104,6 +112,8 @@ pub struct RawEach(unsafe extern "C" fn(*mut c_void, RawBytes, RawBytes) -> c_in
 pub struct RawContext(*mut c_void);
 
 impl RawBytes {
+    const NONE: Self = Self { data: std::ptr::null(), len: 0 };
+
     fn of(bytes: &[u8]) -> Self {
         Self { data: bytes.as_ptr().cast(), len: bytes.len() }
     }
@@ -128,10 +138,20 @@ impl RawValues {
 }
 
 impl<T> RawPlace<T> {
-    fn give(self, value: T) {
+    fn give(&self, value: T) {
         if !self.0.is_null() {
             // SAFETY: the header asks for a place for it, or null.
             unsafe { self.0.write(value) };
+        }
+    }
+}
+
+impl RawPlace<RawBytes> {
+    /// Gives bytes that [`free`] takes back: nothing if there is no place for them.
+    fn give_owned(&self, bytes: Vec<u8>) {
+        if !self.0.is_null() {
+            let bytes = Box::into_raw(bytes.into_boxed_slice());
+            self.give(RawBytes { data: bytes.cast_const().cast(), len: bytes.len() });
         }
     }
 }
@@ -186,12 +206,28 @@ pub fn get<V: DirectoryValues>(
     value: RawPlace<RawBytes>,
     error: RawPlace<RawError>,
 ) -> c_int {
+    // What is there after a failure is freed too.
+    value.give(RawBytes::NONE);
     guarded(error, || {
         let found = values.get::<V>().get(key.get())?;
         let is_there = found.is_some();
-        let bytes = Box::into_raw(found.unwrap_or_default().into_boxed_slice());
-        value.give(RawBytes { data: bytes.cast_const().cast(), len: bytes.len() });
+        value.give_owned(found.unwrap_or_default());
         Ok(is_there)
+    })
+}
+
+/// `braid_len`.
+#[must_use]
+pub fn len<V: DirectoryValues>(
+    values: RawValues,
+    key: RawBytes,
+    len: RawPlace<u64>,
+    error: RawPlace<RawError>,
+) -> c_int {
+    guarded(error, || {
+        let found = values.get::<V>().len(key.get())?;
+        len.give(found.unwrap_or_default());
+        Ok(found.is_some())
     })
 }
 
@@ -241,6 +277,38 @@ pub fn scan<V: DirectoryValues>(
     })
 }
 
+/// `braid_page`.
+#[must_use]
+pub fn page<V: DirectoryValues>(
+    values: RawValues,
+    (prefix, after, wants_values, count): (RawBytes, RawOptional, c_int, usize),
+    page: RawPlace<RawBytes>,
+    error: RawPlace<RawError>,
+) -> c_int {
+    page.give(RawBytes::NONE);
+    guarded(error, || {
+        // SAFETY: as in `scan`.
+        let after = unsafe { after.0.as_ref() }.map(|after| after.get());
+        let (mut bytes, mut left, mut goes_on) = (Vec::new(), count, true);
+        let scanned = values.get::<V>().scan(prefix.get(), after, wants_values != 0, &mut |key, value| {
+            for part in [key, value] {
+                bytes.extend_from_slice(&(part.len() as u64).to_ne_bytes());
+                bytes.extend_from_slice(part);
+            }
+            left = left.saturating_sub(1);
+            goes_on = left > 0 && bytes.len() < PAGE_BYTES;
+            goes_on
+        });
+        match scanned {
+            // The next page fails, and what was found until there is had.
+            Err(_) if !bytes.is_empty() => goes_on = false,
+            scanned => scanned?,
+        }
+        page.give_owned(bytes);
+        Ok(!goes_on)
+    })
+}
+
 /// `braid_sync`.
 #[must_use]
 pub fn sync<V: DirectoryValues>(values: RawValues, error: RawPlace<RawError>) -> c_int {
@@ -284,6 +352,16 @@ macro_rules! export_values {
             }
 
             #[unsafe(no_mangle)]
+            extern "C" fn braid_len(
+                opened: RawValues,
+                key: RawBytes,
+                len: RawPlace<u64>,
+                error: RawPlace<RawError>,
+            ) -> c_int {
+                values::len::<$values>(opened, key, len, error)
+            }
+
+            #[unsafe(no_mangle)]
             extern "C" fn braid_free(value: RawBytes) {
                 values::free(value)
             }
@@ -316,6 +394,19 @@ macro_rules! export_values {
                 error: RawPlace<RawError>,
             ) -> c_int {
                 values::scan::<$values>(opened, (prefix, after, wants_values), (each, context), error)
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn braid_page(
+                opened: RawValues,
+                prefix: RawBytes,
+                after: RawOptional,
+                wants_values: c_int,
+                count: usize,
+                page: RawPlace<RawBytes>,
+                error: RawPlace<RawError>,
+            ) -> c_int {
+                values::page::<$values>(opened, (prefix, after, wants_values, count), page, error)
             }
 
             #[unsafe(no_mangle)]

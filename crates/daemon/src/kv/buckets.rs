@@ -2,10 +2,10 @@
 //! through the mount.
 
 use super::gated::{Gated, enter};
+use super::log::LogStack;
 use braid_contract::rights::{ACL, Guard, SEARCH};
 use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, InodeId, KeyValue, Result};
 use braid_kv::{FileBucket, Held, resolve};
-use braid_log::LogFs;
 use braid_runtime::{Gate, Values};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub(crate) enum Owner {
     /// Those of any file system: each value is a file.
     Files(Arc<dyn FileSystem>),
-    /// Those of a log file system with nothing on top, which has keys and values of its own.
-    Log(Arc<LogFs>),
+    /// Those of a log file system, which has keys and values of its own.
+    Log(LogStack),
 }
 
 /// All directories of a mount.
@@ -65,9 +65,14 @@ impl Buckets {
         for above in self.mountpoint.ancestors().skip(1) {
             let found = std::fs::symlink_metadata(above).map_err(Error::from)?;
             let guard = Guard { uid: found.uid(), gid: found.gid(), mode: (found.mode() & 0o7777) as u16 };
-            // Group bits are the mask of an ACL, which is not looked at.
-            let has_acl = || rustix::fs::getxattr(above, ACL, &mut [0_u8; 0][..]).is_ok();
-            if !guard.lets(caller, SEARCH) || found.uid() != caller.uid && has_acl() {
+            // As the kernel asks it.
+            let asks = found.uid() != caller.uid && guard.mode & 0o070 != 0;
+            let acl = if asks { acl_of(above) } else { None };
+            let lets = match &acl {
+                Some(acl) => guard.lets_by_acl(acl, caller, SEARCH).unwrap_or(false),
+                None => guard.lets(caller, SEARCH),
+            };
+            if !lets {
                 return Err(Error::new(Errno::EACCES, "the mount point is out of reach"));
             }
         }
@@ -86,10 +91,25 @@ impl Buckets {
     }
 }
 
+/// The ACL of a native directory, if it has one; an empty one if it can't be read.
+fn acl_of(dir: &Path) -> Option<Vec<u8>> {
+    let mut acl = Vec::new();
+    let without = [rustix::io::Errno::NODATA, rustix::io::Errno::OPNOTSUPP];
+    let len = match rustix::fs::getxattr(dir, ACL, &mut [0_u8; 0][..]) {
+        Err(error) if without.contains(&error) => return None,
+        Err(_) => return Some(acl),
+        Ok(len) => len,
+    };
+    acl.resize(len, 0);
+    let read = rustix::fs::getxattr(dir, ACL, &mut acl[..]).unwrap_or(0);
+    acl.truncate(read);
+    Some(acl)
+}
+
 impl Values for Buckets {
     fn bucket(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
         let dir = Held::directory(&self.owner.file_system(), dir)?;
-        self.owner.bucket(dir, Some(Arc::clone(&self.cache)))
+        Ok(self.owner.bucket(dir, Some(Arc::clone(&self.cache))))
     }
 }
 
@@ -97,7 +117,7 @@ impl Owner {
     fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
             Self::Files(fs) => Arc::clone(fs),
-            Self::Log(fs) => Arc::clone(fs) as Arc<dyn FileSystem>,
+            Self::Log(stack) => Arc::clone(&stack.top),
         }
     }
 
@@ -116,13 +136,13 @@ impl Owner {
         cache: Option<Arc<dyn FrontCache>>,
     ) -> Result<Arc<dyn KeyValue>> {
         let dir = resolve(&self.file_system(), caller, path).context("finding the directory")?;
-        self.bucket(dir, cache)
+        Ok(self.bucket(dir, cache))
     }
 
-    fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Result<Arc<dyn KeyValue>> {
-        Ok(match self {
+    fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Arc<dyn KeyValue> {
+        match self {
             Self::Files(fs) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache)),
-            Self::Log(fs) => Arc::new(fs.bucket(dir.ino(), cache)?),
-        })
+            Self::Log(stack) => Arc::new(stack.bucket(dir, cache)),
+        }
     }
 }

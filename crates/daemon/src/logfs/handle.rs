@@ -3,7 +3,7 @@
 use super::refuse::refuse_at;
 use super::settings::LogSettings;
 use crate::config::Config;
-use crate::kv::Owner;
+use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::refusal::Refusal;
 use braid_contract::{FileSystem, ModuleStatus};
@@ -42,12 +42,10 @@ impl LogHandle {
         self.trace.clone()
     }
 
-    /// Whose directories are served as keys and values: a module on top has to see them.
-    pub(super) fn owner(&self, config: &Config) -> Owner {
-        match config.stack.wrappers().is_empty() {
-            true => Owner::Log(Arc::clone(&self.fs)),
-            false => Owner::Files(self.file_system()),
-        }
+    /// Whose directories are served as keys and values.
+    pub(super) fn owner(&self) -> Owner {
+        let (fs, modules) = (Arc::clone(&self.fs), Arc::clone(&self.modules));
+        Owner::Log(LogStack { fs, modules, top: self.file_system() })
     }
 
     /// The modules, that of the daemon before those of the stack file.

@@ -51,7 +51,7 @@ fn begin(
     point: &MountPoint,
     bound: Bound,
 ) -> Result<(Session, Beside<Control>), Refusal> {
-    bound.look(&handle.owner(config))?;
+    bound.look(&handle.owner())?;
     let place = Place::flag(format!("mount point {}", point.given.to_string_lossy()));
     let session = wire::mount(handle.file_system(), &point.path, config, None)
         .map_err(|error| place.refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
@@ -61,7 +61,7 @@ fn begin(
         mount: &config.mount,
         point: &point.path,
         top: handle.file_system(),
-        owner: handle.owner(config),
+        owner: handle.owner(),
     };
     let beside = Beside::begin(front, control, bound, Before::default(), |control| {
         start_control(&point.path, control)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The version of this conversation, and of what is handed over. Fields may be added to
 /// either without a new one, if the other side can do without them.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// How long the requests may take that were made to hold others up. Until they are
 /// answered, the mount can't be unmounted.

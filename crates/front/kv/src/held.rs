@@ -1,6 +1,6 @@
 //! Inodes that are looked up, and the rights to them.
 
-use braid_contract::rights::{ACL, Guard, SEARCH};
+use braid_contract::rights::{SEARCH, lets};
 use braid_contract::{Attr, Caller, Errno, Error, FileKind, FileSystem, InodeId, Result};
 use std::ffi::OsStr;
 use std::path::{Component, Path};
@@ -54,18 +54,7 @@ impl Drop for Held {
 
 /// Refuses a caller that lacks a right to an inode.
 pub(crate) fn check(fs: &dyn FileSystem, caller: &Caller, attr: &Attr, wanted: u16) -> Result<()> {
-    if !Guard::from(attr).lets(caller, wanted) {
-        return Err(Errno::EACCES.into());
-    }
-    // Group bits are the mask of an ACL, which says more than is looked at here.
-    if caller.uid == 0 || caller.uid == attr.uid || !fs.capabilities().posix_acl {
-        return Ok(());
-    }
-    match fs.getxattr(&Caller::root(), attr.ino, OsStr::new(ACL)) {
-        Ok(_) => Err(Error::new(Errno::EACCES, "it has an ACL: only its owner may")),
-        Err(error) if [Errno::ENODATA, Errno::EOPNOTSUPP].contains(&error.errno()) => Ok(()),
-        Err(error) => Err(error),
-    }
+    if lets(fs, caller, attr, wanted)? { Ok(()) } else { Err(Errno::EACCES.into()) }
 }
 
 /// The directory of a path below the root, if the caller may get there. Symbolic links are

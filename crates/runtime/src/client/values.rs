@@ -18,8 +18,8 @@ impl Session {
     /// # Errors
     /// If the session does not know the directory, or it is none.
     pub fn values(self: &Arc<Self>, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
-        let mut values = SessionValues { session: Arc::clone(self), dir, batch_is_atomic: false };
-        values.batch_is_atomic = values.ask(Ask::About, &[], &[], |_| {})?.answers.count == 1;
+        let values = SessionValues { session: Arc::clone(self), dir };
+        values.ask(Ask::About, &[], &[], |_| {})?;
         Ok(Arc::new(values))
     }
 }
@@ -27,7 +27,6 @@ impl Session {
 struct SessionValues {
     session: Arc<Session>,
     dir: InodeId,
-    batch_is_atomic: bool,
 }
 
 impl SessionValues {
@@ -50,7 +49,8 @@ impl SessionValues {
 
 impl KeyValue for SessionValues {
     fn batch_is_atomic(&self) -> bool {
-        self.batch_is_atomic
+        // Modules may have come or gone.
+        self.ask(Ask::About, &[], &[], |_| {}).is_ok_and(|answer| answer.answers.count == 1)
     }
 
     fn get(&self, _: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -88,8 +88,25 @@ fn what_was_taken_and_not_answered_is_found() {
     assert!(left_by(&ledger).handles().is_empty());
     ledger.answered(ledger.place(0, 0), HandleId(3));
     assert_eq!(left_by(&ledger).handles().len(), 1);
-    ledger.settled(ledger.place(0, 0));
+    ledger.settled(ledger.place(0, 0), 5);
     assert_eq!((left_by(&ledger).handles().len(), left_by(&ledger).unanswered(0).len()), (1, 1));
+}
+
+/// Its application may put another request into a slot as soon as it has the answer.
+#[test]
+fn a_request_in_a_slot_that_was_just_answered_stays() {
+    let (ledger, numbers) = (ledger(), Numbers::default());
+    let place = ledger.place(0, 1);
+    ledger.taken(place, (4, 0), &Ok(asked(numbers)));
+    assert!(ledger.is_under_way(place));
+    ledger.answered(place, HandleId(0));
+    assert!(!ledger.is_under_way(place));
+    ledger.taken(place, (5, 1), &Ok(asked(numbers)));
+    ledger.settled(place, 4);
+    let found = left_by(&ledger).unanswered(0);
+    assert_eq!(found.iter().map(|one| (one.number, one.turn)).collect::<Vec<_>>(), [(5, 1)]);
+    ledger.settled(place, 5);
+    assert!(left_by(&ledger).unanswered(0).is_empty());
 }
 
 #[test]

@@ -3,9 +3,12 @@
 
 use super::*;
 use crate::ledger::tests::{asked, ledger, left_by};
+use crate::load::Load;
 use crate::open::Known;
-use braid_contract::{FileSystem, OpenFlags, RenameMode};
-use braid_sdk::abi::Numbers;
+use crate::queue::testing::{GEOMETRY, submit};
+use crate::queue::{Buffers, Order, Queue, Shared};
+use braid_contract::{Class, FileSystem, OpenFlags, RenameMode};
+use braid_sys::SharedWords;
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -60,7 +63,7 @@ impl Bed {
 
     fn deed(&self, found: Option<Found>) -> Served<Deed> {
         let (view, ledger) = (Arc::clone(&self.view), Arc::clone(&self.ledger));
-        Served(Deed { view, ledger, names: Arc::default(), place: 0, found })
+        Served(Deed { view, ledger, names: Arc::default(), caller: me(), place: 0, found })
     }
 
     /// Does it in a process that is killed, then again in the next one.
@@ -257,7 +260,50 @@ fn what_may_have_ended_processes_or_is_not_in_the_table_is_refused() {
     assert!(once.call((0, None), Message::new(statfs), &target).is_ok());
     once.refuse = false;
     assert!(once.call((0, Some(found)), Message::new(statfs), &target).is_ok());
-    let other = Numbers { operation: 0x1_0000, ..Numbers::default() };
+    let other = Numbers { operation: 0x2_0000, ..Numbers::default() };
     let errno = |found| once.call((0, found), Message::new(other), &target).unwrap_err().errno;
     assert_eq!((errno(Some(found)), errno(None)), (Errno::EIO.0, Errno::ENOSYS.0));
+}
+
+/// A queue of a session that outlives crashes, with a ledger of its own.
+fn queue(bed: &Bed, names: &Arc<Names>) -> (Queue, Arc<Ledger>) {
+    let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
+    let ledger = Ledger::new(GEOMETRY, Box::new(|_| {})).unwrap();
+    let (view, kept) = (Arc::clone(&bed.view), Arc::clone(&ledger));
+    let once = Once { view, ledger: kept, names: Arc::clone(names), refuse: false };
+    let target = Below(Arc::clone(&bed.view) as Arc<dyn FileSystem>);
+    let shared = Shared::new(memory, GEOMETRY, me(), (Box::new(target), Some(once)));
+    (Queue::new(Arc::new(shared), 0, Order::Free, 0, Load::new((0, 0), Class::Auto)), ledger)
+}
+
+fn noted() -> Unanswered {
+    let found = Found { phase: Phase::Taken, errno: 0, note: Some(0), opened: HandleId(0) };
+    let statfs = Numbers { operation: Operation::Statfs as u32, ..Numbers::default() };
+    Unanswered { number: 0, slot: 0, asked: Ok(asked(statfs)), turn: 0, found }
+}
+
+#[test]
+fn nothing_new_is_done_before_what_others_wait_for_is_repeated() {
+    let (bed, names, mut buffers) = (Bed::new(), Arc::default(), Buffers::default());
+    let ((one, _), (other, _)) = (queue(&bed, &names), queue(&bed, &names));
+    one.repeat(vec![noted()]);
+    submit(&other);
+    // It does not sleep, since nobody would wake it.
+    assert!(other.has_work() && !other.serve_one(&mut buffers));
+    assert!(one.serve_one(&mut buffers) && other.serve_one(&mut buffers));
+    // Neither does a session keep others waiting that ends.
+    one.repeat(vec![noted()]);
+    submit(&other);
+    assert!(!other.serve_one(&mut buffers));
+    drop(one);
+    assert!(other.serve_one(&mut buffers));
+}
+
+#[test]
+fn a_slot_has_one_request_at_a_time() {
+    let (bed, names, mut buffers) = (Bed::new(), Arc::default(), Buffers::default());
+    let (queue, ledger) = queue(&bed, &names);
+    ledger.taken(0, (9, 0), &Ok(asked(Numbers::default())));
+    submit(&queue);
+    assert!(!queue.serve_one(&mut buffers) && queue.shared.is_broken());
 }
