@@ -172,7 +172,7 @@ fn a_program_that_does_not_take_over_changes_nothing() {
     let Some(bench) = mounted(&[]) else { return };
     let used = InUse::of(&bench);
     let before = pid(&bench);
-    let hello = "say({'hello': {'version': 1, 'program': '9'}})\n";
+    let hello = "say({'hello': {'version': 2, 'program': '9'}})\n";
     let ready = format!("{hello}hear()\nsay('ready')\n");
     for (at, (text, says)) in [
         ("", "it does not say that it is a braid"),
