@@ -33,7 +33,7 @@ pub(crate) fn run(Command { list, options }: &Command) -> Result<()> {
         setup::power()?;
     }
     let room = Room::make()?;
-    let room = room.as_ref().map(|room| room.dir.as_path());
+    let room = room.as_ref().map(Room::dir);
     let mut counts = Counts::default();
     let all = options.suites.is_empty() && options.on.is_none();
     if all {

@@ -212,6 +212,13 @@ impl Lab {
         Ok(dir)
     }
 
+    /// Shows a directory at another one, too.
+    pub fn bind(&mut self, dir: &Path, at: &Path) -> Result<()> {
+        root_cmd("mount").arg("--bind").args([dir, at]).quiet()?;
+        self.undo.push(Undo::Unmount(at.to_path_buf()));
+        Ok(())
+    }
+
     /// A loop device of `mib` MiB over a sparse file.
     fn device(&mut self, name: &str, mib: u64) -> Result<PathBuf> {
         let image = self.path().join(format!("{name}.image"));

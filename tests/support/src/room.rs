@@ -4,7 +4,8 @@
 use crate::error::{Context, Result, ensure};
 use crate::lab::{Kind, Lab, free_space};
 use crate::sh::{can_be_root, root_cmd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::{Builder, TempDir};
 
 /// Its size. Tests use a part of that at a time.
 const MIB: u64 = 12 << 10;
@@ -14,8 +15,8 @@ const MEMORY_MIB: u64 = 4 << 10;
 /// The file system, for as long as this is kept.
 pub struct Room {
     _lab: Lab,
-    /// Where it is mounted: the tests' `TMPDIR`.
-    pub dir: PathBuf,
+    /// After what is mounted there.
+    point: TempDir,
 }
 
 impl Room {
@@ -42,8 +43,15 @@ impl Room {
         let mut lab = Lab::new_in(&place, "tests")?;
         let dir = lab.file_system("room", Kind::Ext4, MIB)?;
         root_cmd("chmod").arg("1777").arg(&dir).quiet()?;
+        let point = Builder::new().prefix("b").rand_bytes(4).tempdir()?;
+        lab.bind(&dir, point.path())?;
         println!("== temporary files: an ext4 of {} GiB in {}", MIB >> 10, place.display());
-        Ok(Some(Self { _lab: lab, dir }))
+        Ok(Some(Self { _lab: lab, point }))
+    }
+
+    /// Where it is mounted, for `TMPDIR`: a short path, since those of sockets are.
+    pub fn dir(&self) -> &Path {
+        self.point.path()
     }
 }
 
