@@ -26,8 +26,7 @@ impl Mounted {
     fn with(flags: &[&str]) -> Option<Self> {
         let privileged = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
         if !privileged {
-            eprintln!("SKIPPED: {}: needs root and /dev/fuse", std::thread::current().name().unwrap());
-            assert!(std::env::var_os("BRAID_TESTS_NEED_ROOT").is_none());
+            braid_testkit::skipped("root and /dev/fuse");
             return None;
         }
         let braid = std::env::var_os("BRAID_BIN").map_or_else(|| built().join("braid"), PathBuf::from);

@@ -98,13 +98,6 @@ pub(crate) struct Unanswered {
     pub(crate) found: Found,
 }
 
-impl Unanswered {
-    /// Whether a note tells if it was carried out: others have to wait for that.
-    pub(crate) fn is_noted(&self) -> bool {
-        self.found.is_noted()
-    }
-}
-
 /// What is known of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
@@ -118,7 +111,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    fn is_noted(&self) -> bool {
+    /// Whether a note tells if it was carried out: others have to wait for that.
+    pub(crate) fn is_noted(&self) -> bool {
         self.phase == Phase::Taken && self.note.is_some()
     }
 }

@@ -15,7 +15,7 @@ use braid_contract::{
     Reply, Request, Result, Served, Service, XattrMode,
 };
 use braid_sdk::Below;
-use braid_sdk::abi::{Answer, Failure, Message, Numbers, Target};
+use braid_sdk::abi::{Answer, Failure, Message, Target};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -137,10 +137,7 @@ impl Once {
         }
         let (view, ledger, names) =
             (Arc::clone(&self.view), Arc::clone(&self.ledger), Arc::clone(&self.names));
-        let groups = Some(message.groups.into());
-        let Numbers { uid, gid, pid, tid, .. } = message.numbers;
-        let caller = Caller { uid, gid, groups, pid, tid };
-        Below(Arc::new(Served(Deed { view, ledger, names, caller, place, found }))).call(message)
+        Below(Arc::new(Served(Deed { view, ledger, names, place, found }))).call(message)
     }
 
     /// The application knows the answer.
@@ -197,8 +194,6 @@ struct Deed {
     view: Arc<Served<View>>,
     ledger: Arc<Ledger>,
     names: Arc<Names>,
-    /// Whose request it is.
-    caller: Caller,
     place: usize,
     found: Option<Found>,
 }
@@ -215,12 +210,10 @@ impl Service for Deed {
             Some(Found { phase: Phase::Done, errno, .. }) if errno != 0 => {
                 operation.failed(Errno(errno).into())
             }
-            Some(found) if self.was_done(&request, found) => {
-                match self.view.0.admit_done(&self.caller, &request) {
-                    Ok(()) => self.answer(request),
-                    Err(error) => operation.failed(error),
-                }
-            }
+            Some(found) if self.was_done(&request, found) => match self.view.0.admit_done(&request) {
+                Ok(()) => self.answer(request),
+                Err(error) => operation.failed(error),
+            },
             _ => {
                 if let Some(note) = self.look(&request) {
                     self.ledger.note(self.place, note);

@@ -93,8 +93,6 @@ struct Job {
     turn: u64,
     /// What is known of it, if an earlier process took it.
     found: Option<Found>,
-    /// Others wait for it.
-    is_noted: bool,
 }
 
 /// Who waited for a request waits no more when this is dropped.
@@ -110,7 +108,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // The session ended before these were repeated.
         if let Some(once) = &self.shared.once {
-            once.names.settle(self.again.get_mut().iter().filter(|one| one.is_noted()).count());
+            once.names.settle(self.again.get_mut().iter().filter(|one| one.found.is_noted()).count());
         }
     }
 }
@@ -147,11 +145,11 @@ impl Queue {
     /// First, these are carried out or answered, the oldest first.
     pub(crate) fn repeat(&self, mut unanswered: Vec<Unanswered>) {
         if let Some(once) = &self.shared.once {
-            once.names.unsettle(unanswered.iter().filter(|one| one.is_noted()).count());
+            once.names.unsettle(unanswered.iter().filter(|one| one.found.is_noted()).count());
         }
         unanswered.reverse();
         // Those that others wait for come first.
-        unanswered.sort_by_key(Unanswered::is_noted);
+        unanswered.sort_by_key(|one| one.found.is_noted());
         self.to_repeat.store(unanswered.len(), Ordering::Release);
         *self.again.lock() = unanswered;
     }
@@ -225,7 +223,8 @@ impl Queue {
         }
         let Some(mut head) = self.head.try_lock() else { return false };
         let Some(job) = self.next_again().or_else(|| self.take(&mut head)) else { return false };
-        let _settles = self.shared.once.as_ref().filter(|_| job.is_noted).map(|once| Settles(&once.names));
+        let once = self.shared.once.as_ref().filter(|_| job.found.is_some_and(|found| found.is_noted()));
+        let _settles = once.map(|once| Settles(&once.names));
         // Another worker takes the next one only after this one's answer.
         let order: Option<MutexGuard<'_, u64>> = (self.order == Order::Kept).then_some(head);
         let begun = Instant::now();
@@ -243,13 +242,12 @@ impl Queue {
             return None;
         }
         let mut again = self.again.lock();
-        let is_noted = again.last()?.is_noted();
-        if !is_noted && !self.is_settled() {
+        if !again.last()?.found.is_noted() && !self.is_settled() {
             return None;
         }
         let Unanswered { number, slot, asked, turn, found } = again.pop()?;
         self.to_repeat.store(again.len(), Ordering::Release);
-        Some(Job { number, slot, asked, turn, found: Some(found), is_noted })
+        Some(Job { number, slot, asked, turn, found: Some(found) })
     }
 
     /// Takes the next request.
@@ -280,7 +278,7 @@ impl Queue {
         }
         *head = head.wrapping_add(1);
         self.taken.store(*head, Ordering::Release);
-        Some(Job { number: head.wrapping_sub(1), slot, asked, turn, found: None, is_noted: false })
+        Some(Job { number: head.wrapping_sub(1), slot, asked, turn, found: None })
     }
 
     fn serve(&self, job: &Job, buffers: &mut Buffers) {

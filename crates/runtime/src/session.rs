@@ -98,7 +98,7 @@ impl Live {
         (memory, heads): (SharedWords, &[u64]),
         kept: Option<(Arc<Ledger>, Kept)>,
     ) -> Self {
-        let target = Requests::new(&view, values, terms.geometry.data);
+        let target = Requests::new(&view, values, &terms);
         let once = kept.as_ref().map(|(ledger, kept)| Once {
             view: Arc::clone(&view),
             ledger: Arc::clone(ledger),

@@ -118,21 +118,21 @@ impl View {
 
     /// Refuses what was carried out before but is about what the session does not know, or may
     /// not search: its application may have written one request over another one.
-    pub(crate) fn admit_done(&self, caller: &Caller, request: &Request<'_>) -> Result<()> {
+    pub(crate) fn admit_done(&self, request: &Request<'_>) -> Result<()> {
         check_form(request)?;
         inodes_of(request).into_iter().flatten().try_for_each(|ino| self.bounds.known.has(ino))?;
         match *request {
-            Request::Rename { parent, new_parent, .. } => {
+            Request::Rename { caller, parent, new_parent, .. } => {
                 self.bounds.dir(caller, parent)?;
                 self.bounds.dir(caller, new_parent).map(drop)
             }
-            Request::Mknod { parent, .. }
-            | Request::Mkdir { parent, .. }
-            | Request::Symlink { parent, .. }
-            | Request::Link { parent, .. }
-            | Request::Create { parent, .. }
-            | Request::Unlink { parent, .. }
-            | Request::Rmdir { parent, .. } => self.bounds.dir(caller, parent).map(drop),
+            Request::Mknod { caller, parent, .. }
+            | Request::Mkdir { caller, parent, .. }
+            | Request::Symlink { caller, parent, .. }
+            | Request::Link { caller, parent, .. }
+            | Request::Create { caller, parent, .. }
+            | Request::Unlink { caller, parent, .. }
+            | Request::Rmdir { caller, parent, .. } => self.bounds.dir(caller, parent).map(drop),
             _ => Ok(()),
         }
     }

@@ -7,8 +7,10 @@ use crate::sh::{can_be_root, root_cmd};
 use std::path::Path;
 use tempfile::{Builder, TempDir};
 
-/// Its size. Tests use a part of that at a time.
+/// Its size: no tier may look full. Its file has holes.
 const MIB: u64 = 12 << 10;
+/// What tests use of that at a time, with some to spare.
+const USED_MIB: u64 = 4 << 10;
 /// Memory to be left for the tests themselves.
 const MEMORY_MIB: u64 = 4 << 10;
 
@@ -30,14 +32,15 @@ impl Room {
             return Ok(None);
         }
         let memory = Path::new("/dev/shm");
-        let holds =
-            memory.is_dir() && free_space(memory)? >= MIB << 20 && available()? >= (MIB + MEMORY_MIB) << 20;
+        let holds = memory.is_dir()
+            && free_space(memory)? >= USED_MIB << 20
+            && available()? >= (USED_MIB + MEMORY_MIB) << 20;
         let place = if holds { memory.to_path_buf() } else { std::env::temp_dir() };
         let free = free_space(&place)? >> 20;
-        ensure(free >= MIB, || {
+        ensure(free >= USED_MIB, || {
             let place = place.display();
             format!(
-                "{place} has {free} MiB free, and the tests need {MIB}; free some, or name another place by TMPDIR"
+                "{place} has {free} MiB free, and the tests need {USED_MIB}; free some, or name another place by TMPDIR"
             )
         })?;
         let mut lab = Lab::new_in(&place, "tests")?;

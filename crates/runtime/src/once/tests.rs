@@ -8,6 +8,7 @@ use crate::open::Known;
 use crate::queue::testing::{GEOMETRY, submit};
 use crate::queue::{Buffers, Order, Queue, Shared};
 use braid_contract::{Class, FileSystem, OpenFlags, RenameMode};
+use braid_sdk::abi::Numbers;
 use braid_sys::SharedWords;
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::fs;
@@ -63,7 +64,7 @@ impl Bed {
 
     fn deed(&self, found: Option<Found>) -> Served<Deed> {
         let (view, ledger) = (Arc::clone(&self.view), Arc::clone(&self.ledger));
-        Served(Deed { view, ledger, names: Arc::default(), caller: me(), place: 0, found })
+        Served(Deed { view, ledger, names: Arc::default(), place: 0, found })
     }
 
     /// Does it in a process that is killed, then again in the next one.

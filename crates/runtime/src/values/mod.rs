@@ -4,6 +4,7 @@
 
 pub(crate) mod wire;
 
+use crate::handover::Terms;
 use crate::view::View;
 use braid_contract::{
     Caller, Errno, Error, FileSystem, InodeId, KeyChange, KeyValue, PutOptions, Result, ScanPage, ScanRange,
@@ -35,6 +36,8 @@ pub(crate) struct Requests {
     files: Below,
     view: Arc<Served<View>>,
     values: Option<Arc<dyn Values>>,
+    /// The session's application.
+    caller: Caller,
     /// Bytes of data of an answer.
     room: usize,
     /// The last one used is the last.
@@ -42,9 +45,10 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(view: &Arc<Served<View>>, values: Option<Arc<dyn Values>>, room: usize) -> Self {
+    pub(crate) fn new(view: &Arc<Served<View>>, values: Option<Arc<dyn Values>>, terms: &Terms) -> Self {
         let files = Below(Arc::clone(view) as Arc<dyn FileSystem>);
-        Self { files, view: Arc::clone(view), values, room, open: Mutex::default() }
+        let (caller, room) = (terms.caller.clone(), terms.geometry.data);
+        Self { files, view: Arc::clone(view), values, caller, room, open: Mutex::default() }
     }
 
     fn bucket(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
@@ -70,9 +74,7 @@ impl Requests {
             self.view.0.bounds.writable()?;
         }
         let bucket = self.bucket(InodeId(numbers.ino))?;
-        let groups = Some(message.groups.into());
-        let caller =
-            &Caller { uid: numbers.uid, gid: numbers.gid, groups, pid: numbers.pid, tid: numbers.tid };
+        let caller = &self.caller;
         let (mut answer, mut bytes) = (Answer::default(), Vec::new());
         answer.answers.count = match ask {
             Ask::About => u64::from(bucket.batch_is_atomic()),
