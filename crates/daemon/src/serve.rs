@@ -319,7 +319,8 @@ impl Serving<'_> {
             opener: file.opener,
         });
         let open = open.chain(in_sessions);
-        let remains = CrashState { open: open.collect(), nameless: nameless.clone() };
+        let crashes = inheritance.restarts().map_or(0, |restarts| restarts.count);
+        let remains = CrashState { open: open.collect(), nameless: nameless.clone(), crashes };
         wire::open_after_crash(self.config, &remains)
     }
 

@@ -301,12 +301,14 @@ impl Ledger {
         }
     }
 
-    /// Forgets what was opened by requests whose answers nobody got: they are carried out
-    /// again. What stays is open.
-    pub(crate) fn drop_untold(&self, told: &HashSet<HandleId>) {
-        let untold: Vec<HandleId> =
-            self.places.lock().handles.keys().filter(|handle| !told.contains(handle)).copied().collect();
-        untold.into_iter().for_each(|handle| self.closed(handle));
+    /// Only this stays open. What else was opened, by requests whose answers nobody got, is
+    /// forgotten: they are carried out again.
+    pub(crate) fn only_told(&self, told: &HashSet<HandleId>) {
+        let open: Vec<HandleId> = self.places.lock().handles.keys().copied().collect();
+        for handle in open {
+            // Of some, only the answer says so, which is settled soon.
+            if told.contains(&handle) { self.told(handle) } else { self.closed(handle) }
+        }
     }
 
     fn write(&self, places: &mut Places, words: [u64; ENTRY]) -> Option<usize> {

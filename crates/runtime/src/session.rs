@@ -156,7 +156,7 @@ impl Live {
         let gone = lost(&records, &inodes);
         let ledger = Ledger::of(records, kept.keep(state.number));
         gone.into_iter().for_each(|ino| ledger.knows(ino, 0));
-        ledger.drop_untold(&handles.iter().map(|(handle, _)| *handle).collect());
+        ledger.only_told(&handles.iter().map(|(handle, _)| *handle).collect());
         heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
         let known = Known::kept_in(Some(Arc::clone(&ledger)));
         known.found(Knowledge { inodes, handles });

@@ -17,6 +17,15 @@ pub struct CrashState {
     pub open: Vec<OpenBefore>,
     /// Inodes that have no name.
     pub nameless: Vec<(InodeId, Fd)>,
+    /// How many processes have crashed.
+    pub crashes: u64,
+}
+
+/// Handles of a process after so many crashes begin here: of a request that an earlier one
+/// may have carried out, the handle must not be another file's meanwhile.
+fn first_handle(crashes: u64) -> u64 {
+    // No process opens so many files.
+    crashes << 44
 }
 
 /// What was open.
@@ -58,6 +67,7 @@ pub fn go_on(core: &Core, state: CrashState) -> Result<()> {
     }
     recover_beside(core, in_use.clone())?;
     let next = state.open.iter().map(|open| open.handle.0 + 1).max().unwrap_or(1);
+    let next = next.max(first_handle(state.crashes));
     let files = state.open.iter().filter_map(|open| file_again(core, open, &nameless, &in_use)).collect();
     let dirs = state.open.iter().filter_map(|open| dir_again(core, open, &nameless)).collect();
     core.handles.take_over(next, files, dirs);

@@ -50,7 +50,7 @@ fn what_is_known_and_open_is_found() {
     };
     check(&left_by(&ledger));
     let next = Ledger::of(left_by(&ledger), Box::new(|_| {}));
-    next.drop_untold(&HashSet::from([HandleId(2), HandleId(3)]));
+    next.only_told(&HashSet::from([HandleId(2), HandleId(3)]));
     next.told(HandleId(4));
     check(&left_by(&next));
     // Places are used again.
@@ -90,6 +90,26 @@ fn what_was_taken_and_not_answered_is_found() {
     assert_eq!(left_by(&ledger).handles().len(), 1);
     ledger.settled(ledger.place(0, 0), 5);
     assert_eq!((left_by(&ledger).handles().len(), left_by(&ledger).unanswered(0).len()), (1, 1));
+}
+
+/// The first process ends before it notes that it told of what it opened, the second after the
+/// answer.
+#[test]
+fn what_was_opened_stays_after_two_crashes() {
+    let first = ledger();
+    let opened = Opened { ino: InodeId(9), flags: OpenFlags::default(), directory: false };
+    first.opened(HandleId(3), &opened);
+    let place = first.place(0, 0);
+    first.taken(place, (0, 0), &Ok(asked(Numbers::default())));
+    let record = first.record(place);
+    record[6].store(3, Ordering::Relaxed);
+    record[1].store(Phase::Answered.word(), Ordering::Relaxed);
+    let records = left_by(&first);
+    let open = records.handles().iter().map(|(handle, _)| *handle).collect();
+    let second = Ledger::of(records, Box::new(|_| {}));
+    second.only_told(&open);
+    second.settled(place, 0);
+    assert_eq!(left_by(&second).handles().len(), 1);
 }
 
 /// Its application may put another request into a slot as soon as it has the answer.
