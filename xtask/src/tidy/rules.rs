@@ -98,10 +98,10 @@ fn has_forbid(source: &Source) -> bool {
 }
 
 fn root_entries(tree: &Tree) -> Vec<String> {
-    if tree.root_entries.len() <= house::ROOT_ENTRIES_MAX {
+    let (count, limit) = (tree.root_entries.len(), house::ROOT_ENTRIES_MAX);
+    if count <= limit {
         return Vec::new();
     }
-    let (count, limit) = (tree.root_entries.len(), house::ROOT_ENTRIES_MAX);
     vec![format!("{count} visible entries at the root, limit {limit}: {}", tree.root_entries.join(" "))]
 }
 
@@ -130,9 +130,8 @@ fn raw_names(tree: &Tree) -> Vec<String> {
             let code: String = source.code.iter().collect();
             let shipped = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
             let lines = shipped.lines().enumerate().filter(|(_, line)| line.contains(".display()"));
-            let told = lines
-                .map(|(at, _)| format!("{}:{}: write shown() in place of display()", source.path, at + 1));
-            told.collect::<Vec<_>>()
+            let told = |at| format!("{}:{}: write shown() in place of display()", source.path, at + 1);
+            lines.map(|(at, _)| told(at)).collect::<Vec<_>>()
         })
         .collect()
 }
@@ -142,16 +141,14 @@ fn dead_files(tree: &Tree) -> Vec<String> {
     let mut reached: HashSet<String> = HashSet::new();
     // Fuzz targets and templates are in workspaces of their own.
     let is_apart = |path: &str| path.contains("/fuzz/fuzz_targets/") || path.contains("/templates/");
-    let apart = tree.sources.iter().filter(|source| is_apart(&source.path));
-    let roots = roots.chain(apart.map(|source| source.path.clone()));
-    let mut todo: Vec<(String, bool)> = roots.map(|root| (root, true)).collect();
+    let apart = tree.sources.iter().map(|source| source.path.clone()).filter(|path| is_apart(path));
+    let mut todo: Vec<(String, bool)> = roots.chain(apart).map(|root| (root, true)).collect();
     while let Some((path, is_root)) = todo.pop() {
         let Some(source) = tree.source(&path) else { continue };
         if reached.insert(path.clone()) {
             let modules = source.module_files().into_iter();
-            todo.extend(
-                modules.flat_map(|module| candidates(&path, is_root, module)).map(|path| (path, false)),
-            );
+            let files = modules.flat_map(|module| candidates(&path, is_root, module));
+            todo.extend(files.map(|file| (file, false)));
         }
     }
     let dead = tree.sources.iter().filter(|source| !reached.contains(&source.path));
@@ -162,7 +159,9 @@ fn dead_files(tree: &Tree) -> Vec<String> {
 fn candidates(path: &str, is_root: bool, (name, at): (String, Option<String>)) -> Vec<String> {
     let (dir, file) = path.rsplit_once('/').unwrap_or(("", path));
     if let Some(at) = at {
-        return vec![format!("{dir}/{at}")];
+        let above = at.matches("../").count();
+        let dir = (0..above).fold(dir, |dir, _| dir.rsplit_once('/').map_or("", |(dir, _)| dir));
+        return vec![format!("{dir}/{}", &at[3 * above..])];
     }
     let stem = file.trim_end_matches(".rs");
     let dir = if is_root || stem == "mod" { dir.to_owned() } else { format!("{dir}/{stem}") };

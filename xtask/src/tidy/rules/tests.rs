@@ -117,7 +117,8 @@ fn forbidden_macros_are_found() {
 fn a_file_that_no_module_names_is_found() {
     let tree = tree(&[
         ("crates/volume/src/lib.rs", "//! Head.\nmod used;\n// mod dead;\n"),
-        ("crates/volume/src/used.rs", "//! Head.\n"),
+        ("crates/volume/src/used.rs", "//! Head.\n#[path = \"../common/mod.rs\"]\nmod common;\n"),
+        ("crates/volume/common/mod.rs", "//! Head.\n"),
         ("crates/volume/src/dead.rs", "//! Head.\n"),
     ]);
     assert_eq!(dead_files(&tree), ["crates/volume/src/dead.rs: no `mod` leads here"]);

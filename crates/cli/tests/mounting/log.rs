@@ -1,0 +1,235 @@
+//! Log file systems through the `braid` command. Needs root and /dev/fuse; skipped
+//! without them.
+
+use crate::common::{Bench, pattern, turn};
+use braid_testkit::{Common, ModelSide, NativeSide, Runner, Settings};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::process::Command;
+use std::sync::Arc;
+
+/// Bytes of a group of blocks, with which segments are aligned.
+const GROUP: u64 = 256 << 10;
+
+fn mounted(bench: &Bench) {
+    bench.ok(&["log", "mount", "--log-file", "log", "fs", "m"]);
+}
+
+fn bench() -> Option<Bench> {
+    let bench = Bench::bare(&["m"])?;
+    bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
+    Some(bench)
+}
+
+#[test]
+fn make_mount_use_unmount_check() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    mounted(&bench);
+    let data = pattern(1, 3_000_000);
+    fs::write(bench.path("m/big"), &data).unwrap();
+    fs::write(bench.path("m/small"), "hi").unwrap();
+    fs::create_dir(bench.path("m/dir")).unwrap();
+    fs::hard_link(bench.path("m/small"), bench.path("m/dir/linked")).unwrap();
+    std::os::unix::fs::symlink("dir/linked", bench.path("m/link")).unwrap();
+    let open = File::open(bench.path("m/small")).unwrap();
+    open.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+    drop(open);
+    let provenance = Command::new("getfattr")
+        .args(["--only-values", "-n", "braid.provenance"])
+        .arg(bench.path("m/small"))
+        .output();
+    if let Ok(output) = provenance {
+        let said = String::from_utf8(output.stdout).unwrap();
+        let me = fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(said.starts_with("created time=") && said.contains(&format!("command={me}")), "{said}");
+    }
+    // What is in use is left alone.
+    for words in [&["log", "check", "fs"][..], &["log", "show", "fs"], &["log", "create", "--force", "fs"]] {
+        let said = bench.refused(words);
+        assert!(said.contains("fs: it is in use") && said.contains("braid umount"), "{said}");
+    }
+    let said = bench.refused(&["log", "mount", "fs", "m"]);
+    assert!(said.contains("a Braid file system is mounted here already"), "{said}");
+    // A log file system is no volume.
+    for words in [
+        &["tier", "set", "fast", "weight=1", "./m"][..],
+        &["explain", "m/small"],
+        &["status", "--affected", "m"],
+    ] {
+        let said = bench.refused(words);
+        assert!(
+            said.contains("this is a log file system") && said.contains("docs/log.md"),
+            "{words:?}: {said}"
+        );
+    }
+    bench.ok(&["sync", "m"]);
+    bench.ok(&["umount", "m"]);
+    // It is free at once.
+    let said = bench.ok(&["log", "check", "fs"]);
+    assert!(said.starts_with("fs: sound; 5 inodes"), "{said}");
+    let said = bench.ok(&["log", "show", "fs"]);
+    assert!(said.contains("closed") && said.contains("2 directories, 2 files, 1 others"), "{said}");
+    bench.ok(&[
+        "log",
+        "mount",
+        "--workers",
+        "3",
+        "--no-allow-other",
+        "--log-file",
+        "log",
+        "--log-level",
+        "debug",
+        "fs",
+        "m",
+    ]);
+    assert!(fs::read(bench.path("m/big")).unwrap() == data);
+    assert_eq!(fs::read_to_string(bench.path("m/link")).unwrap(), "hi");
+    let found = fs::metadata(bench.path("m/small")).unwrap();
+    assert_eq!((found.nlink(), found.mode() & 0o777), (2, 0o640));
+    bench.ok(&["umount", "m"]);
+    let said = bench.ok(&["log", "show", "fs"]);
+    assert!(said.contains("3, with 1+1+1 segments of 256 KiB"), "{said}");
+}
+
+#[test]
+fn a_mount_agrees_with_the_model() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    mounted(&bench);
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    let dir = bench.path("m/dir");
+    fs::create_dir(&dir).unwrap();
+    let common = Arc::new(Common::model().with(&[&dir]).unwrap());
+    let (mount, model) = (NativeSide::new(dir, common.clone()), ModelSide(common));
+    let settings = Settings { seed: 5, case_len: 200, compare_every: 50, plain_modes: false };
+    let totals = Runner::new(&mount, &model, settings).run(15_000).unwrap_or_else(|found| panic!("{found}"));
+    assert!(totals.succeeded * 3 > totals.ops, "{totals:?}");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
+}
+
+#[test]
+fn what_was_synced_outlives_the_daemon() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    let mut daemon =
+        bench.start(&["log", "mount", "--foreground", "--allow-other", "--log-file", "log", "fs", "m"]);
+    crate::common::until("it is mounted", || {
+        fs::metadata(bench.path("m")).unwrap().dev() != fs::metadata(bench.path("fs")).unwrap().dev()
+    });
+    let data = pattern(2, 500_000);
+    let file = File::create(bench.path("m/synced")).unwrap();
+    file.write_all_at(&data, 0).unwrap();
+    file.sync_all().unwrap();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    drop(file);
+    assert!(fs::read(bench.path("m/synced")).is_err());
+    let said = bench.ok(&["log", "show", "fs"]);
+    assert!(said.contains("to be recovered at the next mount"), "{said}");
+    // The dead mount is cleared away.
+    mounted(&bench);
+    assert!(fs::read(bench.path("m/synced")).unwrap() == data);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
+}
+
+#[test]
+fn what_holds_something_is_not_overwritten() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    let said = bench.refused(&["log", "create", "fs"]);
+    assert!(said.contains("fs: it holds a log file system") && said.contains("--force"), "{said}");
+    bench.ok(&["log", "create", "--force", "fs"]);
+    let image = File::create(bench.path("ext4")).unwrap();
+    image.set_len(32 << 20).unwrap();
+    if Command::new("mkfs.ext4").arg("-q").arg(bench.path("ext4")).status().is_ok_and(|made| made.success()) {
+        let said = bench.refused(&["log", "create", "ext4"]);
+        assert!(said.contains("it holds an ext2, ext3 or ext4 file system"), "{said}");
+        let said = bench.refused(&["log", "mount", "ext4", "m"]);
+        assert!(said.contains("there is no log file system") && said.contains("braid log create"), "{said}");
+    }
+    fs::write(bench.path("letter"), vec![b'x'; 20 << 20]).unwrap();
+    let said = bench.refused(&["log", "create", "letter"]);
+    assert!(said.contains("it holds data of an unknown kind"), "{said}");
+    assert_eq!(fs::read(bench.path("letter")).unwrap()[0], b'x');
+    for (words, found) in [
+        (&["log", "create", "none"][..], "say how large the file is to be: --size SIZE"),
+        (&["log", "create", "none", "--size", "1MiB"], "are too few"),
+        (&["log", "create", "fs", "--size", "128MiB"], "leave --size out"),
+        (&["log", "create", "m"], "no block device and no regular file"),
+        (&["log", "mount", "none", "m"], "make one first: braid log create none --size SIZE"),
+        (&["log", "mount", "--workers", "65", "fs", "m"], "write a whole number from 1 to 64"),
+        (&["log", "mount", "fs", "nowhere"], "there is no such directory"),
+        (&["log", "check", "none"], "No such file"),
+    ] {
+        let said = bench.refused(words);
+        assert!(said.contains(found), "{words:?}: {said}");
+    }
+    assert!(!bench.path("none").exists());
+    // What is in the mount point is hidden only on request.
+    fs::write(bench.path("m/there"), "x").unwrap();
+    let said = bench.refused(&["log", "mount", "fs", "m"]);
+    assert!(said.contains("the directory is not empty"), "{said}");
+    bench.ok(&["log", "mount", "--nonempty", "--log-file", "log", "fs", "m"]);
+    assert!(!bench.path("m/there").exists());
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn planted_damage_is_found() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    mounted(&bench);
+    for file in 0..500 {
+        fs::write(bench.path(&format!("m/file-{file}")), "content").unwrap();
+    }
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
+    let file = OpenOptions::new().read(true).write(true).open(bench.path("fs")).unwrap();
+    let turn_bit = |offset: u64| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+    };
+    turn_bit(60);
+    let (status, said) = bench.fails(&["log", "check", "fs"]);
+    assert!(status == 1 && said.contains("1 problem"), "{said}");
+    turn_bit(60);
+    bench.ok(&["log", "check", "fs"]);
+    // The image is in one of the groups: the one whose damage matters.
+    let mut found = 0;
+    for group in 0..(64 << 20) / GROUP {
+        turn_bit(group * GROUP + 4096 + 100);
+        if bench.braid(&["log", "check", "fs"]).status.code() == Some(1) {
+            found += 1;
+            let said = bench.refused(&["log", "mount", "fs", "m"]);
+            assert!(said.contains("records of the image") && said.contains("at byte"), "{said}");
+            assert!(said.contains("braid log check fs"), "{said}");
+        }
+        turn_bit(group * GROUP + 4096 + 100);
+    }
+    assert_eq!(found, 1);
+    bench.ok(&["log", "check", "fs"]);
+}
+
+#[test]
+fn a_busy_mount_says_who_uses_it_and_other_tools_unmount_it() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    for tool in [&["umount"][..], &["fusermount3", "-u"]] {
+        mounted(&bench);
+        let user = File::create(bench.path("m/used")).unwrap();
+        let said = bench.refused(&["umount", "m"]);
+        assert!(said.contains("is busy"), "{said}");
+        drop(user);
+        let Ok(done) = Command::new(tool[0]).args(&tool[1..]).arg(bench.path("m")).output() else {
+            bench.ok(&["umount", "m"]);
+            continue;
+        };
+        assert!(done.status.success(), "{tool:?}: {}", String::from_utf8_lossy(&done.stderr));
+        // The daemon closes it a moment later.
+        crate::common::until("it is closed", || bench.braid(&["log", "check", "fs"]).status.success());
+    }
+}

@@ -1,0 +1,20 @@
+//! Sessions with the runtime, keys and values, and a daemon that is exchanged or crashes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/crashing.rs"]
+mod crashing;
+#[path = "../common/in_use.rs"]
+mod in_use;
+#[path = "../common/seen.rs"]
+mod seen;
+#[path = "../common/users.rs"]
+mod users;
+
+mod exchange;
+mod kv;
+mod restart;
+mod restart_sessions;
+mod runtime;
+mod upgrade;
