@@ -1,13 +1,9 @@
 //! What one process has told of a volume, the next does not tell again.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, faulty, pattern};
 use braid_contract::{Errno, FileSystem, HandleId, Result};
 use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
 use braid_volume::Volume;
-use common::{Bed, Open, RANGE, caller, faulty, pattern};
 
 #[test]
 fn a_failed_sync_is_reported_once_by_each_descriptor() {

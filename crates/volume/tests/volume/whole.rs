@@ -1,16 +1,12 @@
 //! Whole files: small files that live on another tier than home, without an
 //! index.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{FallocateMode, FileSystem, InodeId, JobKind, JobState};
 use braid_placement::{PolicyConfig, Reserve};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
 use braid_volume::{FileLayout, HomeConfig, MoversConfig, TierConfig, Volume, VolumeConfig, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,10 +1,7 @@
 //! Room on tiers, over simulated disks whose clock hardly moves: which space
 //! counts as taken, and what happens when there seems to be none.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Open, caller, pattern};
 use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, JobKind, JobState, WriteFlags};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig, SettingValue};
 use braid_stores::dir::DirStore;
@@ -12,7 +9,6 @@ use braid_testkit::sim::{Disk, DiskConfig, Model, SimClock, SimEnvironment};
 use braid_volume::{
     HomeConfig, MoverScope, MoversConfig, RangeSize, TierConfig, Volume, VolumeConfig, check,
 };
-use common::{Open, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::Arc;
 

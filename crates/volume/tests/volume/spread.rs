@@ -1,18 +1,13 @@
 //! Files over several tiers: contents, sizes, remounts, crashes, removal.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::machine::Machine;
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{
     Errno, FallocateMode, FileSystem, InodeId, ObjectId, ReadPiece, RenameMode, Result, SeekTarget, Store,
     StoreIo, StoreLayer, StoreOperation,
 };
 use braid_testkit::sim::Model;
 use braid_volume::{FileLayout, Volume, check};
-use common::machine::Machine;
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

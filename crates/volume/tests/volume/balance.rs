@@ -1,13 +1,9 @@
 //! Ranges in use leave a tier that holds applications up.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{FileSystem, HandleId, InodeId, Mover, PlacedRun, SpeedBasis};
 use braid_placement::PolicyConfig;
 use braid_volume::{MoverScope, MoversConfig, Volume, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,9 @@
 //! Truncation of files on a tier that fails meanwhile.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, faulty, pattern};
 use braid_contract::{Errno, FileSystem, SetAttr};
 use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
 use braid_volume::Volume;
-use common::{Bed, Open, RANGE, caller, faulty, pattern};
 
 #[test]
 fn what_a_failing_tier_kept_of_a_truncated_file_does_not_come_back() {

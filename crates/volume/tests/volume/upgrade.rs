@@ -1,14 +1,9 @@
 //! Volumes of version 1 become volumes of version 2, also across a crash, and
 //! attributes that Braid did not write are not believed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{DirEntry, DirSink, Errno, FileSystem, InodeId, RenameMode};
 use braid_volume::check;
-use common::{Bed, Open, RANGE, caller, pattern};
 use rustix::fs::XattrFlags;
 use std::ffi::{OsStr, OsString};
 use std::fs;

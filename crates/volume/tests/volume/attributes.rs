@@ -1,11 +1,8 @@
 //! The collective inode: attributes of a spread file come from memory, and the
 //! access time from the tier that was read last.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::machine::Machine;
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{
     AccessTimes, Attr, Environment, FileSystem, InodeId, ObjectId, Renewal, SetAttr, SetTime, Store,
     StoreCapabilities, StoreOperation, Timestamp,
@@ -13,8 +10,6 @@ use braid_contract::{
 use braid_testkit::conformance::store::{Layered, StoreLayer};
 use braid_testkit::sim::Model;
 use braid_volume::{Volume, VolumeConfig, check};
-use common::machine::Machine;
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

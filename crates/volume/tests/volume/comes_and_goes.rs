@@ -1,16 +1,11 @@
 //! The power is cut before every effect of an import, and of an ejection: no
 //! file is lost, and the interrupted operation can be completed.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::machine::TIER;
+use crate::common::{Open, RANGE, caller, machine, pattern};
 use braid_contract::{Access, FileSystem, InodeId, JobKind, NativeFd, OpenFlags, OpenRequest, XattrMode};
 use braid_testkit::sim::{Frozen, Model};
 use braid_volume::{CheckOptions, EjectOptions, OpenError, Severity, Volume, VolumeConfig, check_with};
-use common::machine::TIER;
-use common::{Open, RANGE, caller, machine, pattern};
 use std::ffi::OsStr;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,6 @@
 //! Adding and removing tiers while files are in use.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState, ObjectId};
 use braid_placement::{PolicyConfig, Reserve, SettingValue};
 use braid_stores::dir::DirStore;
@@ -12,7 +8,6 @@ use braid_testkit::sim::{
     AllKept, AllLost, Chooser, Disk, DiskConfig, Frozen, Model, Seeded, SimClock, SimEnvironment,
 };
 use braid_volume::{TierChange, TierConfig, Volume, VolumeConfig, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

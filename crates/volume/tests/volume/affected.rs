@@ -1,14 +1,10 @@
 //! Which files are reported as having ranges on a tier that can't be relied on.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, faulty, pattern};
 use braid_contract::TierState;
 use braid_contract::{Errno, FileSystem, ObjectId};
 use braid_stores::fault::{FaultControl, FaultKind, FaultOp, FaultRule};
 use braid_volume::{AffectedFile, FileLayout, Volume};
-use common::{Bed, Open, RANGE, caller, faulty, pattern};
 use std::collections::BTreeMap;
 
 /// A volume whose other tier fails on request.

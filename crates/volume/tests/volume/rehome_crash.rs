@@ -1,15 +1,10 @@
 //! The power is cut before every effect of a replacement of the home tier: then
 //! exactly one of the two directories is home, and all synced data is there.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Open, RANGE, caller, machine, pattern};
 use braid_contract::{Errno, FileSystem, HandleId, InodeId, JobState, OpenFlags, OpenRequest};
 use braid_testkit::sim::{Disk, DiskConfig, Frozen, Model};
 use braid_volume::{OpenError, RehomePhase, RehomeProgress, Severity, Volume, check, settle_home};
-use common::{Open, RANGE, caller, machine, pattern};
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

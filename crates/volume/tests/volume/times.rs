@@ -1,12 +1,7 @@
 //! Times of files that several parties set at once.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{FileSystem, InodeId, SetAttr, SetTime, Timestamp};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 

@@ -1,16 +1,12 @@
 //! Files with ranges of several sizes in one volume: which size a file gets,
 //! that it keeps it whatever the rules say later, and that every operation on a
 //! file uses it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
-
+use crate::common::{Bed, Open, caller, pattern};
 use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, JobKind, SeekTarget};
 use braid_placement::{Condition, RuleConfig};
 use braid_testkit::SplitMix;
 use braid_volume::{FileLayout, RangeSize, Volume, VolumeConfig, check};
-use common::{Bed, Open, caller, pattern};
 
 const KIB: u64 = 1 << 10;
 /// The size of files without a rule.

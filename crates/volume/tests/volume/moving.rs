@@ -1,15 +1,10 @@
 //! Ranges move while threads read, write, truncate and punch the file: the
 //! application must not notice.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{Errno, FallocateMode, FileSystem, HandleId, InodeId, SeekTarget};
 use braid_testkit::SplitMix;
 use braid_volume::{Volume, VolumeConfig, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const TIERS: [&str; 3] = ["fast", "slow", "third"];

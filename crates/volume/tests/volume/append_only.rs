@@ -1,11 +1,7 @@
 //! A tier whose store writes each byte once, frees nothing but whole objects,
 //! and may not know holes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{
     Errno, FallocateMode, FileSystem, InodeId, PlacedRun, Store, StoreCapabilities, StoreLayer, TierState,
     WriteFlags,
@@ -14,7 +10,6 @@ use braid_placement::{PolicyConfig, Reserve, SettingValue};
 use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
 use braid_testkit::conformance::store::{AppendOnlyStore, Layered};
 use braid_volume::{Volume, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Barrier};
 
@@ -156,7 +151,7 @@ fn space_comes_back_when_the_last_range_left() {
         assert!(open.read(handle, 0, data.len()) == data);
         expect_no_trouble(&open);
         open.kill();
-        let open = common::Open { volume: Volume::open(config(&bed, seek_data)).unwrap() };
+        let open = crate::common::Open { volume: Volume::open(config(&bed, seek_data)).unwrap() };
         let handle = open.open(open.lookup("f").unwrap());
         assert!(open.read(handle, 0, data.len()) == data);
         open.volume.release(handle).unwrap();
@@ -358,7 +353,7 @@ fn an_object_that_could_not_be_removed_goes_at_the_close_or_after_a_crash() {
     for crash in [false, true] {
         let bed = Bed::new();
         let mut faulty = config(&bed, true);
-        let control = common::faulty(&mut faulty);
+        let control = crate::common::faulty(&mut faulty);
         let open = Open { volume: Volume::open(faulty).unwrap() };
         let (ino, handle) = open.create("f");
         let data = pattern(1, 2 * RANGE as usize);

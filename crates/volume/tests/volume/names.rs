@@ -1,19 +1,14 @@
 //! Names that several threads change at the same time, without a kernel that
 //! serialises them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::machine::Machine;
+use crate::common::{Bed, Open, RANGE, caller};
 use braid_contract::{
     Caller, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, RenameMode, SetAttr,
 };
 use braid_placement::{Condition, RuleConfig};
 use braid_testkit::sim::Model;
 use braid_volume::{Volume, VolumeConfig, check};
-use common::machine::Machine;
-use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
 use std::sync::Arc;
 

@@ -1,16 +1,11 @@
 //! Moves between tiers on one file system.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{
     Errno, FallocateMode, FileSystem, NativeFd, ObjectId, Result, Store, StoreCapabilities, StoreIo,
     StoreLayer, Usage,
 };
 use braid_volume::{Volume, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,7 +100,7 @@ fn moves(seen: &Arc<Seen>) -> Vec<(u64, u64)> {
         open.volume.release(handle).unwrap();
     }
     open.kill();
-    let open = common::Open { volume: Volume::open(bed.config()).unwrap() };
+    let open = crate::common::Open { volume: Volume::open(bed.config()).unwrap() };
     let handle = open.open(open.lookup("f").unwrap());
     assert!(open.read(handle, 0, data.len()) == data);
     open.volume.release(handle).unwrap();

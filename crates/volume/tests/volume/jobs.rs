@@ -1,16 +1,12 @@
 //! Jobs of a volume over directories: the ranges they move, how they end, and
 //! refused ones.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{Errno, FileSystem, InodeId, JobKind, JobState, SpeedBasis};
 use braid_placement::{Condition, Reserve, RuleConfig};
 use braid_stores::dir::DirStore;
 use braid_testkit::sim::{Disk, DiskConfig, Model};
 use braid_volume::{JobStatus, TierConfig, Volume, VolumeConfig};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::ffi::OsStr;
 use std::sync::{Arc, mpsc};
 
@@ -453,7 +449,7 @@ fn a_store_that_could_not_be_cleared_is_told_of_by_the_job_that_removed_its_tier
     use braid_stores::fault::{FaultKind, FaultOp, FaultRule};
     let bed = Bed::new();
     let mut config = bed.config();
-    let control = common::faulty(&mut config);
+    let control = crate::common::faulty(&mut config);
     let open = open(config);
     control.set(vec![FaultRule::each(FaultOp::Label, FaultKind::Fail(Errno::EPERM))]);
     let job = done(&open, JobKind::Evacuate { tier: "slow".into(), then_remove: true }).record;
@@ -603,7 +599,7 @@ fn what_a_tier_in_trouble_holds_is_told_in_the_end() {
     let (open1, ..) = with_file(&bed, "a");
     open1.close();
     let mut config = bed.config();
-    let control = common::faulty(&mut config);
+    let control = crate::common::faulty(&mut config);
     let open2 = open(config);
     control.set(vec![FaultRule::each(FaultOp::Read, FaultKind::Fail(Errno::EIO))]);
     let id = open2.volume.start_job(evacuate("slow"), None).unwrap().record.id;

@@ -1,11 +1,7 @@
 //! Home is replaced while the volume is in use: applications do not notice, and
 //! nothing is lost.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, config, pattern};
 use braid_contract::{
     Attr, DirEntry, DirSink, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest,
     RenameMode, Result, SetAttr, SetTime, Timestamp, WriteFlags, XattrMode,
@@ -13,7 +9,6 @@ use braid_contract::{
 use braid_stores::native::open_tier_dir;
 use braid_testkit::SplitMix;
 use braid_volume::{OpenError, RehomePhase, RehomeReport, Volume, check, discard_copy, settle_home};
-use common::{Bed, Open, RANGE, caller, config, pattern};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,12 +1,8 @@
 //! What a stream will read soon is read from its tiers before.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{FileSystem, HandleId, InodeId, ObjectId, PlacedRun, Result, Store, StoreLayer};
 use braid_volume::Volume;
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

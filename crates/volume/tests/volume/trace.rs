@@ -1,10 +1,7 @@
 //! Recording operations on a volume: the records of files, and that operations
 //! never wait for the recorder.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller};
 use braid_contract::{
     Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, Result, SetAttr,
     WriteFlags,
@@ -12,7 +9,6 @@ use braid_contract::{
 use braid_modules::trace::{Recording, Trace as Module, Traced};
 use braid_placement::{Trace, TraceOpKind, end_line};
 use braid_stores::native::Machine;
-use common::{Bed, Open, RANGE, caller};
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,9 @@
 //! Space that is set aside before there is data, and where the data then goes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "other tests need more of it")]
-mod common;
-
+use crate::common::{Bed, Open, RANGE, caller, pattern};
 use braid_contract::{FallocateMode, FileSystem, HandleId, InodeId, PlacedRun, SpeedBasis};
 use braid_placement::Reserve;
 use braid_volume::{TierChange, check};
-use common::{Bed, Open, RANGE, caller, pattern};
 use std::os::unix::fs::MetadataExt;
 
 /// Ranges of the files.
