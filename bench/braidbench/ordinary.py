@@ -1,4 +1,4 @@
-"""Scenario `ordinary`: what programs get that nobody changed, where only software costs: ext4 in memory, not throttled.
+"""Scenario `ordinary`: unmodified programs, where only software costs: ext4 in memory, not throttled.
 Each load is measured in turn on ext4 itself, mergerfs in the modes that suit programs best, and Braid."""
 
 from __future__ import annotations

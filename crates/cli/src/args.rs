@@ -298,7 +298,7 @@ pub(crate) struct UmountArgs {
     #[arg(long, short)]
     pub(crate) lazy: bool,
 
-    /// End it now: who uses it gets errors, and what was not synced may be lost
+    /// End it now: programs that use it get errors, and what was not synced may be lost
     #[arg(long, short)]
     pub(crate) force: bool,
 

@@ -99,7 +99,7 @@ fn lines(changes: &[String]) -> String {
 }
 
 pub(crate) fn modify(args: &StackModifyArgs) -> Result<()> {
-    // Read here: it has to be readable for who asks.
+    // Read here: it has to be readable for the user who asks.
     let text = stack_file::text(&args.stack)?;
     let name = args.stack.to_string_lossy().into_owned();
     let mut daemon = locate::need_daemon(&locate::given_or_only(Some(&args.mountpoint))?)?;

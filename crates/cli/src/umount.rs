@@ -36,7 +36,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
         } else {
             let point = mount.point.shown();
             table::print(&format!(
-                "{point} is detached; it ends when nobody uses it:{}\n",
+                "{point} is detached; it ends when its last user does:{}\n",
                 holders::lines(&users)
             ))
         };
@@ -130,7 +130,7 @@ fn busy(mount: &Mount) -> Failure {
     users.retain(|user| *user != Holder::Mount(mount.point.clone()));
     Failure::new(format!(
         "{point} is busy: it is used{}\n  \
-         help: end who uses it; or detach it, and they are served on: braid umount --lazy {point}",
+         help: end the programs that use it; or detach it, and they are served on: braid umount --lazy {point}",
         holders::lines(&users)
     ))
 }

@@ -9,7 +9,7 @@ pub const KEY_NAME_MAX: usize = 255;
 pub const VALUE_MAX: usize = 16 << 20;
 /// Most changes of one [batch](KeyValue::batch).
 pub const BATCH_MAX: usize = 200;
-/// The mode of a new value's file, if nobody says otherwise: its owner alone has it.
+/// The mode of a new value's file, unless another one is asked for: its owner alone has it.
 pub const VALUE_MODE: u16 = 0o600;
 /// How names begin that are no keys: files that are about to become a value.
 pub const UNFINISHED_PREFIX: &str = "%new.";
@@ -113,13 +113,13 @@ pub struct ScanPage {
 /// directory must be searchable; to read a value, its file readable; to list keys, the
 /// directory readable; to put a value where there is one, the file writable, and in any
 /// case the directory too; to delete one, the directory. In a sticky directory, a value
-/// belongs to its owner. ACLs count. Whoever lacks a right gets `EACCES`.
+/// belongs to its owner. ACLs count. A caller who lacks a right gets `EACCES`.
 ///
-/// **Order**: operations on one key happen one after the other, and whoever began after
+/// **Order**: operations on one key happen one after the other, and one that began after
 /// another one had returned sees what that did. A put is atomic: a reader gets the old
-/// value or the new one, and so does whoever looks after a crash. The file of a value that
-/// is replaced is another file with the same owner, mode and extended attributes; who has
-/// the old one open keeps the old value, and so do its other names.
+/// value or the new one, and so does a reader after a crash. The file of a value that
+/// is replaced is another file with the same owner, mode and extended attributes; a
+/// program that has the old one open keeps the old value, and so do its other names.
 ///
 /// **Durability**: a change is durable when [`sync`](Self::sync) has returned that began
 /// after it. Until then a crash may take it, but none before it of the same key.

@@ -185,8 +185,8 @@ impl Served {
 fn listen(mount: &MountSettings) -> Result<Option<Listener>, Refusal> {
     let Some(Located { value: address, place }) = &mount.metrics else { return Ok(None) };
     let listening = Listener::bind(address).map_err(|error| {
-        let found = format!("nobody can listen at {address}: {error}");
-        place.refuse(found, "end who does, or name another port or socket")
+        let found = format!("can't listen at {address}: {error}");
+        place.refuse(found, "end the program that does, or name another port or socket")
     });
     listening.map(Some)
 }

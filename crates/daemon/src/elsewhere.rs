@@ -70,7 +70,10 @@ impl Elsewhere {
                     "is not mounted at {} any more, but served by daemon {pid} as long as it is used:{users}",
                     self.mountpoint.shown()
                 );
-                (found, format!("end who uses it, or end it for them: braid umount --force {pid}"))
+                (
+                    found,
+                    format!("end the programs that use it, or end it for them: braid umount --force {pid}"),
+                )
             }
         }
     }

@@ -102,7 +102,7 @@ impl Modules {
         self.top.clone()
     }
 
-    /// Whether there are none at this moment. Whoever asks after an exchange has returned gets
+    /// Whether there are none at this moment. A question after an exchange has returned gets
     /// the answer for what came by it.
     pub(crate) fn is_empty(&self) -> bool {
         self.top.0.0.load().is_bare

@@ -14,7 +14,7 @@ const BUDGET_MIN: u64 = 64 << 10;
 const BANDWIDTH_MIN: u64 = 1 << 20;
 
 const BANDWIDTH_ADVICE: &str = "write 1MiB/s or more; promote, demote and balance: false move nothing";
-const FLOOR_ADVICE: &str = "write 1MiB/s or more: what somebody has started must end";
+const FLOOR_ADVICE: &str = "write 1MiB/s or more: jobs that were started must end";
 
 const MOVER_KEYS: &[&str] = &[
     "promote",

@@ -91,7 +91,7 @@ fn end(session: &Unmounter) {
 }
 
 fn abort(session: &Unmounter) {
-    tracing::warn!("ending the session; who uses the file system gets errors");
+    tracing::warn!("ending the session; programs that use the file system get errors");
     if let Err(error) = connection::abort(session.device()) {
         tracing::error!(%error, "the session can't be ended; it ends with its last user");
     }

@@ -87,7 +87,7 @@ pub(crate) fn is_zoned(path: &Path) -> bool {
     kind_of(path).is_ok_and(|kind| !matches!(kind, Kind::Directory | Kind::Log))
 }
 
-/// A log file system of a tier, which is closed when nobody uses it any more.
+/// A log file system of a tier, which is closed with its last user.
 struct LogTier(Arc<LogFs>);
 
 impl Layer for LogTier {

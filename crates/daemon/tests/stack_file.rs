@@ -528,7 +528,7 @@ fn movers_heat_and_monitor() {
             "movers: { job_floor: 5KiB/s }",
             format!(
                 "{movers}.job_floor: 5KiB/s is too slow for anything to be moved\n  \
-                 help: write 1MiB/s or more: what somebody has started must end"
+                 help: write 1MiB/s or more: jobs that were started must end"
             ),
         ),
         (

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// What a volume is to know of streams besides its rules. The default is nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HintConfig {
-    /// Whether stores are told of streams.
+    /// Whether stores get streams.
     pub on: bool,
     /// The profiles, in the order in which they are asked; none if it is off.
     pub profiles: Vec<Arc<Profile>>,

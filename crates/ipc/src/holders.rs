@@ -82,7 +82,7 @@ pub fn list(dev: u64) -> Vec<Holder> {
 #[must_use]
 pub fn lines(holders: &[Holder]) -> String {
     if holders.is_empty() {
-        return "\n  somebody who is not seen from here: a process of another user, or a mount that was detached".into();
+        return "\n  a user that is not seen from here: a process of another user, or a mount that was detached".into();
     }
     holders.iter().map(|holder| format!("\n  {holder}")).collect()
 }

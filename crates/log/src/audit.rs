@@ -8,7 +8,7 @@ use crate::space::Space;
 use crate::writer::group;
 use braid_contract::{Errno, Error, Result};
 
-/// Compares the free blocks of a file system that nobody uses at the moment with those
+/// Compares the free blocks of a file system that is not in use at the moment with those
 /// that nothing refers to.
 ///
 /// # Errors

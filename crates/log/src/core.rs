@@ -44,7 +44,7 @@ pub(crate) struct Core {
     pub(crate) anchor: Mutex<Anchor>,
     /// The number of the next segment at the last checkpoint.
     pub(crate) anchored_segment: AtomicU64,
-    /// Held by whoever needs more than one directory.
+    /// Held by an operation on more than one directory.
     pub(crate) renames: Mutex<()>,
     pub(crate) next_ino: AtomicU64,
     pub(crate) next_handle: AtomicU64,
@@ -181,13 +181,13 @@ impl Core {
         self.table.get(ino).ok_or_else(damaged)
     }
 
-    /// A new inode, which nobody can find yet but by its number.
+    /// A new inode, which can be found only by its number yet.
     pub(crate) fn new_inode(&self) -> Arc<Inode> {
         let ino = self.next_ino.fetch_add(1, Ordering::Relaxed);
         Arc::new(Inode::new(ino))
     }
 
-    /// Drops an inode that is gone and that nobody knows any more.
+    /// Drops an inode that is gone and that is not known any more.
     pub(crate) fn drop_unused(&self, inode: &Inode, state: &State) {
         if state.is_gone && inode.is_unused() {
             self.table.remove(inode.ino);

@@ -31,7 +31,7 @@ pub(crate) struct Directory {
     entries: BTreeMap<u64, Named>,
     next: u64,
     name_bytes: usize,
-    /// Names by the keys that they are of, in order; `None` as long as nobody asked.
+    /// Names by the keys that they are of, in order; `None` until the first listing.
     keys: Option<BTreeMap<Vec<u8>, Name>>,
 }
 

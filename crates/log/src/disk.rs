@@ -20,7 +20,7 @@ pub enum Use {
     Write,
 }
 
-/// A block device or a regular file. Nobody else can open it this way meanwhile.
+/// A block device or a regular file. No other process can open it this way meanwhile.
 #[derive(Debug)]
 pub struct Disk {
     fd: OwnedFd,
@@ -145,8 +145,8 @@ impl Device for Disk {
     }
 }
 
-/// Whether a log file system is on a block device or in a regular file, sound or not, whoever
-/// uses it; `false` if it can't be read.
+/// Whether a log file system is on a block device or in a regular file, sound or not, in use or
+/// not; `false` if it can't be read.
 #[must_use]
 pub fn is_log_at(path: &Path) -> bool {
     let kind = rustix::fs::stat(path).map(|found| FileType::from_raw_mode(found.st_mode));

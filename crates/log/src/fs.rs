@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long names and attributes stay true: nobody else changes them.
+/// How long names and attributes stay true: all changes come through the kernel.
 const CACHE_TTL: Duration = Duration::from_secs(1 << 30);
 /// How long a change waits to be made durable without being asked for, at most.
 const COMMIT_PAUSE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ struct Background {
 }
 
 impl LogFs {
-    /// Opens the file system on a device, which nobody else uses.
+    /// Opens the file system on a device that has no other user.
     ///
     /// # Errors
     /// `EINVAL` if there is none, or it has another format; `EUCLEAN` if it is damaged,
@@ -458,7 +458,7 @@ impl FileSystem for LogFs {
 }
 
 impl LogFs {
-    /// Opens a file that somebody else made.
+    /// Opens a file of another process.
     fn open_existing(
         &self,
         caller: &Caller,

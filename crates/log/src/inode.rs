@@ -85,7 +85,7 @@ impl Inode {
         self.opens.load(Ordering::Acquire) > 0
     }
 
-    /// Whether nobody knows its number any more.
+    /// Whether its number is not known any more.
     pub(crate) fn is_unused(&self) -> bool {
         !self.is_open() && self.lookups.load(Ordering::Acquire) == 0
     }

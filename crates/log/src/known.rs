@@ -45,8 +45,8 @@ pub fn known(device: &dyn Device) -> braid_contract::Result<Option<&'static str>
     Ok(found.map(|(_, _, what)| *what).or_else(other))
 }
 
-/// Whether a log file system is on a device, sound or not: by its beginning, since whoever
-/// else used the device later may have left the copy of the superblock at its end. That one
+/// Whether a log file system is on a device, sound or not: by its beginning, since a later
+/// user of the device may have left the copy of the superblock at its end. That one
 /// counts if the beginning was zeroed.
 ///
 /// # Errors

@@ -297,7 +297,7 @@ fn damage_is_found_and_never_believed() {
     let whole = Tree::read(&fs).unwrap();
     let sound = device.moment().after_power_loss(Left::All);
     assert_eq!(check(&*sound).unwrap().problems, [""; 0]);
-    // One copy of the superblock may be damaged, and is told of.
+    // One copy of the superblock may be damaged, and is reported.
     for offset in [100, (16 << 20) - BLOCK + 100] {
         let device = device.moment().after_power_loss(Left::All);
         device.damage(offset, 3);

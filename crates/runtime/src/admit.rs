@@ -144,7 +144,7 @@ impl Bounds {
         if flags.write {
             self.writable()?;
         }
-        // Who asks for nothing needs both, as natively.
+        // An open for nothing needs both, as natively.
         let neither = !flags.read && !flags.write;
         let want =
             if flags.read || neither { READ } else { 0 } | if flags.write || neither { WRITE } else { 0 };
@@ -213,7 +213,7 @@ impl Bounds {
         }
         match (changes.atime, changes.mtime) {
             (None, None) => Ok(()),
-            // Who may write may set both to the present, and nothing else.
+            // A user who may write may set both to the present, and nothing else.
             (Some(SetTime::Now), Some(SetTime::Now)) if check_owner(caller, &attr).is_err() => {
                 check(&*self.top, caller, &attr, WRITE)
             }

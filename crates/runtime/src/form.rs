@@ -1,4 +1,4 @@
-//! What no request may be, whoever asks: the kernel refuses such calls before a file system
+//! What no request may be, from any user: the kernel refuses such calls before a file system
 //! sees them, so none expects them.
 
 use braid_contract::{Errno, FileKind, Request, Result};

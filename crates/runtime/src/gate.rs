@@ -26,7 +26,7 @@ struct State {
 pub struct Pass<'a>(&'a Gate);
 
 impl Gate {
-    /// Lets somebody in, who waits during a pause. `None` if there are to be no more.
+    /// Lets one more in, after a pause if there is one. `None` if there are to be no more.
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         let mut state = self.state.lock();
         while state.paused && !state.closed {
@@ -35,7 +35,7 @@ impl Gate {
         self.let_in(&mut state)
     }
 
-    /// Lets somebody in; `None` during a pause, too.
+    /// Lets one more in; `None` during a pause, too.
     pub fn try_enter(&self) -> Option<Pass<'_>> {
         let mut state = self.state.lock();
         if state.paused { None } else { self.let_in(&mut state) }
@@ -49,7 +49,7 @@ impl Gate {
         Some(Pass(self))
     }
 
-    /// Lets nobody in for a while. Answers whether all have left by this time; if not, users
+    /// Closes it for a while. Answers whether all have left by this time; if not, users
     /// come in as before.
     pub fn pause(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
@@ -70,7 +70,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Lets nobody in any more, and waits until all have left.
+    /// Closes it for good, and waits until all have left.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

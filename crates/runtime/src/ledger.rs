@@ -212,7 +212,7 @@ impl Ledger {
         record[6].store(0, Ordering::Relaxed);
         match asked {
             Ok(asked) => asked.keep(&record[COPY..]),
-            // It is one that can't be, also for who looks at it again.
+            // It is one that can't be, also for the next process.
             Err(_) => record[COPY].store(u64::MAX, Ordering::Relaxed),
         }
         record[0].store(number.wrapping_add(1), Ordering::Release);
@@ -301,7 +301,7 @@ impl Ledger {
         }
     }
 
-    /// Only this stays open. What else was opened, by requests whose answers nobody got, is
+    /// Only this stays open. What else was opened, by requests whose answers were not received, is
     /// forgotten: they are carried out again.
     pub(crate) fn only_told(&self, told: &HashSet<HandleId>) {
         let open: Vec<HandleId> = self.places.lock().handles.keys().copied().collect();

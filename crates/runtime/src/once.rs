@@ -36,7 +36,7 @@ pub(crate) struct Names {
 /// A name in a directory.
 type Name = (InodeId, OsString);
 
-/// Names that nobody else changes meanwhile.
+/// Names that no other session changes meanwhile.
 struct Held<'a> {
     all: &'a Names,
     names: Vec<Name>,
@@ -53,7 +53,7 @@ impl Drop for Held<'_> {
 }
 
 impl Names {
-    /// Lets nobody else change these names.
+    /// Lets no other session change these names.
     fn hold(&self, request: &Request<'_>) -> Held<'_> {
         let mut names: Vec<Name> =
             name_of(request).map(|(parent, name)| (parent, name.into())).into_iter().collect();

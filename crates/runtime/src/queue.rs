@@ -356,7 +356,7 @@ impl Queue {
             Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
             None => {
                 // Only a read fills the buffer, and says how much of it. The count of another
-                // request would be of bytes that were read before, for somebody else.
+                // request would be of bytes that were read before, for another one.
                 let is_read = asked.numbers.operation == Operation::Read as u32;
                 let read = if is_read { answer.answers.count.min(asked.room as u64) as usize } else { 0 };
                 Told { read, bytes: Vec::new(), answer }

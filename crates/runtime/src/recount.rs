@@ -16,7 +16,7 @@ pub(crate) struct Recount {
     until: Option<Instant>,
 }
 
-/// Time for all of it: nobody is served meanwhile.
+/// Time for all of it: no request is served meanwhile.
 const WITHIN: Duration = Duration::from_secs(5);
 
 impl Recount {

@@ -83,7 +83,7 @@ impl Runtime {
         before: Before,
     ) -> io::Result<Self> {
         let Before { given, found, listener, refuse, keeper } = before;
-        // The kernel lets nobody else in there.
+        // The kernel lets no other user in there.
         let open_to_all = open_to_all && lets_others_in(&std::fs::read_to_string(MOUNTS)?, mounted.device);
         let (pool, leaving) = (Pool::start(settings)?, eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sessions, gate, leaving) = (Arc::default(), Arc::default(), Arc::new(leaving));

@@ -87,7 +87,7 @@ impl View {
         Err(Errno::EAGAIN.into())
     }
 
-    /// The mode of a new inode. In a directory that hands its group on, only who is in that
+    /// The mode of a new inode. In a directory that hands its group on, only a member of that
     /// group makes a program that runs with its rights.
     fn mode_of_new(&self, caller: &Caller, parent: InodeId, mode: u32) -> Result<u32> {
         if mode & 0o2010 != 0o2010 || caller.uid == 0 {
@@ -370,7 +370,7 @@ impl Service for View {
                 )
             }
             Request::Setattr { caller, ino, handle, changes } => {
-                // As the kernel has it: who is not root takes set-id bits away.
+                // As the kernel has it: a user who is not root takes set-id bits away.
                 let kill = caller.uid != 0
                     && (changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some());
                 let mode = changes.mode.map(|mode| mode & 0o7777);
@@ -442,7 +442,7 @@ impl View {
         }
         if let Some(mode) = changes.mode.filter(|_| caller.uid != 0) {
             let gid = self.bounds.top.getattr(caller, ino, handle)?.gid;
-            // Who is not in the group can't give its rights away.
+            // Only a member of the group can give its rights away.
             changes.mode = Some(if is_in_group(caller, gid) { mode } else { mode & !0o2000 });
         }
         self.bounds.top.setattr(caller, ino, handle, &changes)

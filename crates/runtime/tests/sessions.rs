@@ -205,7 +205,7 @@ fn who_never_ends_a_line_holds_nobody_up() {
         Runtime::start((&socket, false), Settings::default(), mounted(dir.path()), Before::default())
             .unwrap();
     let over = AtomicBool::new(false);
-    // Until the runtime hangs up on who is too slow.
+    // Until the runtime hangs up on one that is too slow.
     let say = |stream: &mut UnixStream| {
         let mut said = 0;
         while !over.load(Ordering::Relaxed) && stream.write_all(b" ").is_ok() {

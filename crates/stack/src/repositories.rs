@@ -132,7 +132,7 @@ impl Repositories {
     }
 }
 
-/// The contents of a list; empty if there is none. Nobody else may have a say in it: not even
+/// The contents of a list; empty if there is none. No other user may have a say in it: not even
 /// if the environment, which may be that of another user, says where it is.
 fn contents(file: &Path) -> io::Result<Vec<u8>> {
     let mut file = match File::open(file) {

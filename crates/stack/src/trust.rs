@@ -41,7 +41,7 @@ pub(crate) struct Found {
 }
 
 /// Opens a file with code. Every step on the way is looked at, and the next one is taken from
-/// what was looked at: nobody who is not found on the way can lead elsewhere.
+/// what was looked at: only users who are found on the way can lead elsewhere.
 ///
 /// # Errors
 /// If it can't be opened, or must not be run by anybody.
@@ -173,7 +173,7 @@ fn writable(metadata: &Metadata, what: &str) -> Option<String> {
 fn of_file_system(file: &File) -> io::Result<Option<String>> {
     let number = fstatfs(file)?.f_type as u32;
     let kind = OF_OTHERS.iter().find(|(known, _)| *known == number);
-    // What it shows may have been made by whoever mounted it.
+    // What it shows may have been made by the user who mounted it.
     let is_nosuid = fstatvfs(file)?.f_flag.contains(StatVfsMountFlags::NOSUID);
     let nosuid = is_nosuid.then(|| "is mounted 'nosuid'".to_owned());
     Ok(kind.map(|(_, name)| format!("is {name}")).or(nosuid))

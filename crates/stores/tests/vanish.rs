@@ -333,7 +333,7 @@ fn a_read_only_tier_is_read_until_it_is_taken_away() {
     assert!(disk.in_sys("").exists(), "it is in use");
     assert_eq!(probe(&store), Err(Errno::ESTALE));
     assert_eq!(get(&store, A), Err(Errno::ESTALE));
-    assert!(!disk.in_sys("").exists(), "nobody uses it");
+    assert!(!disk.in_sys("").exists(), "it is not in use");
     disk.mount();
     assert_eq!(probe(&store), Ok(()));
     put(&store, A, b"def");

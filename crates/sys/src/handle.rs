@@ -86,7 +86,7 @@ pub fn open_handle(
         opened = open();
     }
     let fd = opened?;
-    // SAFETY: the call succeeded, so `fd` is open and nobody else's.
+    // SAFETY: the call succeeded, so `fd` is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

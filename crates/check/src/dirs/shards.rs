@@ -135,7 +135,7 @@ impl ShardLister<'_, '_> {
 
     fn misplaced(&mut self, dir: &Fd, shard: &str, id: ObjectId, listing: &mut Listing) {
         let (noun, name) = (self.kind.noun(), self.kind.dir());
-        let what = format!("the {noun} is in .braid/{name}/{shard}, where nobody looks for it");
+        let what = format!("the {noun} is in .braid/{name}/{shard}, where nothing looks for it");
         let problem = Problem::damage(self.kind.code_misplaced(), what).id(id).tier(self.braid.tier);
         if listing.ids.contains(&id) || listing.irregular.contains(&id) {
             self.findings.found(problem.repair("nothing is done: there is one in the right place too"));

@@ -200,7 +200,7 @@ pub(crate) struct UnpinArgs {
 
 const JOB_HELP: &str = "\
 A job goes on after the daemon was restarted or killed, unless it is paused. The
-last 32 that have ended are told of. The movers that are on, promote, demote and
+last 32 that have ended are listed. The movers that are on, promote, demote and
 balance, are jobs too, which never end: their names stand for numbers.
 
 A job slows down on tiers where applications would wait for it; guard=no lets

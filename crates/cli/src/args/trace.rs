@@ -12,7 +12,7 @@ pub(crate) enum TraceCommand {
 const TRACE_RECORD_HELP: &str = "\
 Records until Ctrl-C, or as long or as much as is said: each read, write and
 what else matters for placement, one JSON object a line (docs/trace.md). It
-holds nobody up: what comes too fast is left out, counted and told. Names of
+holds no program up: what comes too fast is left out, counted and told. Names of
 files are recorded, contents are not. Only root and the user who mounted may.
 What the kernel reads and writes by itself (passthrough) is not seen, and writes
 are seen as its cache writes them back; to see each call, mount with

@@ -134,7 +134,7 @@ fn who_made_and_wrote_a_file_is_kept_with_it() {
     by("truncate", &["-s", "3"]);
     let told = provenance(&file);
     assert!(told.contains("command=cp\nwritten ") && told.ends_with("command=truncate\n"), "{told}");
-    // It goes with the file, through renames and mounts, and nobody sees where it is.
+    // It goes with the file, through renames and mounts, and no program sees where it is.
     fs::rename(&file, bench.path("m/g")).unwrap();
     bench.unmount_clean();
     bench.ok(&["mount", "s.yaml", "m"]);

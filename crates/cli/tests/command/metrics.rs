@@ -343,7 +343,7 @@ fn an_address_that_others_reach_or_that_is_taken_is_refused() {
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = held.local_addr().unwrap().to_string();
     let (_, said) = bench.fails(&["mount", "s.yaml", "m", "--metrics", &taken]);
-    assert!(said.starts_with(&format!("braid: --metrics {taken}: nobody can listen at {taken}: ")), "{said}");
+    assert!(said.starts_with(&format!("braid: --metrics {taken}: can't listen at {taken}: ")), "{said}");
     let empty = |name: &str| fs::read_dir(bench.path(name)).unwrap().next().is_none();
     assert!(empty("m") && empty("a") && empty("b"), "something was mounted or made");
 

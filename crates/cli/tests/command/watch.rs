@@ -195,7 +195,7 @@ fn top_prints_a_frame_or_json() {
             .sum::<u64>()
     };
     assert_eq!(lines.map(|line| written(line.unwrap())).collect::<Vec<_>>(), [1 << 20; 2]);
-    assert!(child.wait().unwrap().success(), "it ends when nobody reads");
+    assert!(child.wait().unwrap().success(), "it ends without a reader");
     bench.ok(&["umount", "m"]);
 
     assert_eq!(bench.fails(&["top", "m", "--interval", "0"]).0, 2);
@@ -386,7 +386,7 @@ fn status_is_shown_again_until_nobody_reads_or_it_is_unmounted() {
     };
     let mut child = bench.start(&["status", "--watch", "0.1", "m"]);
     drop(heads(&mut child));
-    assert!(child.wait().unwrap().success(), "it ends when nobody reads");
+    assert!(child.wait().unwrap().success(), "it ends without a reader");
 
     let mut child = bench.start(&["status", "m", "--watch=0.1"]);
     let lines = heads(&mut child);

@@ -57,7 +57,7 @@ impl Seen {
     }
 }
 
-/// Whoever it says it is: the runtime knows better.
+/// The runtime knows better than any claim.
 pub(crate) fn me() -> Caller {
     Caller::root()
 }

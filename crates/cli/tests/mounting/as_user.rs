@@ -18,7 +18,7 @@ mount_as() { as "$1" "$BRAID" mount --create --log-file /dev/null s.yaml m >out 
 trap 'as 4711 "$BRAID" umount --lazy m 2>&1 | cat >/dev/null; rm -rf /tmp/braid-4711' EXIT
 set -e
 
-# Who owns the tiers mounts; others, who can't write to them, do not.
+# The owner of the tiers mounts; others, who can't write to them, do not.
 fails mount_as 4802
 mount_as 4711 || { cat out >&2; exit 1; }
 pid=$(as 4711 "$BRAID" status m --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)
@@ -37,7 +37,7 @@ as 4711 cp /bin/true m/program
 fails as 4711 chown 0:0 m/program
 grep -q secret a/roots
 
-# Her volume has its attributes in `user.`, and nobody else is in her mount.
+# Her volume has its attributes in `user.`, and she alone is in her mount.
 as 4711 dd if=/dev/urandom of=m/big bs=64k count=12 oflag=dsync status=none
 as 4711 python3 -c 'import os; assert "user.braid.id" in os.listxattr("a/big"), os.listxattr("a/big")'
 fails as 4802 ls m

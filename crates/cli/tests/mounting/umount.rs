@@ -148,7 +148,7 @@ fn a_signal_detaches_what_is_busy_and_a_second_one_ends_it() {
     until("the volume is detached", || is_empty(&bench.path("m")));
     let mut text = String::new();
     open.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "x", "who uses it is served on");
+    assert_eq!(text, "x", "a program that uses it is served on");
     daemon.signal();
     daemon.wait();
     assert!(fs::read_to_string(bench.path("log")).unwrap().contains("ending the session"));

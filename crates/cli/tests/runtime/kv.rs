@@ -294,7 +294,7 @@ fn hostile_clients_get_errors_and_others_are_served() {
     says(&bench, &[0, 255, 10, 13, 10], "unknown command");
     says(&bench, b"GET\r\nGET a b c\r\n", "wrong number of arguments");
     says(&bench, b"QUIT\r\nPING\r\n", "+OK\r\n");
-    // Many requests at once, whose answers nobody reads for now.
+    // Many requests at once, whose answers are not read for now.
     let value = vec![b'v'; 1 << 20];
     let put = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n", &value[..], b"\r\n"].concat();
     assert_eq!(raw(&bench, &put), b"+OK\r\n");

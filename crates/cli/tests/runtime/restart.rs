@@ -27,7 +27,7 @@ fn mounted(flags: &[&str]) -> Option<Bench> {
 fn crash(bench: &Bench) {
     let before = pid(bench);
     kill_and_wait(before);
-    // Who asks meanwhile waits.
+    // A request meanwhile waits.
     let status = bench.status();
     assert_ne!(status["pid"], before);
     let restarts = &status["restarts"];

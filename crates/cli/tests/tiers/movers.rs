@@ -77,7 +77,7 @@ fn hot_ranges_go_to_the_faster_tier_and_stay_known_across_mounts() {
         assert!(found == hot[..in_use]);
         bench.bytes_on("m/hot", "fast") == in_use as u64
     });
-    assert!(bench.bytes_on("m/cold", "slow") > 30 * RANGE as u64, "what nobody reads stays");
+    assert!(bench.bytes_on("m/cold", "slow") > 30 * RANGE as u64, "what is not read stays");
     assert!(bench.moved("promote", "slow", "fast") > 30);
 
     let promoted = || {

@@ -300,7 +300,7 @@ fn a_name_that_is_given_again_is_of_a_tier_that_takes_data() {
 fn held(bench: &Bench) -> File {
     fs::write(bench.path("m/held"), "held").unwrap();
     // The kernel uses passthrough once the file has no other open.
-    until("nobody has it open", || bench.status()["open_files"] == 0);
+    until("it is closed", || bench.status()["open_files"] == 0);
     File::open(bench.path("m/held")).unwrap()
 }
 

@@ -13,7 +13,7 @@
 //! set: that would be a change, which the change time shows, and by which the
 //! next read would be due again.
 //!
-//! Who reads a tier past this renews the time in memory itself (`coord`:
+//! A reader of a tier past this renews the time in memory itself (`coord`:
 //! `Live::renew_atime`); the last close takes it from there. Spread files are
 //! never passed through to the kernel.
 

@@ -159,7 +159,7 @@ pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: Writ
     core.placer.rules().sends_away((&facts, origin, span), core.tiers.home().id, &number)
 }
 
-/// What a tier is told of data that is written to the file, which has this size: the
+/// What a tier learns about data that is written to the file, which has this size: the
 /// stream that its writer, a rule or a profile names. The caller may hold the layout.
 pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hint {
     let rules = core.placer.rules();

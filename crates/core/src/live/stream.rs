@@ -42,7 +42,7 @@ impl StreamCell {
         found
     }
 
-    /// The next who asks looks it up.
+    /// The next reader looks it up.
     pub(crate) fn forget(&self) {
         self.found.store(0, Ordering::Relaxed);
     }

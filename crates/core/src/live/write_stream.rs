@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a stream from which on it is expected to go on.
 const STREAM_MIN: u64 = 8 << 20;
-/// It is told of in steps that end at multiples of this.
+/// It is reported in steps that end at multiples of this.
 const STEP: u64 = 2 << 20;
 
 /// The stream that is being written. Of concurrent writes, which are no stream,

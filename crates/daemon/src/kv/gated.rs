@@ -1,11 +1,11 @@
 //! Keys and values behind a gate. Before requests of the kernel are held up, it is closed:
-//! who has passed may wait for one of them.
+//! a request that has passed may wait for one of them.
 
 use braid_contract::{Caller, Errno, Error, KeyChange, KeyValue, PutOptions, Result, ScanPage, ScanRange};
 use braid_runtime::{Gate, Pass};
 use std::sync::Arc;
 
-/// Lets somebody in.
+/// Lets one more in.
 ///
 /// # Errors
 /// `EAGAIN` during a pause.

@@ -42,8 +42,8 @@ pub(crate) fn prepare(settings: Option<&KvSettings>) -> Result<Option<Prepared>,
     let password = settings.password_file.as_ref().map(password).transpose()?;
     let bind = |Located { value: address, place }: &Located<Address>| {
         Listener::bind(address).map_err(|error| {
-            let found = format!("nobody can listen at {address}: {error}");
-            place.refuse(found, "end who does, or name another port or socket")
+            let found = format!("can't listen at {address}: {error}");
+            place.refuse(found, "end the program that does, or name another port or socket")
         })
     };
     let listeners = settings.listen.iter().map(bind).collect::<Result<_, _>>()?;
@@ -58,7 +58,7 @@ pub(crate) fn prepare(settings: Option<&KvSettings>) -> Result<Option<Prepared>,
     Ok(Some(Prepared { listeners, password, directory: settings.directory.clone(), caller, connections }))
 }
 
-/// The password in the first line of a file, which nobody else may read.
+/// The password in the first line of a file, which only this user may read.
 fn password(file: &Located<PathBuf>) -> Result<Vec<u8>, Refusal> {
     let Located { value: path, place } = file;
     let refuse = |found: String, advice: &str| Err(place.refuse(found, advice));
@@ -110,7 +110,7 @@ impl Prepared {
             let (buckets, directory) = (Arc::clone(buckets), self.directory.value.clone());
             Box::new(move |stream: &std::os::unix::net::UnixStream| {
                 let caller = braid_ipc::caller_of(stream)?;
-                // Who can't get to the directory can't get to its values.
+                // A user who can't get to the directory can't get to its values.
                 buckets.open(&caller, &directory)?;
                 Ok(caller)
             })

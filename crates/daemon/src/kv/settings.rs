@@ -203,7 +203,7 @@ mod tests {
             ("[::]:6379", false, None, "anybody on the network"),
             ("unix:x", false, None, "from the root on"),
             ("6379", false, None, "write unix:/run/values.sock"),
-            ("127.0.0.1:0", true, None, "nobody would know the port"),
+            ("127.0.0.1:0", true, None, "no client would know the port"),
             ("unix:/x", false, Some("no such user"), "/etc/passwd"),
         ] {
             let said = flags(&[listen], password, user).unwrap_err();

@@ -91,7 +91,7 @@ fn end(session: Session, beside: Beside<Control>, handle: LogHandle) -> Result<(
         (_, Err(error)) => Some(format!("the file system was not closed cleanly: {error}")),
         (Ok(_), Ok(())) => None,
     };
-    // Who waits for the end may use the device then.
+    // A program that waits for the end may use the device then.
     drop((control, runtime, handle));
     server.finish(Ended { error: error.clone() });
     error.map_or(Ok(()), |error| {

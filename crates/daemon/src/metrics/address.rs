@@ -25,7 +25,7 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, String> {
         match Self::parse_any(text, FORM)? {
             Self::Tcp(address) if !address.ip().is_loopback() => Err(format!(
-                "anybody on the network could read it there, and nobody is asked for a password; {FORM}, \
+                "anyone on the network could read it there, without a password; {FORM}, \
                  and put a proxy before it for other machines"
             )),
             address => Ok(address),
@@ -43,7 +43,7 @@ impl Address {
         }
         let address: SocketAddr = text.parse().map_err(|_| form.to_owned())?;
         match address.port() {
-            0 => Err(format!("nobody would know the port; {form}")),
+            0 => Err(format!("no client would know the port; {form}")),
             _ => Ok(Self::Tcp(address)),
         }
     }
@@ -71,7 +71,7 @@ mod tests {
             ("0.0.0.0:9464", "anybody on the network"),
             ("[::]:9464", "anybody on the network"),
             ("192.168.1.1:9464", "anybody on the network"),
-            ("127.0.0.1:0", "nobody would know the port"),
+            ("127.0.0.1:0", "no client would know the port"),
             ("127.0.0.1", "write 127.0.0.1:9464"),
             ("localhost:9464", "write 127.0.0.1:9464"),
             ("127.0.0.1:70000", "write 127.0.0.1:9464"),

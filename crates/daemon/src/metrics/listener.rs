@@ -50,7 +50,7 @@ fn set_mode_of_socket(path: &Path, mode: Mode) -> io::Result<u64> {
         std::fs::File::from(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
     let meta = found.metadata()?;
     if !meta.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "somebody put something else there"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else was put there"));
     }
     chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)?;
     Ok(meta.ino())
@@ -61,7 +61,7 @@ fn remove_dead(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-            _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there")),
+            _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
         },
         Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -153,7 +153,7 @@ fn carry_out(socket: &mut dyn Socket, client: &mut Client, bytes: &[u8]) -> io::
     }
 }
 
-/// Sends the answers. Whoever takes too long for that is hung up on.
+/// Sends the answers. A client that takes too long for that is hung up on.
 fn flush(socket: &mut dyn Socket, client: &mut Client) -> io::Result<()> {
     let bytes = &mut client.answers.bytes;
     let (begun, mut done) = (Instant::now(), 0);

@@ -25,7 +25,7 @@ impl Held {
         Ok(Self { fs: Arc::clone(fs), attr: entry.attr })
     }
 
-    /// A directory that somebody else keeps looked up meanwhile.
+    /// A directory that its owner keeps looked up meanwhile.
     ///
     /// # Errors
     /// `ENOTDIR`, those of the file system.

@@ -17,7 +17,7 @@ const AT_A_TIME: usize = 128;
 
 pub(crate) fn open(core: &Core, caller: &Caller, ino: InodeId, flags: OpenFlags) -> Result<HandleId> {
     let inode = core.inode(ino)?;
-    // Who takes the last name away has this lock alone, and looks whether it is open.
+    // The operation that takes the last name away has this lock alone, and looks whether it is open.
     let state = inode.state.read();
     match state.kind() {
         _ if !state.is_live() => Err(Errno::ESTALE.into()),

@@ -9,7 +9,7 @@ use super::shared::Shared;
 use braid_contract::{Errno, Error, Result, Shown};
 use std::sync::Arc;
 
-/// A framed file, its format, and the child's file. Whoever has one holds the lock of
+/// A framed file, its format, and the child's file. Its owner holds the lock of
 /// the file's state, alone if anything is changed.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'a> {
@@ -68,7 +68,7 @@ impl Access<'_> {
         });
         match &stored {
             Ok(()) => self.file.know_group(group, Arc::new(headers)),
-            // Nobody knows what is there now.
+            // What is there now is not known.
             Err(_) => self.file.forget_groups(),
         }
         stored

@@ -4,7 +4,7 @@ use braid_contract::{
     Caller, Errno, Error, FallocateMode, FileSystem, HandleId, InodeId, Result, SetAttr, WriteFlags,
 };
 
-/// An open file of the child, in somebody's name.
+/// An open file of the child, in the name of one user.
 #[derive(Clone, Copy)]
 pub(crate) struct Door<'a> {
     pub(crate) child: &'a dyn FileSystem,

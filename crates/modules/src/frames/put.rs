@@ -61,7 +61,7 @@ impl Access<'_> {
         };
         let is_free = |side: &&Side| Some(**side) != current && Some(**side) != durable;
         let age = |side: &&Side| match trio.at(**side) {
-            // Their space is there, and nobody needs what is in it.
+            // Their space is there, and what is in it is not needed.
             Slot::Damaged => 0,
             Slot::Held(header) => header.sequence,
             Slot::Absent => u64::MAX,

@@ -26,7 +26,7 @@ pub(crate) struct Sequence {
     settled: AtomicU64,
     is_begun: AtomicBool,
     kept: Mutex<Kept>,
-    /// Held by writes; who holds it alone knows that no number is in use.
+    /// Held by writes; its only holder knows that no number is in use.
     barrier: RwLock<()>,
     /// As they were found: later ones are not torn.
     suspects: Vec<std::ops::RangeInclusive<u64>>,

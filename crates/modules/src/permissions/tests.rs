@@ -203,7 +203,7 @@ fn no_new_name_leads_out_of_an_island() {
     denied(fs.link(&caller(2), InodeId(10), OUT, OsStr::new("x")));
     denied(fs.link(&caller(2), InodeId(12), OUT, OsStr::new("x")));
     denied(fs.link(&caller(2), InodeId(11), IN, OsStr::new("x")));
-    // Who may only write there moves things in it, and nothing out of it.
+    // A user who may only write there moves things in it, and nothing out of it.
     rename(3, IN, "10", IN, "20", plain).unwrap();
     denied(rename(3, IN, "20", OUT, "20", plain));
     denied(fs.link(&caller(3), InodeId(10), OUT, OsStr::new("x")));

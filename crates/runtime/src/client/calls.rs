@@ -55,7 +55,7 @@ impl Session {
             let read = self.queue().call(&self.link, Message { buffer: piece, ..Message::new(numbers) });
             match read {
                 Ok(read) => answer.answers.count += read.answers.count.min(wanted),
-                // It is met again by who reads on.
+                // The next call meets it again.
                 Err(_) if answer.answers.count > 0 => break,
                 Err(failure) => return Err(failure),
             }

@@ -45,7 +45,7 @@ fn what_is_known_and_open_is_found() {
         let mut open = records.handles();
         open.sort_unstable_by_key(|(handle, _)| handle.0);
         let handles: Vec<_> = open.iter().map(|(handle, one)| (handle.0, one.directory, one.flags)).collect();
-        // Nobody knows of the fourth.
+        // The application does not know the fourth.
         assert_eq!(handles, [(2, true, flags), (3, false, flags)]);
     };
     check(&left_by(&ledger));

@@ -289,7 +289,7 @@ fn nothing_new_is_done_before_what_others_wait_for_is_repeated() {
     let ((one, _), (other, _)) = (queue(&bed, &names), queue(&bed, &names));
     one.repeat(vec![noted()]);
     submit(&other);
-    // It does not sleep, since nobody would wake it.
+    // It does not sleep, since nothing would wake it.
     assert!(other.has_work() && !other.serve_one(&mut buffers));
     assert!(one.serve_one(&mut buffers) && other.serve_one(&mut buffers));
     // Neither does a session keep others waiting that ends.

@@ -23,7 +23,7 @@ const PAGE_MAX: u64 = 1 << 16;
 
 /// What the directories of a mount are as keys and values.
 pub trait Values: Send + Sync {
-    /// A directory as keys and values. Whoever asks knows it, and each of its operations
+    /// A directory as keys and values. The session knows it, and each of its operations
     /// looks at the caller's rights.
     ///
     /// # Errors

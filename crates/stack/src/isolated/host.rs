@@ -68,7 +68,7 @@ impl Host {
             })?;
         }
         drop(tell);
-        // An error is the end of the last one that could say something, which nobody does.
+        // An error is the end of the last one that could say something, and it is not needed.
         let _: Result<(), _> = told.recv();
         Ok(())
     }

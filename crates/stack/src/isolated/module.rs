@@ -86,7 +86,7 @@ pub(crate) struct IsolatedModule {
 #[derive(Default)]
 struct State {
     process: Option<Arc<Process>>,
-    /// One thread does that, and keeps nobody from anything else.
+    /// One thread does that, and holds nothing else up.
     is_starting: bool,
     /// When it was started again.
     again: VecDeque<Instant>,

@@ -38,7 +38,7 @@ impl Pool {
         self.changed.notify_one();
     }
 
-    /// Has one say something, waiting so long for it. If that fails or panics, nobody knows
+    /// Has one say something, waiting so long for it. If that fails or panics, it is not known
     /// what was said last, and all end.
     pub(super) fn with<T>(
         &self,
@@ -65,7 +65,7 @@ impl Pool {
         state.idle.pop().ok_or(Refusal::Busy)
     }
 
-    /// Ends them: who waits for one waits no more.
+    /// Ends them: a thread that waits for one waits no more.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
@@ -96,7 +96,7 @@ mod tests {
         pool
     }
 
-    /// What another one gets who waits while one does this.
+    /// What another thread gets that waits while one does this.
     fn beside(pool: &Pool, this: impl FnOnce() -> io::Result<()> + Send) -> Result<(), Refusal> {
         std::thread::scope(|scope| {
             let (begin, begun) = mpsc::channel();

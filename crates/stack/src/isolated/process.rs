@@ -126,7 +126,7 @@ fn spawn(stdin: UnixStream) -> io::Result<OwnedFd> {
     let (tell, told) = mpsc::sync_channel(1);
     let keep = move || match start(stdin) {
         Ok((mut child, pidfd)) => {
-            // Without a receiver, nobody wants it any more, and its socket says so.
+            // Without a receiver, it is not wanted any more, and its socket says so.
             let _ = tell.send(Ok(pidfd));
             let _ = child.wait();
         }

@@ -87,7 +87,7 @@ pub(super) fn confine(owner: Option<u32>, parent: u32) -> Result<(), String> {
         let limit = setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) });
         limit.map_err(|error| format!("limiting it: {error}"))?;
     }
-    // Where the system lets nobody say so, it is as good as others.
+    // Where the system lets no process say so, it is as good as others.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     nice(NICE).map_err(|error| error.to_string())?;
     if let Some(uid) = owner {

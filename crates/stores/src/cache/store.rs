@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A store with a part of the cache. It is always coherent with the store below, as long
-/// as nobody else changes that.
+/// as all changes of that pass here.
 pub struct CacheStore {
     inner: Arc<dyn Store>,
     part: Arc<TierCache>,

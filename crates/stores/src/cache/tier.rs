@@ -205,7 +205,7 @@ impl TierCache {
         self.shrink(&mut ranges);
     }
 
-    /// Nobody knows what these ranges have.
+    /// What these ranges have is not known.
     pub(super) fn forget(&self, id: ObjectId, first: u64, last: u64) {
         let mut ranges = self.ranges.lock();
         (first..=last).for_each(|range| ranges.remove(id, range));

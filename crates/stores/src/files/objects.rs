@@ -156,7 +156,7 @@ impl Objects {
     pub(super) fn sync_names(&self) -> Result<()> {
         // Before the other lock, which those take who hold this one.
         let dir = self.dir(&mut self.names.lock());
-        // Who comes meanwhile waits: its name may be among those that are being synced.
+        // An operation that comes meanwhile waits: its name may be among those that are being synced.
         let mut unsynced = self.unsynced.lock();
         if *unsynced {
             let dir = dir?;

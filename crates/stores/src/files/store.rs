@@ -19,7 +19,7 @@ const QUEUE_DEPTH: u32 = 64;
 /// Most bytes of several pieces that are written as one.
 const GATHER_MAX: usize = 1 << 20;
 
-/// A tier on a file system of this program, which nobody else uses.
+/// A tier on a file system of this program, which has no other user.
 pub struct FileStore {
     fs: Arc<dyn FileSystem>,
     objects: Objects,

@@ -18,7 +18,7 @@ struct Pool<T> {
     free: Vec<AlignedBuf>,
     /// Buffers that exist.
     made: usize,
-    /// Who has one, and of which extent, the one that got it first at the front.
+    /// Their owners, each with its extent, the one that got it first at the front.
     held: VecDeque<(Weak<T>, u64)>,
 }
 

@@ -437,7 +437,7 @@ impl Store for ZonedStore {
                 continue;
             }
             // Before its zones are free, and those before it is not found any more: else
-            // a zone can't be emptied of what nobody has.
+            // a zone can't be emptied of what has no owner.
             self.index.shared.log.add(&ZoneRecord::Removed { object: object.number });
             object.clear(&self.index.shared, &mut state);
             self.index.objects.write().remove(id);

@@ -51,7 +51,7 @@ impl RawSink {
 }
 
 unsafe extern "C" fn put(context: *mut c_void, data: *const u8, len: usize) {
-    // SAFETY: the context is that of `RawSink::into`, whose bytes nobody uses meanwhile.
+    // SAFETY: the context is that of `RawSink::into`, whose bytes are not used elsewhere meanwhile.
     let bytes = unsafe { &mut *context.cast::<Vec<u8>>() };
     bytes.clear();
     // SAFETY: the interface asks for bytes that are there during the call.

@@ -209,7 +209,7 @@ fn same_as_files(fresh: &Fresh) -> Option<()> {
     let set = fs.setxattr(&root(), entry.attr.ino, OsStr::new("user.kept"), b"yes", XattrMode::Set);
     let handle = fs.open(&root(), entry.attr.ino, READ_WRITE.into()).unwrap().handle;
     values.put(&root(), b"a/b", &[b'n'; 600], PutOptions::default()).unwrap();
-    // Who has the old one open keeps it.
+    // A program that has the old one open keeps it.
     let mut bytes = [0; 20];
     assert_eq!(fs.read(&root(), handle, 0, &mut bytes, false).unwrap(), 10);
     assert_eq!(&bytes[..10], b"from a put");

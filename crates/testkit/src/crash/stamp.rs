@@ -71,7 +71,7 @@ impl fmt::Display for Described {
                 let (step, at) = (source.wrapping_sub(1), (word & 0xffff_ffff) * WORD);
                 write!(f, "what step {step} wrote to file {file} at {at}")
             }
-            word => write!(f, "{word:#018x}, which nobody wrote"),
+            word => write!(f, "{word:#018x}, which was never written"),
         }
     }
 }

@@ -106,12 +106,12 @@ pub(super) const KINDS: &[Kind] = &[
         inflict: mark_stale,
     },
     Kind {
-        name: "mark-of-nobody",
+        name: "mark-without-file",
         does: "makes a mark for an id that nothing has",
         finding: Finding::Either,
         repair: Repair::NotNeeded,
         answer: "no file is concerned",
-        inflict: mark_of_nobody,
+        inflict: mark_without_file,
     },
     Kind {
         name: "mark-of-removed",
@@ -227,11 +227,11 @@ fn mark_stale(scene: &mut Scene) -> Result<Applied, Error> {
     Applied::file(scene, mark, Answer::Same)
 }
 
-fn mark_of_nobody(scene: &mut Scene) -> Result<Applied, Error> {
+fn mark_without_file(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let mark = scene.mark(id);
     scene::write(&mark, b"")?;
-    Applied::nobody(id, mark)
+    Applied::to_no_file(id, mark)
 }
 
 fn mark_of_removed(scene: &mut Scene) -> Result<Applied, Error> {
@@ -240,7 +240,7 @@ fn mark_of_removed(scene: &mut Scene) -> Result<Applied, Error> {
     scene::write(&scene.object(tier, id)?, &[0xee; 10_000])?;
     let mark = scene.mark(id);
     scene::write(&mark, b"")?;
-    Applied::nobody(id, mark)
+    Applied::to_no_file(id, mark)
 }
 
 fn mark_foreign_file(scene: &mut Scene) -> Result<Applied, Error> {

@@ -241,14 +241,14 @@ fn orphan(scene: &mut Scene) -> Result<Applied, Error> {
     index[format::SIZE as usize..][..8].copy_from_slice(&size.to_le_bytes());
     let place = scene.index(id);
     scene::write(&place, &index)?;
-    Applied::nobody(id, place)
+    Applied::to_no_file(id, place)
 }
 
 fn orphan_damaged(scene: &mut Scene) -> Result<Applied, Error> {
     let id = scene.new_id();
     let place = scene.index(id);
     scene::write(&place, &[0; HEADER_LEN + 8])?;
-    Applied::nobody(id, place)
+    Applied::to_no_file(id, place)
 }
 
 fn foreign_file(scene: &mut Scene) -> Result<Applied, Error> {

@@ -133,7 +133,7 @@ impl Applied {
     }
 
     /// Damage that concerns an id that no file has.
-    fn nobody(id: ObjectId, place: impl Into<PathBuf>) -> Result<Self, Error> {
+    fn to_no_file(id: ObjectId, place: impl Into<PathBuf>) -> Result<Self, Error> {
         Ok(Self { path: None, id: Some(id), place: place.into(), answer: Answer::Same })
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 const RANGES_ON_IT: &str = "reading its ranges on that tier fails";
 const SAME: &str = "it is the same";
-const NOBODY: &str = "no file is concerned";
+const NO_FILE: &str = "no file is concerned";
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -62,7 +62,7 @@ pub(super) const KINDS: &[Kind] = &[
         does: "makes an object that no file leads to",
         finding: Finding::Reported,
         repair: Repair::Lossless,
-        answer: NOBODY,
+        answer: NO_FILE,
         inflict: orphan,
     },
     Kind {
@@ -78,7 +78,7 @@ pub(super) const KINDS: &[Kind] = &[
         does: "puts a file into a shard of the objects whose name is no id",
         finding: Finding::Reported,
         repair: Repair::Impossible,
-        answer: NOBODY,
+        answer: NO_FILE,
         inflict: foreign_file,
     },
     Kind {
@@ -153,7 +153,7 @@ fn orphan(scene: &mut Scene) -> Result<Applied, Error> {
     let tier = scene.other_tier()?.label.tier;
     let place = scene.object(tier, id)?;
     scene::write(&place, &[0xee; 10_000])?;
-    Applied::nobody(id, place)
+    Applied::to_no_file(id, place)
 }
 
 fn unowned(scene: &mut Scene) -> Result<Applied, Error> {

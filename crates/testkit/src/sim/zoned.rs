@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The block of a device, unless another one is asked for.
 const BLOCK: u64 = 4096;
 
-/// Effects that are recorded at a time: whoever makes more does not come to an end.
+/// Effects that are recorded at a time: a caller that makes more does not come to an end.
 const RECORDED_MAX: usize = 20_000;
 
 /// The shape of a simulated zoned device.

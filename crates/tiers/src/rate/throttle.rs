@@ -297,7 +297,7 @@ mod tests {
         let throttles = throttles(MoversConfig::NONE);
         let throttle = throttles.of(TierId(1));
         throttle.step(&seen(0, 1000, 0.0, 0.0));
-        assert_eq!(throttle.guarded.rate(), None, "nobody is disturbed, and no cap is set");
+        assert_eq!(throttle.guarded.rate(), None, "no application is disturbed, and no cap is set");
         throttle.step(&seen(1, 5000, 100.0 * MIB, 0.0));
         assert_eq!(throttle.guarded.rate(), Some(50.0 * MIB));
         throttle.step(&seen(2, 5000, 2.0 * MIB, 8.0 * MIB));

@@ -184,7 +184,7 @@ pub(super) fn fate(
     }
     let own = core.home.braid()?.stat()?.attr;
     if !is_privileged() && (identity.attr.uid, identity.attr.gid) != (own.uid, own.gid) {
-        return Ok(Fate::ComesHome(Some("it belongs to somebody else, and so can't be given there".into())));
+        return Ok(Fate::ComesHome(Some("it belongs to another user, and so can't be given there".into())));
     }
     if names.len() as u64 != u64::from(identity.attr.nlink) {
         return Ok(Fate::ComesHome(Some("it has a name outside of the volume".into())));

@@ -89,7 +89,7 @@ const ALL: &[Expected] = &[
     expect("home-size-behind", "size-differs", Clean),
     expect("home-size-ahead", "size-differs", Clean),
     expect("mark-stale", "not-clean", Whole),
-    expect("mark-of-nobody", "not-clean", Whole),
+    expect("mark-without-file", "not-clean", Whole),
     expect("mark-of-removed", "object-orphan", Whole),
     expect("mark-foreign-file", "foreign-file", Left),
     expect("label-missing", "label-damaged", Whole),

@@ -291,7 +291,7 @@ fn goes_in_place(model: Model) {
                 let small = machine.disks[TIER].root().open_at(OsStr::new("dir/small"), Access::Path);
                 if let Ok(small) = small {
                     let attr = small.stat().unwrap().attr;
-                    assert_eq!((attr.mode, attr.nlink), (0o600, 2), "{context}: nobody's but Braid's");
+                    assert_eq!((attr.mode, attr.nlink), (0o600, 2), "{context}: only Braid's");
                     met += 1;
                 }
                 if context.contains("seed 1") {

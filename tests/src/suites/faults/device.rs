@@ -75,7 +75,7 @@ fn mount_again(dir: &Path) -> Result<()> {
     // Mounted again while it is still in use, it would be the one that was shut
     // down.
     let held = Path::new("/sys/fs/ext4").join(device.file_name().unwrap_or_default());
-    wait_until("nobody holds the dead file system", || {
+    wait_until("the dead file system is not in use", || {
         Ok(if held.exists() { Err(format!("{} exists", held.display())) } else { Ok(()) })
     })?;
     root_cmd("mount").arg(&device).arg(dir).quiet()

@@ -145,6 +145,6 @@ pub(super) fn appends(place: &Place<'_>) -> Result<()> {
     }
     match text.lines().count() as u64 == 4 * lines {
         true => Ok(()),
-        false => fail("there are lines that nobody wrote"),
+        false => fail("there are lines that were not written"),
     }
 }
