@@ -21,8 +21,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Core {
     /// The volume's id.
     pub id: VolumeId,
-    /// How long the ranges of a new spread file are, unless a rule says
-    /// otherwise. An existing one has its own in its index.
+    /// The range size of a new spread file, unless a rule says otherwise. An
+    /// existing one has its own in its index.
     pub range_size: RangeSize,
     /// Braid's extended attributes are in the `user.` namespace.
     pub user_xattr: bool,
@@ -150,7 +150,7 @@ impl Core {
                 Err(error) if error.errno() == Errno::EROFS => Ok(()),
                 synced => synced.map_err(|error| tier.note_error(error)),
             };
-            // A tier in trouble does not keep the others from it.
+            // A tier in trouble does not keep the others from being synced.
             result = result.and(synced);
         }
         let home = self.home.root().sync_fs();

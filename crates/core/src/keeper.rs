@@ -1,4 +1,4 @@
-//! Where descriptors outlive the process.
+//! A keeper of descriptors that outlive the process.
 
 use braid_contract::{Fd, InodeId};
 

@@ -2,9 +2,9 @@
 //! the others. It knows the layers above as an [`Observer`] and a [`Placer`]
 //! only.
 //!
-//! [`Core`] has all that operations work on; [`live`] is the plain state in it;
-//! [`mod@file`], [`namespace`], [`reap`], [`need`], [`recover`] and [`handover`] are
-//! the operations, as functions over it.
+//! [`Core`] has the state that operations work on; [`live`] is the plain state in
+//! it; [`mod@file`], [`namespace`], [`reap`], [`need`], [`recover`] and [`handover`]
+//! are the operations, as functions over it.
 #![forbid(unsafe_code)]
 
 pub mod coord;

@@ -60,8 +60,8 @@ impl<'a> Need<'a> {
         true
     }
 
-    /// Where home copies on write, has it write what it keeps in memory, for
-    /// which it reserves more than that takes. Answers whether it did.
+    /// Where home copies on write, has it write its data in memory, for which
+    /// it reserves more than the data takes. Answers whether it did.
     fn commit(&mut self) -> bool {
         if self.commits == 0 || self.core.home.keeps_removals() {
             return false;

@@ -28,7 +28,7 @@ const RETIRE_AFTER_NS: u64 = 30_000_000_000;
 /// As many as this do not wait for the time.
 const RETIRE_MAX: usize = 16 << 10;
 
-/// Carries out what is due.
+/// Carries out due removals.
 pub fn reap_due(core: &Core) {
     let now_ns = core.environment.monotonic_ns();
     let due = {
@@ -49,10 +49,10 @@ pub fn reap_due(core: &Core) {
     }
 }
 
-/// Carries out what is queued for data that would have to go to another tier than
-/// it should, for want of room; answers whether there was any. A writer waits for
-/// that meanwhile: it takes a tenth of the time at most, and else the data goes
-/// there.
+/// Carries out queued removals for data that would have to go to another tier
+/// than it should, for want of room; answers whether there were any. A writer
+/// waits for that meanwhile: it takes a tenth of the time at most, and else the
+/// data goes there.
 pub(crate) fn reap_for_room(core: &Core) -> bool {
     let started_ns = core.environment.monotonic_ns();
     if core.removals.count() == 0 || started_ns < core.removals.for_room_from_ns.load(Ordering::Acquire) {

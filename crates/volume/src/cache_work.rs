@@ -1,7 +1,7 @@
 //! Has the kernel move data of streams between its page cache and the tiers'
 //! devices while the streams go on, by a few threads: each tier has queues of its
-//! own, so that none waits for another. Nothing depends on it: what is left out is
-//! written when the kernel finds it time, or by a sync, and read when it is
+//! own, so that none waits for another. Nothing depends on it: data that is left
+//! out is written when the kernel finds it time, or by a sync, and read when it is
 //! needed.
 
 use braid_contract::{Fd, NativeFd, ObjectId, Result, TierId};

@@ -55,7 +55,7 @@ pub fn check_with(
     Ok(report)
 }
 
-/// Lets the mount's own recovery repair what a crash left.
+/// Lets the mount's own recovery repair the effects of a crash.
 fn recover(report: &mut CheckReport, config: VolumeConfig) -> std::result::Result<(), OpenError> {
     let Some(problem) = report.problems.iter_mut().find(|problem| problem.code == "not-clean") else {
         return Ok(());

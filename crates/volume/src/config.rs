@@ -25,7 +25,7 @@ pub struct VolumeConfig {
     /// Rules that send files elsewhere, or use another policy for them; the
     /// first that matches counts.
     pub rules: Vec<RuleConfig>,
-    /// What is known of streams besides.
+    /// Streams besides those of rules.
     pub hints: HintConfig,
     /// Length of an epoch in nanoseconds, after which loads are computed and
     /// policies may change their mind; usually

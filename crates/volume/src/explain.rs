@@ -1,5 +1,5 @@
 //! `explain`: for each range of a file where it is, since when, why, how much
-//! it is used, and what movers would do with it now.
+//! it is used, and the movers' present verdict.
 
 use crate::heat::{Decay, key_of};
 use crate::volume::Volume;
@@ -50,7 +50,8 @@ pub struct Explanation {
     /// The policy that holds for the file now, and its settings: the one that
     /// `rule` names, or else the volume's.
     pub policy: String,
-    /// The stream that its data belongs to, if one is known and told to tiers.
+    /// The stream that its data belongs to, if one is known and passed to
+    /// tiers.
     pub stream: Option<HoldingStream>,
     /// The user who owns the file.
     pub owner: u32,
@@ -169,7 +170,7 @@ struct Explainer<'v> {
     /// The movers of the file's policy; `None` if it is pinned.
     of_policy: Option<&'static [Mover]>,
     now: u32,
-    /// What movers would do with a range on this tier and of this degree.
+    /// The movers' verdict on a range on this tier and of this degree.
     verdicts: HashMap<(TierId, u8), String>,
     size: u64,
     ranges: RangeSize,

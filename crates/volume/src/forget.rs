@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 const PAUSE_NS: u64 = 5_000_000_000;
 
 /// Has inodes forgotten if there are too many, in a thread of its own: the
-/// kernel writes back what it forgets, which may wait for a tier.
+/// kernel writes back the data of inodes that it forgets, which may wait for a
+/// tier.
 pub(crate) fn keep_bound(volume: &Arc<Volume>, known: u64) {
     let bound = &volume.threads.inode_bound;
     let now_ns = volume.core.environment.monotonic_ns();

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Of the bound, the part that is forgotten beyond what is too much, so that it
-/// is not exceeded again at once.
+/// The part of the bound that is forgotten beyond the excess, so that it is not
+/// exceeded again at once.
 const SPARE: u64 = 8;
 
 /// The bound, and whether it is being enforced.

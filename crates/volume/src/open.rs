@@ -111,8 +111,8 @@ impl Volume {
         Self::open_by(config, recover)
     }
 
-    /// Opens the volume that another process [gave](Self::give), and goes on with what
-    /// is open. Nothing is recovered: nothing was interrupted.
+    /// Opens the volume that another process [gave](Self::give), and goes on with its
+    /// open files. Nothing is recovered: nothing was interrupted.
     ///
     /// # Errors
     /// As [`open`](Self::open), and if the state is not understood.
@@ -120,7 +120,8 @@ impl Volume {
         Self::open_by(config, |core| take(core, state))
     }
 
-    /// Opens the volume whose process crashed, recovers it, and goes on with what was open.
+    /// Opens the volume whose process crashed, recovers it, and goes on with its open
+    /// files.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -43,7 +43,7 @@ impl Placement {
         })))
     }
 
-    /// The policy's settings, the rules and what is known of streams besides.
+    /// The policy's settings, the rules and the other settings of streams.
     pub(crate) fn config(&self) -> (PolicyConfig, Vec<RuleConfig>, HintConfig) {
         let now = self.0.read();
         (now.policy_config.clone(), now.rules_config.clone(), now.hints_config.clone())

@@ -1,7 +1,7 @@
 //! How fast tiers are, remembered from mount to mount in `.braid/speeds` of
 //! home: a volume that was in use knows its tiers before it places anything.
-//! What was seen of another device is not believed. All of it may be lost: it
-//! is measured or learned again.
+//! Figures of another device do not count. All of it may be lost: it is
+//! measured or learned again.
 
 use braid_contract::{Context, Errno, Error, Result, SpeedBasis};
 use braid_core::Core;
@@ -12,7 +12,7 @@ use braid_tiers::Tier;
 /// Where speeds are saved, below `.braid`.
 const SAVED: &str = "speeds";
 
-/// Tells the tiers what was seen of them before.
+/// Gives the tiers their earlier figures.
 pub(crate) fn load(core: &Core) {
     let saved = match read_saved(core) {
         Ok(Some(saved)) => saved,
@@ -35,7 +35,7 @@ pub(crate) fn load(core: &Core) {
     }
 }
 
-/// Saves what is known of the tiers for the next mount.
+/// Saves the tiers' known speeds for the next mount.
 pub(crate) fn save(core: &Core) -> Result<()> {
     let mut saved = SavedSpeeds::default();
     for tier in core.tiers.iter().filter(|tier| !tier.is_absent()) {
@@ -49,7 +49,7 @@ pub(crate) fn save(core: &Core) -> Result<()> {
     core.home.braid()?.replace_small(SAVED, &saved.encode()).context("saving the speeds of tiers")
 }
 
-/// What is known of a tier; `None` if nothing was seen of it.
+/// The known speed of a tier; `None` if it was never observed.
 fn speed_of(tier: &Tier) -> Option<SavedSpeed> {
     let (basis, since_ns) = tier.speed_basis()?;
     if matches!(basis, SpeedBasis::Profile | SpeedBasis::DeviceKind) {

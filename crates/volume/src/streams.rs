@@ -1,6 +1,6 @@
-//! What was learned of streams, remembered from mount to mount in `.braid/streams` of
-//! home: a volume that was in use knows its kinds of files, and the zones of their
-//! streams go on. All of it may be lost: it is learned again.
+//! Learned streams, remembered from mount to mount in `.braid/streams` of home: a
+//! volume that was in use knows its kinds of files, and the zones of their streams go
+//! on. All of it may be lost: it is learned again.
 
 use braid_contract::{Context, Errno, Error, Result};
 use braid_core::Core;
@@ -17,7 +17,7 @@ pub(crate) fn most(tiers: &Tiers) -> u16 {
     zones.min().map_or(LEARNED_MAX, learned_most)
 }
 
-/// Goes on with what was learned before.
+/// Goes on with the streams learned before.
 pub(crate) fn load(core: &Core) {
     match read_saved(core) {
         Ok(Some(kinds)) => core.learning.go_on_with(&kinds, core.environment.monotonic_ns()),
@@ -28,7 +28,8 @@ pub(crate) fn load(core: &Core) {
     }
 }
 
-/// Saves what is learned for the next mount. What was of no use goes, if nothing is.
+/// Saves learned streams for the next mount. An unusable file is removed, if there
+/// are none.
 pub(crate) fn save(core: &Core) -> Result<()> {
     let kinds = core.learning.remembered(core.environment.monotonic_ns());
     let braid = core.home.braid()?;

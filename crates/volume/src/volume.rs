@@ -42,11 +42,11 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Writes to the tiers what the next mount needs: home inodes, removals,
-    /// counts. To be called once, after the front end has ended.
+    /// Writes to the tiers the state that the next mount needs: home inodes,
+    /// removals, counts. To be called once, after the front end has ended.
     ///
     /// # Errors
-    /// Those of the tiers. The next mount does what this could not.
+    /// Those of the tiers. The next mount does the rest.
     pub fn shutdown(&self) -> Result<()> {
         self.stop_work();
         // The kernel does not release files that were open at the unmount.
@@ -110,7 +110,7 @@ impl Volume {
         give(&self.core)
     }
 
-    /// Writes what tiers have in this process's memory.
+    /// Writes the tiers' data in this process's memory.
     fn write_what_is_held_back(&self) -> Result<()> {
         let held_back = self.core.tiers.stores().filter(|(_, store)| !store.capabilities().native_files);
         for (tier, store) in held_back.filter(|(tier, _)| !tier.is_absent()) {
@@ -127,8 +127,8 @@ impl Volume {
         self.threads.stop();
     }
 
-    /// Saves what is known of the heat of ranges, of tiers and of streams, for the next
-    /// mount, which does without what can't be saved.
+    /// Saves the heat of ranges and the figures of tiers and streams for the next
+    /// mount, which does without any that can't be saved.
     pub fn save_knowledge(&self) {
         if let Err(error) = self.movers.heat.save(&self.core.home) {
             tracing::warn!(%error, "the heat of ranges could not be saved");
@@ -136,8 +136,8 @@ impl Volume {
         self.save_experience();
     }
 
-    /// Saves what is known of tiers and streams for the next mount, which does without
-    /// what can't be saved.
+    /// Saves the figures of tiers and streams for the next mount, which does without
+    /// any that can't be saved.
     pub(crate) fn save_experience(&self) {
         if let Err(error) = speeds::save(&self.core) {
             tracing::warn!(%error, "the speeds of tiers could not be saved");

@@ -1,11 +1,11 @@
 //! The access time of a spread file (Mux §2.3).
 //!
-//! The tier whose file system did the last read owns it. Home's renews the time
-//! of the home inode by itself, by the options of its mount. The others are read
-//! through descriptors that leave access times alone: so a move or a check
-//! leaves no trace, a tier's mount options have no say, and a read is no more
-//! than a read. In their place the time in memory is renewed, by the same rule as
-//! home's (`live/times.rs`). It counts from then on. Their object gets it within a
+//! The tier whose file system did the last read owns it. Home's renews the time of
+//! the home inode by itself, by the options of its mount. The others are read
+//! through descriptors that leave access times alone: so a move or a check leaves
+//! no trace, a tier's mount options do not matter, and a read causes no write. In
+//! their place the time in memory is renewed, by the same rule as home's
+//! (`live/times.rs`). It counts from then on. Their object gets it within a
 //! second, and at the last close and each `fsync`; the owners word of the index
 //! leads to it.
 //!

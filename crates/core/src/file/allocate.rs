@@ -79,7 +79,7 @@ pub fn allocate_file(
     let result = allocate_somewhere(core, file, offset..end, mode, origin, &mut taken);
     match result {
         Ok(()) => {
-            // Not before: it may itself be what waits for room.
+            // Not before: it may itself be the operation that waits for room.
             if mode == FallocateMode::PunchHole {
                 core.freed.note();
             }

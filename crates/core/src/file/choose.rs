@@ -1,5 +1,5 @@
-//! Which tier new ranges get: what the rules say, or else the policy. `place.rs`,
-//! `leave_home.rs` and `full_range.rs` ask here.
+//! Chooses the tier of new ranges: by the rules, or else by the policy. Used by
+//! `place.rs`, `leave_home.rs` and `full_range.rs`.
 
 use crate::core::Core;
 use crate::file::learned::{follow, learned_stream};
@@ -106,7 +106,7 @@ pub fn choose(
     Ok(TierChoice { tier, reason, policy, stream: stream.stream, writer, pin })
 }
 
-/// Tells the policy that a plain file grows on home, as it chose.
+/// Reports to the policy that a plain file grows on home, as it chose.
 pub(super) fn stays(core: &Core, request: &PlacementRequest<'_>, credits: &Credits, choice: &TierChoice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
@@ -123,7 +123,7 @@ pub(super) fn credited(
     choice.add_to(credits, &core.tiers.views(0, 0), request.span.new_bytes);
 }
 
-/// Tells policy and credits that the choice was carried out.
+/// Reports to policy and credits that the choice was carried out.
 pub fn placed(core: &Core, request: &PlacementRequest<'_>, credits: &mut Credits, choice: &TierChoice) {
     let tiers = core.tiers.views(request.span.needed_bytes(), 0);
     choice.policy.placed(&request.context(credits, &tiers), choice.tier.id);
@@ -159,8 +159,8 @@ pub(super) fn is_ruled_away(core: &Core, file: &File, origin: Origin, span: Writ
     core.placer.rules().sends_away((&facts, origin, span), core.tiers.home().id, &number)
 }
 
-/// What a tier learns about data that is written to the file, which has this size: the
-/// stream that its writer, a rule or a profile names. The caller may hold the layout.
+/// The hint for a tier about data written to the file, which has this size: the stream
+/// that its writer, a rule or a profile names. The caller may hold the layout.
 pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hint {
     let rules = core.placer.rules();
     if !rules.hints().is_on() {
@@ -176,7 +176,7 @@ pub(super) fn hint_of(core: &Core, file: &File, size: u64, origin: Origin) -> Hi
     Hint { stream, life }
 }
 
-/// The stream that tiers are told for the file, by its name, and what is known of
+/// The stream that tiers get for the file, by its name, and the facts known of
 /// it. The caller may hold the layout.
 pub fn stream_now(core: &Core, file: &File, size: u64) -> Option<(String, Option<KnownStream>)> {
     let rules = core.placer.rules();

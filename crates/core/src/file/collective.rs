@@ -1,6 +1,6 @@
-//! What tiers know of a file that its home inode does not: the space that it
-//! takes there, and its access time. They are asked once, and after changes; in
-//! between, the collective inode answers (Mux §2.3).
+//! Facts about a file that tiers know and its home inode does not: the space
+//! that it takes there, and its access time. Tiers are asked once, and after
+//! changes; in between, the collective inode answers (Mux §2.3).
 
 use crate::core::Core;
 use crate::file::named_on;

@@ -1,4 +1,4 @@
-//! What a range needs of its tier, where the one that it is on does not have it:
+//! Demands of a range on its tier: where the present tier does not meet them,
 //! the range goes to another.
 
 use crate::core::Core;
@@ -12,19 +12,19 @@ pub(crate) struct Obstacle {
     pub(crate) demand: Demand,
 }
 
-/// What the tier that a range goes to has to have.
+/// A demand on the tier that a range goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Demand {
     /// Room for more of the range.
     Room,
-    /// That what is there can be written over.
+    /// Existing data can be overwritten.
     Overwrite,
     /// That space can be reserved.
     Allocate,
 }
 
 impl Obstacle {
-    /// What was missing where a tier answered this error to a write; `None` if
+    /// The unmet demand where a tier answered this error to a write; `None` if
     /// another tier would be no help.
     pub(crate) fn of(tier: &Tier, error: &Error) -> Option<Self> {
         let demand = match error.errno() {

@@ -15,8 +15,8 @@ pub(crate) fn next_home_data(file: &File, offset: u64, end: u64) -> Result<Optio
     Ok(found.filter(|(start, _)| *start < end).map(|(start, data_end)| (start, data_end.min(end))))
 }
 
-/// The first stretch of data of the file's part on `tier` in
-/// `offset .. end`; all of the part is one where the tier can't tell.
+/// The first stretch of data of the file's part on `tier` in `offset .. end`;
+/// all of the part is one where the tier can't report holes.
 pub(crate) fn next_data_on(
     file: &File,
     spread: &Spread,

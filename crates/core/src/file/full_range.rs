@@ -1,5 +1,4 @@
-//! A range leaves a tier that does not take what is written to it, while the
-//! write waits.
+//! Moves a range off a tier that does not take a write, while the write waits.
 
 use crate::core::Core;
 use crate::file::choose::{PlacementRequest, find_room};
@@ -34,14 +33,14 @@ impl MoveLimit {
 }
 
 /// The tier of the range at `offset` has no room for more of it, takes no
-/// writes, or can't do what is demanded: the range goes to another one. Answers
+/// writes, or can't meet the demand: the range goes to another one. Answers
 /// whether it was moved; if not, something else has changed, and the write may
 /// be tried again. `ENOSPC` if no tier has room.
 pub(crate) fn move_off(core: &Core, file: &File, offset: u64, obstacle: Obstacle) -> Result<bool> {
     // One that is gone has no range any more.
     let Ok(from) = core.tiers.get(obstacle.tier) else { return Ok(false) };
     let demand = obstacle.demand;
-    // Space of removed files may be all that is missing.
+    // The space of removed files may suffice.
     if demand == Demand::Room && !from.is_set_readonly() && reap_now(core) {
         return Ok(false);
     }
@@ -61,8 +60,8 @@ pub(crate) fn move_off(core: &Core, file: &File, offset: u64, obstacle: Obstacle
             Ok(false) | Err(NotMoved::Overtaken) => return Ok(false),
             // The mover is below on this very stack, and can't end first.
             Err(NotMoved::Busy) if !core.environment.threads() => return Err(Errno::ENOSPC.into()),
-            // A mover may be in no hurry, this is; another write has it where
-            // it is to be.
+            // Unlike this write, a mover may be in no hurry; another write
+            // moves the range where it is to be.
             Err(NotMoved::Busy) => end_move_at(file, offset),
             Err(NotMoved::Target(error) | NotMoved::NoIndex(error)) => {
                 note_refused(&to, &error);
@@ -73,7 +72,8 @@ pub(crate) fn move_off(core: &Core, file: &File, offset: u64, obstacle: Obstacle
     }
 }
 
-/// A tier that is full is news; that another writes each byte once is not.
+/// Logs the move at the level of its reason: a full tier is news, one that
+/// writes each byte once is not.
 fn note_moved(offset: u64, from: &Tier, to: &Tier, demand: Demand) {
     let (from, to) = (&from.name, &to.name);
     match demand {
@@ -84,8 +84,8 @@ fn note_moved(offset: u64, from: &Tier, to: &Tier, demand: Demand) {
     }
 }
 
-/// If no tier takes the range, the application is told that there is no room: what
-/// else was the matter is to be found here.
+/// If no tier takes the range, the application gets "no room": other causes are
+/// logged here.
 fn note_refused(to: &Tier, error: &Error) {
     if error.is_full() || error.errno() == Errno::EOPNOTSUPP {
         tracing::debug!(tier = %to.name, %error, "a tier did not take a range");

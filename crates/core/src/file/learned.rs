@@ -1,7 +1,7 @@
 //! Learning streams, where tiers can keep them apart. A file is looked up when it is
-//! first written, and tells the learner when it gets its first range, when its last use
-//! ends and when its data is gone; never at a write. `choose.rs` looks up; what ends
-//! uses and data tells.
+//! first written, and reported to the learner when it gets its first range, when its
+//! last use ends and when its data is gone; never at a write. `choose.rs` looks up; the
+//! code that ends uses and data reports.
 
 use crate::core::Core;
 use crate::live::File;
@@ -11,7 +11,7 @@ use braid_placement::{Facts, Origin};
 use std::sync::atomic::Ordering;
 
 /// The stream of a file that no rule and no profile knows; `None` if nothing is
-/// learned, or nothing yet of files like it.
+/// learned, or no similar files are known yet.
 pub(super) fn learned_stream(
     core: &Core,
     hints: &Hints,
@@ -49,7 +49,7 @@ pub(super) fn last_use_ended(core: &Core, file: &File, bytes: u64) {
     }
 }
 
-/// The data of a file is gone; what is written to it next is looked up anew.
+/// The data of a file is gone; its next write looks up the stream anew.
 pub(super) fn begin_anew(core: &Core, file: &File) {
     if file.followed.swap(false, Ordering::Relaxed) {
         file.stream.forget();

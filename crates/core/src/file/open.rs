@@ -1,4 +1,4 @@
-//! Files come into use and go out of it.
+//! Takes files into use and out of it.
 
 use crate::core::Core;
 use crate::file::access_time::keep_owed;
@@ -119,7 +119,7 @@ pub fn close_file(core: &Core, handle: HandleId) -> Result<()> {
     };
     let ended = end_use(core, &open.file, open.passthrough);
     match open.passthrough {
-        // What the kernel wrote is not known.
+        // The kernel's writes are not known.
         true => core.observer.tail_changed(&open.file.inode, 0),
         false => core.observer.inode_changed(&open.file.inode),
     }
@@ -214,8 +214,8 @@ pub(crate) fn last_name_gone(core: &Core, file: &File, parent: DurabilityDepende
     if opens.dead {
         return Ok(());
     }
-    // One that was made without a name may have got one since that was looked
-    // at. Who gives it one has it in use.
+    // A file that was made without a name may have got one since that was
+    // checked. The caller that names it has it in use.
     if file.data().stat()?.attr.nlink > 0 {
         drop(opens);
         return settle(core, file);

@@ -1,5 +1,5 @@
 //! One file's bytes on one tier: every read and write of data passes here, is
-//! counted, and has its errors looked at.
+//! counted, and has its errors examined.
 
 use crate::core::Core;
 use crate::file::preallocate::allocate_growth;

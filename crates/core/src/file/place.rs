@@ -1,4 +1,4 @@
-//! Giving ranges their tier.
+//! Assigns tiers to ranges.
 
 use crate::core::Core;
 use crate::file::choose::{PlacementRequest, credited, find_room, placed};
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Gives all ranges of some bytes that have no tier yet one and the same, which
-/// has what is demanded (PolyStore §4.4.2: one write, one tier). A write is a
+/// meets the demand (PolyStore §4.4.2: one write, one tier). A write is a
 /// request of the front end: the kernel splits those longer than 1 MiB.
 ///
 /// Ranges whose space was set aside before there was data get their tier anew
@@ -53,7 +53,7 @@ pub(crate) fn place(
     if !sets_aside(spread, offset, end, origin)? {
         return place_new(core, spread, &request, new, (&mut credits, false), excluded);
     }
-    // Writes decide what the file's shares are.
+    // Writes decide the file's shares.
     let mut set_aside = spread.set_aside.lock();
     place_new(core, spread, &request, new, (&mut set_aside, true), excluded)
 }
@@ -81,8 +81,8 @@ fn undealt(spread: &Spread, ranges: Range<u64>, origin: Origin) -> Result<Vec<Ne
     Ok(new)
 }
 
-/// Whether space is set aside for all that the file may have of a range, so
-/// that it can be set aside elsewhere in its place.
+/// Whether space is set aside for the file's whole part of a range, so that it
+/// can be set aside elsewhere in its place.
 fn sets_aside(spread: &Spread, offset: u64, end: u64, origin: Origin) -> Result<bool> {
     if !origin.reserves || spread.index.whole().is_some() {
         return Ok(false);
@@ -197,8 +197,8 @@ fn deal_anew(
     }
     let (ranges, old) = (spread.range_size(), core.tiers.get(entry.tier)?);
     let bytes = ranges.bytes_of(range..range + 1, spread.size().max(spread.index.reserved()?));
-    // What is on its way already gets its tier there; and a crash may have left
-    // data without the entry that says so.
+    // A range that is moving already gets its tier there; and a crash may have
+    // left data without the entry that says so.
     let Ok(moving) = spread.moving.begin(range) else { return stays() };
     if next_data_on(file, spread, &old, ranges.start_of(range), ranges.start_of(range + 1))?.is_some() {
         return stays();

@@ -1,5 +1,5 @@
 //! Which tiers have something of a file. An error of a tier on which the file
-//! has nothing is no concern of the file's.
+//! has nothing does not concern the file.
 
 use crate::core::Core;
 use crate::live::{File, Layout, Spread};
@@ -15,8 +15,8 @@ pub(super) fn is_absent(spread: &Spread, tier: &Tier, error: &Error) -> Result<b
     Ok(error.errno() == Errno::ENOENT && !tier.is_home() && !spread.index.is_object_durable(tier.id)?)
 }
 
-/// Passes on the error of a tier, unless the file has nothing there: then it is
-/// no concern of the file's.
+/// Passes on the error of a tier, unless the file has nothing there: then the
+/// error does not concern the file.
 pub(crate) fn concerning(spread: &Spread, tier: &Tier, error: Error) -> Result<()> {
     if concerns(spread, tier)? { Err(error) } else { Ok(()) }
 }

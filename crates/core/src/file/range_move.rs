@@ -178,7 +178,7 @@ impl RangeMove<'_> {
         Ok(outcome)
     }
 
-    /// Reserves on the target what is reserved of the range.
+    /// Reserves the range's reserved space on the target.
     fn reserve(&self, spread: &Spread) -> MoveResult<()> {
         let reserved = spread.index.reserved().map_err(NotMoved::Other)?;
         let bytes = self.ranges.bytes_of(self.range..self.range + 1, reserved);
@@ -243,7 +243,7 @@ impl RangeMove<'_> {
     }
 
     /// Copies by the file system that both tiers are on, if they are; answers
-    /// what is left to be copied.
+    /// the bytes left to be copied.
     fn share_copy(&self, spread: &Spread, bytes: Range<u64>) -> MoveResult<Range<u64>> {
         let Some(sharing) = &self.sharing else { return Ok(bytes) };
         note_write(spread, self.to);
@@ -316,7 +316,7 @@ impl CopySteps for RangeMove<'_> {
     fn switch(&self, hold: &HeldLayout<'_>) -> MoveResult<()> {
         let version = self.entry.version.wrapping_add(1);
         let spread = hold.spread()?;
-        // A writer that deals the range anew stores what follows from its entry.
+        // A writer that deals the range anew stores what its entry implies.
         let _placing = spread.placing.lock();
         // The target may have been closed to new ranges since the move began.
         // As with writers, this is asked with the layout held, and not before.

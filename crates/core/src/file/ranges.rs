@@ -1,6 +1,5 @@
-//! How long the ranges of a file are: as its index says if it has one, and
-//! otherwise as the rules, or the volume, say now. It is fixed when the index
-//! is made.
+//! The range size of a file: that of its index if it has one, else the present
+//! one by the rules or the volume. It is fixed when the index is made.
 
 use crate::core::Core;
 use crate::file::choose::rule_for;
@@ -9,8 +8,8 @@ use braid_contract::Result;
 use braid_format::RangeSize;
 use braid_placement::{Origin, WriteSpan};
 
-/// How long the ranges of a file are, or would be if it was spread now, other
-/// than for a write.
+/// The range size of a file, or the one that it would get if it was spread now,
+/// other than for a write.
 pub fn range_size_of(core: &Core, file: &File) -> Result<RangeSize> {
     range_size_in(core, file, &file.layout.read())
 }
@@ -23,8 +22,8 @@ pub fn range_size_in(core: &Core, file: &File, layout: &Layout) -> Result<RangeS
     }
 }
 
-/// How long the ranges of a plain file are if it is spread for a write of
-/// `offset .. end`.
+/// The range size of a plain file that is spread for a write of `offset ..
+/// end`.
 pub(super) fn range_size_for(
     core: &Core,
     file: &File,
@@ -37,8 +36,8 @@ pub(super) fn range_size_for(
     range_size_by_rule(core, file, origin, span)
 }
 
-/// How long the ranges of a plain file are by the rules, with the span that
-/// follows from its size.
+/// The range size of a plain file by the rules, with the span that follows from
+/// its size.
 fn range_size_by_rule(
     core: &Core,
     file: &File,

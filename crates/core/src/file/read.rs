@@ -13,7 +13,7 @@ use std::sync::atomic::{Ordering, fence};
 /// read, in bytes; handing less to another thread costs more than it saves.
 const PARALLEL_MIN: usize = 128 << 10;
 
-/// What of a read is on one tier, or in holes.
+/// The part of a read on one tier, or in holes.
 struct TierPart<'a> {
     tier: Option<TierId>,
     pieces: Vec<ReadPiece<'a>>,
@@ -92,7 +92,7 @@ pub(crate) fn unmoved<T>(
     }
 }
 
-/// Splits a read where the tier changes, and puts together what is on each.
+/// Splits a read where the tier changes, and groups the parts by tier.
 fn parts_of<'a>(spread: &Spread, mut offset: u64, mut buf: &'a mut [u8]) -> Result<Vec<TierPart<'a>>> {
     let mut parts: Vec<TierPart<'a>> = Vec::new();
     while !buf.is_empty() {

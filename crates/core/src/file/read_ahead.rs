@@ -1,7 +1,7 @@
 //! Reading ahead on all tiers: the kernel reads a few ranges of a stream ahead,
-//! and a tier would wait while all of these are on others. That goes to the page
-//! cache of the tiers' file systems, so it takes no memory for good, and is never
-//! stale.
+//! and a tier would wait while all of these are on others. The data goes to the
+//! page cache of the tiers' file systems, so it takes no memory for good, and is
+//! never stale.
 
 use crate::core::Core;
 use crate::live::{OpenFile, Spread};
@@ -18,7 +18,7 @@ const KERNEL_RANGES: u64 = 2;
 const EACH: usize = 12;
 
 /// These bytes are being read through the page cache. Where that enters a range
-/// as part of a stream, tells the observer which ranges are needed next.
+/// as part of a stream, reports to the observer which ranges are needed next.
 pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u64>) {
     let (ranges, size) = (spread.range_size(), spread.size());
     if read.end > size {
@@ -27,7 +27,7 @@ pub(super) fn look(core: &Core, open: &OpenFile, spread: &Spread, read: Range<u6
     }
     let Some((range, read)) = open.read.enters(read, ranges.bytes()) else { return };
     let last = (range + (BYTES_MAX / ranges.bytes()).clamp(1, RANGES_MAX)).min(ranges.range_of(size - 1));
-    // Reading the range itself tells what is wrong with the index.
+    // Reading the range itself reports the index error.
     let Ok(here) = spread.index.entry(range) else { return };
     let here = here.map(|entry| entry.tier);
     let mut found: Vec<(TierId, Vec<u64>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading what a file has on one tier, to see how fast that tier is.
+//! Reads a file's data on one tier, to measure that tier's speed.
 
 use crate::core::Core;
 use crate::file::pieces::{read_home, read_to_copy};

@@ -36,9 +36,9 @@ impl<'a> Sharing<'a> {
     }
 
     /// Copies the bytes to where they are in the file, and answers how far it
-    /// came. The rest is to be read and written: what is in the way is met again
-    /// then, and it is known whose it is. The copy does not count as load, since
-    /// bytes that are shared do not travel.
+    /// came. The rest is to be read and written: that meets the obstacle again,
+    /// and shows whose it is. The copy does not count as load, since bytes that
+    /// are shared do not travel.
     pub(super) fn copy(&self, Range { start, end }: Range<u64>) -> u64 {
         let mut at = start;
         while at < end {

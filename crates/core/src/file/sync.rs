@@ -133,7 +133,7 @@ pub(crate) fn sync_tier(file: &File, spread: &Spread, tier: &Tier, data_only: bo
         Backend::Home(_) => file.data().sync(data_only),
         Backend::Store(store) => match store.sync(&[spread.id()], data_only) {
             Ok(()) => {
-                // What was allocated late is, from now on.
+                // Space that was to be allocated late is allocated from now on.
                 spread.space.changed();
                 return spread.index.set_object_durable(tier.id);
             }

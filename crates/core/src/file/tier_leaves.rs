@@ -77,7 +77,7 @@ impl Spread {
         self.index.clear_object_durable(tier)
     }
 
-    /// Makes `home` the owner of all that `tier` owns.
+    /// Makes `home` the owner of everything that `tier` owns.
     fn disown(&self, tier: TierId, home: TierId) -> Result<()> {
         self.change_owners(|owners| {
             let instead = |owner| if owner == tier { home } else { owner };

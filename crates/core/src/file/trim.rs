@@ -10,7 +10,7 @@ use braid_contract::{Errno, Error, Result};
 use braid_tiers::cut_object;
 use std::sync::atomic::Ordering;
 
-/// Removes all that a spread file has beyond `size`.
+/// Removes a spread file's data beyond `size`.
 pub(crate) fn trim(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     // Copies that are under way were read before this.
     spread.moving.cancel_all();
@@ -77,8 +77,7 @@ fn owes_trim(spread: &Spread) -> bool {
     !spread.trimmed.load(Ordering::Acquire) && *spread.marked.lock()
 }
 
-/// Makes the removal of all that is beyond the size durable, before the file
-/// grows.
+/// Makes the removal of data beyond the size durable, before the file grows.
 pub(crate) fn prepare_growth(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     if !spread.trimmed.load(Ordering::Acquire) {
         let what = "a tier is in trouble that may hold something beyond the file's size";

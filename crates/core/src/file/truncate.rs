@@ -76,7 +76,7 @@ fn empty(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     core.home.set_id_attr(&**file.data(), &attr)?;
     let emptied = file.writable()?.truncate(0);
     if let Err(error) = emptied.and_then(|()| core.home.remove_id_attr(&**file.data())) {
-        // The file stays what it was.
+        // The file keeps its kind.
         core.home.set_id_attr(&**file.data(), &IdAttr { kind: before, ..attr })?;
         return Err(error);
     }
@@ -105,13 +105,13 @@ pub(crate) fn settle_emptied(core: &Core, file: &File) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file of this size would lose anything. One that is cut where it ends
-/// gives up what is reserved behind that, as on other file systems.
+/// Whether a file of this size would lose anything. A file that is cut where it
+/// ends gives up its reservation behind that, as on other file systems.
 fn is_cut(spread: &Spread, size: u64) -> Result<bool> {
     Ok(size < spread.size() || size == spread.size() && spread.index.reserved()? > size)
 }
 
-/// Gives up what is reserved behind the end of a file that was truncated within
+/// Gives up the reservation behind the end of a file that was truncated within
 /// it, after its last close. The space up to that size was to stay until all data
 /// was there.
 pub(super) fn give_up_reserved(core: &Core, file: &File) -> Result<()> {
@@ -140,7 +140,7 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     mark(core, file, spread)?;
     spread.touch_inode();
     let owner = owner_before(core, spread, size)?;
-    // Until all of it went, the file must not grow over what is left.
+    // Until all of it is gone, the file must not grow over the rest.
     spread.set_trimmed(false);
     let has_reserved = spread.index.reserved()? > 0 || !spread.ahead.lock().is_empty();
     if has_reserved {

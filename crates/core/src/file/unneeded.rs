@@ -12,10 +12,9 @@ use braid_index::Index;
 use braid_tiers::{Backend, Tier, bit};
 use std::sync::atomic::Ordering;
 
-/// Something of the file left a tier: its object goes, if that is what frees
-/// the space, and nothing of the file is there any more. While the file is
-/// read, written or moved, this is left to its last close. The caller holds
-/// nothing.
+/// Something of the file left a tier: its object goes, if only that frees the
+/// space, and nothing of the file is there any more. While the file is read,
+/// written or moved, this is left to its last close. The caller holds nothing.
 pub(super) fn left(core: &Core, file: &File, tier: &Tier) {
     if tier.capabilities().punch {
         return;
@@ -28,7 +27,8 @@ pub(super) fn left(core: &Core, file: &File, tier: &Tier) {
     }
 }
 
-/// Removes, after the last use of a file, what could not be removed before.
+/// Removes, after the last use of a file, objects that could not be removed
+/// before.
 pub(super) fn remove_late(core: &Core, file: &File) {
     let some = match &*file.layout.read() {
         Layout::Plain => false,

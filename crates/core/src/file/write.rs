@@ -67,7 +67,7 @@ pub fn write_file(
                     file.cached_time.written_back();
                 }
             }
-            // Space of removed files may be all that is missing.
+            // The space of removed files may suffice.
             Err(error) if error.is_full() && need.wait() => moves = MoveLimit::default(),
             Err(error) if done == 0 => return Err(error),
             // The bytes that are done count; the error comes again with the
@@ -127,9 +127,9 @@ fn write_some(
     }
 }
 
-/// A plain file must not, or can't, grow on home: it leaves, and the
-/// write goes on from there. While the kernel does I/O on the home file by
-/// itself, home is all that there is.
+/// A plain file must not, or can't, grow on home: it leaves, and the write goes
+/// on from there. While the kernel does I/O on the home file by itself, only
+/// home will do.
 fn make_room_in_plain(
     core: &Core,
     file: &File,
@@ -194,7 +194,7 @@ fn write_spread(
                 spread.wrote(tier.id)?;
                 grow(core, file, spread, offset + done as u64, &tier)?;
             }
-            // What is in the way comes again with the rest.
+            // The rest meets the obstacle again.
             Err(_) if done > 0 => break,
             Err(error) => {
                 let obstacle = Obstacle::of(&tier, &error).ok_or(error)?;

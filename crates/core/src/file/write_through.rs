@@ -1,8 +1,7 @@
-//! Data that the tiers' file systems would keep in memory for a while, and that
-//! their devices can be given at once: what the kernel wrote back from its cache
-//! of Braid's files, and what a stream of writes has passed. Where the data is
-//! spread, the kernel would first hold up those who write to the slowest tier,
-//! and leave the others idle.
+//! Passes on at once data that the tiers' file systems would keep in memory for
+//! a while: data that the kernel wrote back from its cache of Braid's files, and
+//! data that a stream of writes has passed. Where the data is spread, the kernel
+//! would first hold up writers to the slowest tier, and leave the others idle.
 
 use crate::core::Core;
 use crate::file::read::run_at;
@@ -13,8 +12,8 @@ use braid_placement::Origin;
 /// ones are most often followed by a sync.
 const WRITTEN_BACK_MIN: usize = 128 << 10;
 
-/// `len` bytes were written at `offset`. Tells the observer of data that may go
-/// to the device.
+/// `len` bytes were written at `offset`. Reports to the observer data that may
+/// go to the device.
 pub(super) fn pass_on(core: &Core, open: &OpenFile, offset: u64, len: usize, io: &Origin) {
     if len == 0 || !io.is_buffered() {
         return;

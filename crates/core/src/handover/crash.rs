@@ -1,4 +1,4 @@
-//! The process that begins after a crash: what was open is known, the rest is recovered as
+//! The process that begins after a crash: open files are known, the rest is recovered as
 //! at any mount after a crash.
 
 use super::OpenState;
@@ -10,7 +10,7 @@ use braid_contract::{Fd, HandleId, InodeId, OpenFlags, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-/// What outlived a process that had a volume in use.
+/// State that outlived a process that had a volume in use.
 #[derive(Clone, Debug, Default)]
 pub struct CrashState {
     /// Files and directories that were open.
@@ -28,7 +28,7 @@ fn first_handle(crashes: u64) -> u64 {
     crashes << 44
 }
 
-/// What was open.
+/// The files and directories that were open.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenBefore {
     /// Its handle, which it keeps.
@@ -39,12 +39,12 @@ pub struct OpenBefore {
     pub flags: Option<OpenFlags>,
     /// The kernel does the I/O of the file by itself.
     pub passthrough: bool,
-    /// User, group and thread of who opened it.
+    /// User, group and thread of the opener.
     pub opener: [u32; 3],
 }
 
-/// Recovers the volume, and goes on with what was open. Nothing uses it yet; home finds
-/// inodes by number.
+/// Recovers the volume, and goes on with its open files. Nothing uses it yet; home
+/// finds inodes by number.
 ///
 /// # Errors
 /// Those of the tiers. A file that can't be opened is none: its handles answer `EBADF`.

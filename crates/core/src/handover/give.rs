@@ -1,4 +1,4 @@
-//! The process that ends: closes files, and says what is left.
+//! The process that ends: closes files, and describes the rest.
 
 use super::inodes::pack;
 use super::{LiveState, OpenState};
@@ -65,8 +65,8 @@ fn state_of(handle: HandleId, open: &Arc<OpenFile>) -> OpenState {
     }
 }
 
-/// A file without a name stays open, so that its data stays; its home inode says what
-/// the next process has to know.
+/// A file without a name stays open, so that its data stays; its home inode has the
+/// state for the next process.
 fn bring_home(core: &Core, file: &File) {
     if let Err(error) = restore_cached_time(core, file).and_then(|()| update_home_inode(file)) {
         tracing::warn!(inode = file.inode.ino.0, %error, "size and times of a file without a name");

@@ -1,10 +1,10 @@
-//! A volume in use goes from one process to the next (LabStor §3.3, live upgrade): what
-//! only memory has of it, in a form that another version of the program reads.
+//! Hands a volume in use from one process to the next (LabStor §3.3, live upgrade): its
+//! state in memory, in a form that another version of the program reads.
 //!
 //! Files with a name are closed, and opened anew by the next process, which finds on the
-//! tiers what a close leaves there. What is not durable stays so: the kernel has it. All
-//! that the next process can't find there is handed over: who has what open, inodes and
-//! files without a name, marks, and removals that are not carried out.
+//! tiers the state that a close leaves there. Unsynced data stays so: the kernel has it.
+//! Everything that the next process can't find there is handed over: open handles,
+//! inodes and files without a name, marks, and pending removals.
 
 mod crash;
 mod give;
@@ -20,7 +20,7 @@ use braid_contract::{AccessTimes, Fd, HandleId, InodeId, TierId};
 use braid_index::IndexState;
 use serde::{Deserialize, Serialize};
 
-/// What memory has of a volume in use.
+/// The state in memory of a volume in use.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LiveState {
     next_handle: u64,
@@ -58,7 +58,7 @@ struct OpenState {
     direct: bool,
     sync: bool,
     passthrough: bool,
-    /// User, group and thread of who opened it.
+    /// User, group and thread of the opener.
     opener: [u32; 3],
     /// The error of an earlier sync that it has yet to report.
     owed: Option<i32>,
@@ -72,7 +72,7 @@ impl LiveState {
         (&self.inodes, &self.descriptors)
     }
 
-    /// The whole, of what was text and those parts.
+    /// The whole, made of its text and these parts.
     #[must_use]
     pub fn with_parts(self, inodes: Vec<u8>, descriptors: Vec<Fd>) -> Self {
         Self { inodes, descriptors, ..self }

@@ -1,4 +1,4 @@
-//! The process that begins: opens what the earlier one had open.
+//! The process that begins: opens the files that the earlier one had open.
 
 use super::inodes::unpack;
 use super::{LiveState, OpenState};

@@ -22,9 +22,9 @@ pub struct OpenFile {
     pub passthrough: bool,
     /// The thread that opened it, for writes that the kernel makes later.
     pub opener: Origin,
-    /// What is written through it.
+    /// Writes through it.
     pub(crate) written: WriteStream,
-    /// What is read through it.
+    /// Reads through it.
     pub(crate) read: ReadStream,
     /// How many failures to sync the file it has reported.
     sync_errors_seen: AtomicU64,

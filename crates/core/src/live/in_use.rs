@@ -1,4 +1,5 @@
-//! Whether a regular file is in use; if not, what was known of it when it was.
+//! Whether a regular file is in use; if not, the facts remembered from its last
+//! use.
 
 use braid_contract::Timestamp;
 use std::sync::{Arc, Weak};

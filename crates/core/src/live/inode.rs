@@ -32,9 +32,9 @@ pub enum Shape {
 pub struct Inode {
     /// The number that applications see.
     pub ino: InodeId,
-    /// What kind of inode it is.
+    /// The kind of inode.
     pub kind: FileKind,
-    /// Tells inodes apart that had the same number.
+    /// Distinguishes inodes that had the same number.
     pub generation: u64,
     pub(super) node: Node,
     pub(super) shape: AtomicU8,
@@ -169,7 +169,7 @@ pub struct File {
     pub(crate) stream: StreamCell,
     /// The stream that a profile knows it by.
     pub(crate) profiled: StreamCell,
-    /// What becomes of it is learned.
+    /// Its fate is learned.
     pub(crate) followed: AtomicBool,
     /// Where it is pinned to, once that was asked for.
     pin: Mutex<Option<Option<PinAttr>>>,

@@ -49,9 +49,9 @@ pub struct InodeTable {
     /// each directory again.
     paths: Mutex<LruCache<InodeId, Fd>>,
     /// Descriptors of inodes that lost their last name, or never had one, until
-    /// they are forgotten. Home would give their numbers to new inodes, and
-    /// what the kernel asks of the old one would be done to the new one, which
-    /// may be another user's.
+    /// they are forgotten. Home would give their numbers to new inodes, and the
+    /// kernel's requests for the old one would affect the new one, which may be
+    /// another user's.
     nameless: Mutex<HashMap<InodeId, Fd>>,
     /// Inodes that were forgotten, to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,

@@ -1,5 +1,5 @@
-//! Streams that are learned from what files do: the learner of a volume, shared by all
-//! operations. `file/learned.rs` has them.
+//! Streams that are learned from the past of files: the learner of a volume, shared by
+//! all operations, which are in `file/learned.rs`.
 
 use braid_contract::{InodeId, WriteLife};
 use braid_hint::{LEARNED_MAX, LearnedStream, Learner, Opening, RememberedKind, Written, life_of};
@@ -25,7 +25,7 @@ impl Learning {
         Self { learner: Mutex::new(Learner::new(most, SEED)), lives }
     }
 
-    /// The number of the stream of a file; `None` if nothing is known of files like it.
+    /// The number of the stream of a file; `None` if no similar files are known.
     pub(crate) fn stream_of(&self, opening: &Opening<'_>, now_ns: u64) -> Option<u16> {
         self.learner.lock().stream_of(opening, now_ns)
     }
@@ -55,17 +55,18 @@ impl Learning {
         WriteLife::ALL.get(usize::from(level)).copied()
     }
 
-    /// What was learned so far, by the streams' numbers.
+    /// The streams learned so far, by their numbers.
     pub fn streams(&self) -> Vec<LearnedStream> {
         self.learner.lock().streams()
     }
 
-    /// What the next mount is to know, the newest first.
+    /// The kinds that the next mount is to know, the newest first.
     pub fn remembered(&self, now_ns: u64) -> Vec<RememberedKind> {
         self.learner.lock().remembered(now_ns)
     }
 
-    /// Goes on with what a mount before remembered; before anything is learned.
+    /// Goes on with the kinds that an earlier mount remembered; before anything
+    /// is learned.
     pub fn go_on_with(&self, kinds: &[RememberedKind], now_ns: u64) {
         let mut learner = self.learner.lock();
         *learner = learner.clone().with(kinds, now_ns);

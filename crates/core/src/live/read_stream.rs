@@ -7,7 +7,7 @@ use std::ops::Range;
 const AT_ONCE: u64 = 4 << 20;
 
 /// The stream that is being read. Reads are one while they stay near its end, and
-/// read most of what they pass.
+/// read most of the bytes that they pass.
 #[derive(Debug, Default)]
 pub(crate) struct ReadStream(Mutex<Stream>);
 

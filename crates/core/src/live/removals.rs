@@ -54,7 +54,7 @@ pub struct MarksToRetire {
     pub(crate) since_ns: Option<u64>,
 }
 
-/// What one process hands to the next of removals and marks.
+/// Removals and marks that one process hands to the next.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RemovalState {
     known: Vec<ObjectId>,
@@ -94,8 +94,8 @@ impl Removals {
         }
     }
 
-    /// Goes on where another process ended. What its removals depend on is not known
-    /// any more: everything is made durable first.
+    /// Goes on where another process ended. The dependencies of its removals are not
+    /// known any more: everything is made durable first.
     pub(crate) fn take_over(&self, now_ns: u64, state: RemovalState) {
         let (mut pending, mut removed) = (self.pending.lock(), self.removed.lock());
         pending.known.extend(state.known);
@@ -146,11 +146,11 @@ impl Removals {
         removed.fewer_names.contains(&ino) || removed.fewer_names_syncing.contains(&ino)
     }
 
-    /// Queues a file, unless it is: the thread that takes the last name away,
-    /// the one that closes the file last and one that empties it may each find
-    /// that its data is to go. Answers whether this was the first. `depends_on`
-    /// has to be durable first: the directory that the last name was in, or the
-    /// home file that was emptied.
+    /// Queues a file, unless it is queued: the thread that takes the last name
+    /// away, the one that closes the file last and one that empties it may each
+    /// find that its data is to go. Answers whether this was the first.
+    /// `depends_on` has to be durable first: the directory that the last name
+    /// was in, or the home file that was emptied.
     pub fn add(&self, now_ns: u64, id: ObjectId, depends_on: DurabilityDependency) -> bool {
         let mut pending = self.pending.lock();
         let first = pending.known.insert(id);

@@ -192,8 +192,8 @@ impl Spread {
         self.missing.load(Ordering::Acquire)
     }
 
-    /// What is known of a file that nothing is ahead of, for when it is not in
-    /// use any more.
+    /// Facts about a file that nothing is ahead of, for the time when it is not
+    /// in use.
     pub(super) fn at_rest(&self) -> Option<AtRest> {
         let settled = self.times.mtime().is_none() && self.times.atime_is_known();
         let (blocks, tiers) = self.space.known().filter(|_| settled)?;
@@ -206,7 +206,7 @@ impl Spread {
         })
     }
 
-    /// What was known when it was last in use.
+    /// The facts from its last use.
     pub(crate) fn remember(&self, rest: &AtRest) {
         if rest.size == self.size() {
             self.missing.store(rest.missing, Ordering::Release);

@@ -13,7 +13,7 @@ const FOUND: u64 = 1 << 34;
 /// Where the generation of the rules begins, of which a word has the lower bits.
 const GENERATION: u32 = 35;
 
-/// What was found, by which rules, and for whom.
+/// A found stream, with the generation of the rules and the thread.
 #[derive(Debug, Default)]
 pub(crate) struct StreamCell {
     found: AtomicU64,
@@ -22,8 +22,8 @@ pub(crate) struct StreamCell {
 }
 
 impl StreamCell {
-    /// What was found by the rules of this generation; looks it up, by `ask`, until it
-    /// was found for a writer.
+    /// The stream found by the rules of this generation; looks it up, by `ask`, until
+    /// it was found for a writer.
     pub(crate) fn get_or(
         &self,
         generation: u32,
@@ -47,8 +47,8 @@ impl StreamCell {
         self.found.store(0, Ordering::Relaxed);
     }
 
-    /// Notes what is found now for a thread. Without a writer, which is 0, less is
-    /// known, and nothing is noted. What is sure stays.
+    /// Notes the stream found now for a thread. Without a writer, which is 0, less
+    /// is known, and nothing is noted. A certain stream stays.
     pub(crate) fn set(&self, generation: u32, thread: u32, found: FoundStream) {
         let before = self.found.load(Ordering::Relaxed);
         if thread == 0 || !found.is_sure && is_of(before, generation) && before & UNSURE == 0 {

@@ -1,5 +1,5 @@
 //! The times of a spread file in use: ahead of those of its home inode, and
-//! what is known of who has them.
+//! which tiers are known to have them.
 //!
 //! The access time is that of the home inode or the one here, whichever is
 //! later. The one here came from a read of another tier; until the home inode
@@ -47,7 +47,7 @@ pub(crate) struct Times {
     objects_may_have_it: AtomicBool,
 }
 
-/// What a read has to do for the access time.
+/// A read's duty for the access time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     /// It is that of this read now, and is to be kept.
@@ -149,9 +149,9 @@ impl Times {
         self.objects_may_have_it.load(Ordering::Relaxed)
     }
 
-    /// What a read has to do, where reads renew the access time like this;
-    /// `None`, most often: nothing. With `relatime`, it is due if the file was
-    /// changed since; whether it is old is looked at now and then.
+    /// A read's duty, where reads renew the access time like this; `None`, most
+    /// often: nothing. With `relatime`, it is due if the file was changed
+    /// since; whether it is old is checked now and then.
     pub(crate) fn atime_is_due(&self, ReadRenewal { renewal, is_set }: ReadRenewal) -> Option<Due> {
         if renewal == Renewal::Never && is_set {
             return None;
@@ -178,7 +178,7 @@ impl Times {
 
     /// The access time was found old: it is that of the read at `now_ns` from now
     /// on, unless another one was faster. The file was last changed at `changed`,
-    /// which a finer clock than that of reads may have told.
+    /// maybe by a finer clock than that of reads.
     pub(crate) fn renew_atime(&self, now_ns: i64, changed: Timestamp) -> bool {
         let ahead = |changed: &i64| (0..COARSE_NS).contains(&changed.saturating_sub(now_ns));
         let now_ns = ns_of(changed).filter(ahead).unwrap_or(now_ns);

@@ -44,7 +44,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// What a stream of blocks of 1 MiB from `offset` on tells.
+    /// The reports of a stream of blocks of 1 MiB from `offset` on.
     fn told(stream: &WriteStream, offset: u64, blocks: u64) -> Vec<(u64, u64)> {
         let told = (0..blocks).filter_map(|block| stream.wrote(offset + block * MIB, MIB));
         told.map(|bytes| (bytes.start, bytes.end)).collect()

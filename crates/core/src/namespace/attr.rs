@@ -66,8 +66,7 @@ fn attr_at_rest(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<
     }
 }
 
-/// What is known of a file from when it was last in use, if that holds for the
-/// tiers that there are now.
+/// The facts known from a file's last use, if they hold for the present tiers.
 fn known_at_rest(core: &Core, inode: &Inode) -> Option<AtRest> {
     let rest = inode.file.lock().at_rest()?;
     (rest.tiers == other_tiers(core)).then_some(rest)

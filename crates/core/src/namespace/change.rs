@@ -109,7 +109,7 @@ fn set_times(
         drop(slot);
         return match file_of(core, inode) {
             // Its data is being removed. The kernel may have held its times
-            // back, and what it fails to write back fails a later `syncfs`.
+            // back, and a failed write-back fails a later `syncfs`.
             Err(error) if error.errno() == Errno::ESTALE => fd.set_times(*atime, *mtime),
             file => of_file(&*file?),
         };

@@ -62,7 +62,7 @@ fn list_entry(
 }
 
 /// The entry of a name for `readdirplus`, and whether its file is damaged: then
-/// the entry is that of the home inode, and looking it up tells why. A name
+/// the entry is that of the home inode, and looking it up reports why. A name
 /// that went away meanwhile is listed without an entry. A lack of descriptors
 /// or memory is answered as an error.
 fn entry_for_listing(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<(Option<Entry>, bool)> {

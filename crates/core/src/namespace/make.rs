@@ -91,7 +91,7 @@ fn make_first_link(core: &Core, inode: &Arc<Inode>, dir: &dyn NativeFd, name: &O
         core.inodes.named(inode.ino);
     }
     if let Err(error) = end_use(core, &file, false) {
-        // The name is there. A mark leads to what is not done.
+        // The name is there. A mark leads to the rest.
         tracing::warn!(inode = inode.ino.0, %error, "a file that got its first name is not up to date");
     }
     linked

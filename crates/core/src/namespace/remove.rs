@@ -106,7 +106,7 @@ pub fn rename_name(
     let mut changed = [moved, back, others].into_iter().flatten();
     let prepared = changed.try_for_each(|ino| name_will_change(core, ino));
     let rename = || {
-        // What it leaves is the caller's.
+        // The whiteout that it leaves is the caller's.
         let _acting = (mode == RenameMode::Whiteout).then(|| acting(caller, 0)).transpose()?;
         from.rename_at(name, &*to, new_name, mode)
     };
@@ -184,9 +184,9 @@ fn spare(core: &Core, marked: Option<ObjectId>) -> Result<()> {
     marked.map_or(Ok(()), |id| core.index.unmark(id))
 }
 
-/// The name is gone. If it was the last one, the file's data is removed
-/// when the last open is gone too. Since the file was looked at, it may have
-/// been written to, emptied, moved or closed: what it is now goes.
+/// The name is gone. If it was the last one, the file's data is removed when
+/// the last open is gone too. Since the file was examined, it may have been
+/// written to, emptied, moved or closed: its present state is removed.
 fn queue_orphan(core: &Core, displaced: &Displaced, parent: &Fd) -> Result<()> {
     let Displaced { fd, ino, marked, .. } = displaced;
     let inode = core.inodes.get(*ino).ok();

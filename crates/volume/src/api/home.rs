@@ -41,8 +41,8 @@ impl Volume {
     /// Makes the empty directory `root` home, while the volume is in use: names
     /// and data of the present home are copied there, and open files stay open.
     /// `location` names its place in messages, and is how the next mount finds
-    /// it. Ended, with `ECANCELED`, when `tell` answers `false`, unless it is
-    /// too late for that.
+    /// it. Ends with `ECANCELED` when `tell` answers `false`, unless it is too
+    /// late for that.
     ///
     /// # Errors
     /// Then the present home stays home, and the copies are removed. `EBUSY`

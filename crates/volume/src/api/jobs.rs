@@ -21,7 +21,7 @@ impl Volume {
         self.jobs.start(what, bandwidth)
     }
 
-    /// Surveys what `braid import` would do with a tier, without changing
+    /// Surveys the effect of `braid import` on a tier, without changing
     /// anything.
     ///
     /// # Errors

@@ -18,9 +18,9 @@ pub struct PlacementConfig {
     pub policy: PolicyConfig,
     /// Which files go elsewhere, or by another policy.
     pub rules: Vec<RuleConfig>,
-    /// What is known of streams besides.
+    /// Streams besides those of rules.
     pub hints: HintConfig,
-    /// What moves ranges in the background.
+    /// The movers of ranges in the background.
     pub movers: MoversConfig,
 }
 

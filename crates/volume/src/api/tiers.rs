@@ -21,7 +21,7 @@ pub struct TierChange {
     pub readonly: Option<bool>,
 }
 
-/// A tier that nothing tells the speed of.
+/// A tier of unknown speed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TierOfUnknownSpeed {
     /// Its name.
@@ -120,8 +120,8 @@ impl Volume {
         Ok((id.ok_or(Errno::EINVAL)?, status))
     }
 
-    /// The tiers of which neither a weight nor anything else tells how fast they
-    /// are; none where there is one tier only.
+    /// The tiers whose speed follows neither from a weight nor from anything
+    /// else; none where there is one tier only.
     pub fn tiers_of_unknown_speed(&self) -> Vec<TierOfUnknownSpeed> {
         if self.core.tiers.iter().count() < 2 {
             return Vec::new();

@@ -1,5 +1,5 @@
 //! The survey of an ejection: how much comes home, how much may stay on which
-//! tier, and what is in the way.
+//! tier, and the obstacles.
 
 use super::amounts::{Amounts, EjectOptions, Ejection};
 use super::in_place::{Fate, Site, fate};

@@ -63,8 +63,7 @@ pub(crate) fn eject_open(
     Ok(ejection)
 }
 
-/// Makes the files' new names on their tiers durable, and what home holds of
-/// them.
+/// Makes the files' new names on their tiers durable, and home's file system.
 fn make_places_durable(core: &Core, sites: &[Site], options: EjectOptions) -> Result<()> {
     if options.in_place {
         sites.iter().try_for_each(|site| site.store.sync_all())?;

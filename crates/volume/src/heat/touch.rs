@@ -5,8 +5,8 @@
 use braid_contract::{SplitMix, TierId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ranges that can be told apart in one epoch; touches for which the table has
-/// no place are not counted.
+/// Ranges that can be distinguished in one epoch; touches for which the table
+/// has no place are not counted.
 const SLOTS: usize = 1 << 16;
 
 /// Places that are tried for a touch.

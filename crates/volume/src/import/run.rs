@@ -10,7 +10,7 @@ use braid_core::recover::{IMPORT_DIR, discard_unnamed};
 use std::ffi::OsStr;
 
 impl Importer {
-    /// Surveys what `braid import` would do with a tier, without changing
+    /// Surveys the effect of `braid import` on a tier, without changing
     /// anything.
     ///
     /// # Errors

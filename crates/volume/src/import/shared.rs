@@ -1,4 +1,4 @@
-//! The importer, and what it tells the front end's cache.
+//! The importer, and its messages to the front end's cache.
 
 use super::walk::open_dir;
 use braid_contract::NativeFd;

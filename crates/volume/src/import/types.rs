@@ -3,7 +3,7 @@
 use braid_contract::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The contents of a tier's directory, and what an import does with them.
+/// The contents of a tier's directory, and an import's effect on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportSurvey {

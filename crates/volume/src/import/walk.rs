@@ -20,7 +20,7 @@ pub(super) struct WalkEntry<'a> {
     pub(super) at_home: Option<FileKind>,
 }
 
-/// What a walk does with its entries.
+/// The handler of a walk's entries.
 pub(super) trait Visitor {
     /// Anything but a directory.
     fn leaf(&mut self, met: &WalkEntry<'_>) -> Result<()>;

@@ -125,7 +125,7 @@ impl Membership {
     fn take_out(&self, table: &mut VolumeTable, tier: &Tier) -> Result<Option<Arc<dyn Store>>> {
         let counted = || ranges_counted_on(&self.core, tier);
         if counted() > 0 {
-            // Removed files may be all that it holds.
+            // It may hold only removed files.
             reap_now(&self.core);
             retire_marks(&self.core);
         }
@@ -327,7 +327,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Clears the store of a removed tier, if that still is what it holds.
+    /// Clears the store of a removed tier, if the store still is that tier's.
     fn clear_remains(&self, table: &VolumeTable, name: &str, store: &dyn Store) -> Result<()> {
         let Some(label) = store.label()?.and_then(|bytes| Label::decode(&bytes).ok()) else { return Ok(()) };
         let is = |old: &Removed| old.name == name && old.tier == label.tier;

@@ -1,10 +1,10 @@
-//! Wrong placement is put right while data is in use: where one tier has all
-//! that it can do and another has not, ranges in use go from the former to the
-//! latter, until each has work in proportion to what it can do.
+//! Wrong placement is put right while data is in use: where one tier is
+//! saturated and another is not, ranges in use go from the former to the
+//! latter, until each has work in proportion to its bandwidth.
 //!
 //! A range that was moved so is left there for a while, and an imbalance has to
-//! [last](super::patience) before anything moves: what is in use changes, and
-//! must not make ranges go back and forth.
+//! [last](super::patience) before anything moves: the ranges in use change, and
+//! must not go back and forth.
 
 use super::errand::{Errand, ErrandEnd};
 use super::in_use::on_tier;
@@ -35,19 +35,19 @@ const IDLE: f64 = 0.95;
 /// A tier with fewer operations in flight serves one thread that waits for each:
 /// a slower tier would only make it wait longer.
 const QUEUE: f64 = 1.5;
-/// What has to be in the wrong place, as a part of what the tier that holds up
-/// the others is due: about that part of the rate is lost.
+/// The data that has to be in the wrong place, as a part of the share due to
+/// the tier that holds up the others: about that part of the rate is lost.
 const TOLERANCE: f64 = 0.04;
 
 /// A tier, and the applications' work on it.
 #[derive(Clone, Copy, Debug)]
 struct TierWork {
     id: TierId,
-    /// It has all that it can do.
+    /// It is saturated.
     saturated: bool,
     /// It takes ranges.
     takes: bool,
-    /// The part of what it can do that applications ask of it.
+    /// The part of its bandwidth that applications use.
     used: f64,
     /// Bytes a second that it can do, read and written.
     rates: [f64; 2],
@@ -109,7 +109,7 @@ fn mixed([read, written]: [f64; 2], reads: f64) -> f64 {
     1.0 / (reads / read + (1.0 - reads) / written)
 }
 
-/// What is due to be moved, and by which bandwidths.
+/// The ranges due to be moved, and by which bandwidths.
 struct Due {
     shift: Shift,
     aim: Aim,
@@ -126,7 +126,7 @@ impl Movers {
         let stop = || stopped() || round.pace.is_stopped();
         let moved = self.due().map_or(0, |due| self.move_due(due, &round.pace, &stop));
         if moved == 0 {
-            // What is moved would show as well what a tier can do.
+            // The moves would show a tier's bandwidth as well.
             let began_ns = self.core.environment.monotonic_ns();
             self.try_out(&stop);
             let took_ns = self.core.environment.monotonic_ns().saturating_sub(began_ns);
@@ -134,7 +134,7 @@ impl Movers {
         }
     }
 
-    /// Moves what is due, for a while, and answers how many ranges that were.
+    /// Moves due ranges for a while, and answers how many.
     fn move_due(&self, due: Due, pace: &Pace, stopped: &(dyn Fn() -> bool + Sync)) -> usize {
         let Due { shift, aim, now, spots } = due;
         let tiers = [shift.from, shift.to].map(|id| self.core.tiers.get(id));
@@ -185,12 +185,12 @@ impl Movers {
         }
     }
 
-    /// What is due, once an imbalance has lasted.
+    /// The due moves, once an imbalance has lasted.
     fn due(&self) -> Option<Due> {
         let tiers: Vec<Arc<Tier>> = self.core.tiers.iter().collect();
         let now_ns = self.core.environment.monotonic_ns();
         if !tiers.iter().any(|tier| tier.is_saturated()) {
-            // Most of the time: what is in use is not looked for.
+            // The usual case: ranges in use are not looked for.
             self.imbalance.lock().lasts(None, now_ns);
             return None;
         }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(ranges(&[tier(0, 0.0, 400.0, 0.0), tier(1, 1.0, 100.0, 1000.0)]), Some((1, 0, 800)));
         // The faster one has too much.
         assert_eq!(ranges(&[tier(0, 1.0, 400.0, 1000.0), tier(1, 0.1, 100.0, 0.0)]), Some((0, 1, 200)));
-        // What a third tier lacks is not its to give.
+        // The share that a third tier lacks does not go to tier 0.
         let work = [tier(0, 0.0, 100.0, 0.0), tier(1, 1.0, 100.0, 900.0), tier(2, 0.2, 100.0, 0.0)];
         assert_eq!(ranges(&work), Some((1, 0, 300)));
     }

@@ -1,6 +1,6 @@
 //! Movers move ranges in the background (PolyStore Algorithm 2): frequently
 //! used ranges go to faster tiers, and full tiers give cold ranges to slower
-//! ones; a third one of our own moves what is in use off tiers that hold
+//! ones; a third one of our own moves ranges in use off tiers that hold
 //! applications up. Each has a thread (`background`); they move ranges by
 //! [`relocate`](braid_core::file::relocate), and decide by the heat of ranges.
 //!

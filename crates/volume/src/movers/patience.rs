@@ -3,9 +3,9 @@
 //!
 //! A tier that slows down and recovers again and again would make ranges go back
 //! and forth. So the first change of direction takes longer than the first move;
-//! from the second on, ranges are dealt by what the tiers do on average in both
-//! states, where they can stay in either. Only a state that lasts for long has
-//! them dealt by itself, and the more often that was in vain, the longer it takes.
+//! from the second on, ranges are dealt by the tiers' average bandwidth in both
+//! states, and can stay there in either. Only a state that lasts for long has them
+//! dealt by itself, and the more often that was in vain, the longer it takes.
 
 use braid_contract::TierId;
 use std::collections::BTreeMap;
@@ -69,12 +69,12 @@ struct Seen {
     last_ns: u64,
 }
 
-/// What ranges were moved for.
+/// The reason for which ranges were moved.
 #[derive(Clone, Debug, Default)]
 struct Moved {
     /// Those in the last direction.
     roles: Roles,
-    /// What the tiers did then.
+    /// The tiers' bandwidths then.
     bandwidths: Bandwidths,
     at_ns: u64,
     /// How long the moves took.
@@ -86,7 +86,8 @@ struct Moved {
 }
 
 impl Roles {
-    /// The first role that a tier has stays: it may pass on what it takes.
+    /// The first role that a tier has stays: it may pass on the ranges that it
+    /// gets.
     fn add(&mut self, (from, to): Tiers) {
         self.0.entry(from).or_insert(true);
         self.0.entry(to).or_insert(false);
@@ -117,8 +118,8 @@ impl Imbalance {
         self.moved.as_ref().is_some_and(|moved| moved.turns > 0)
     }
 
-    /// Notes what is seen now; answers how ranges are to be dealt if that lasts
-    /// for long enough.
+    /// Notes the present imbalance; answers how ranges are to be dealt if it
+    /// lasts for long enough.
     pub(super) fn lasts(&mut self, found: Option<(Tiers, &Bandwidths)>, now_ns: u64) -> Option<Aim> {
         let lasting = self.seen.take().filter(|seen| {
             let ago_ns = now_ns.saturating_sub(seen.last_ns);
@@ -155,7 +156,7 @@ impl Imbalance {
         }
     }
 
-    /// The mover was at work for so long, which is no gap in what was seen.
+    /// The mover was at work for so long, which is no gap in the observations.
     pub(super) fn looked_away(&mut self, ns: u64) {
         if let Some(seen) = &mut self.seen {
             seen.last_ns += ns;
@@ -170,7 +171,7 @@ impl Imbalance {
         let Some(moved) = &self.moved else { return Some(Aim::Now) };
         let undone = moved.roles.are_undone_by(tiers);
         let states = moved.states.as_ref().filter(|states| are_states(states, now));
-        // What took long is not undone soon.
+        // Long moves are not undone soon.
         let lasts = |ns: u64| lasted_ns >= ns.max(moved.took_ns);
         if states.is_none() && (!undone || moved.turns == 0) {
             return (!undone || lasts(TURN_NS)).then_some(Aim::Now);
@@ -353,7 +354,7 @@ mod tests {
         put_right(&mut imbalance, THERE, &mean(), 208);
         assert_eq!(imbalance.lasts(None, 250 * SECOND), None);
         // A third tier came, one of the two became slower than it ever was, or
-        // writes do what they did not before.
+        // writes change as never before.
         let third = [(TierId(0), [133.0, 200.0]), (TierId(1), [120.0; 2]), (TierId(2), [50.0; 2])].into();
         let slower = [(TierId(0), [400.0, 200.0]), (TierId(1), [12.0, 60.0])].into();
         let written = [(TierId(0), [400.0, 20.0]), (TierId(1), [120.0, 60.0])].into();

@@ -1,7 +1,7 @@
-//! Trials: a tier that has rest while another holds applications up may do more
-//! than is believed. The same shows at the limit of a throttle. So the balance
-//! mover reads for a moment what is in use on it, as applications do but as fast
-//! as it can; the tier's load tells what that shows. If nothing, the next trial
+//! Trials: a tier with slack, while another holds applications up, may be faster
+//! than believed. The same shows at the limit of a throttle. So the balance
+//! mover briefly reads ranges in use on it, as applications do but as fast as it
+//! can; the tier's load shows the result. If it is no faster, the next trial
 //! comes later (`braid_placement::Load`).
 
 use super::in_use::on_tier;
@@ -40,13 +40,12 @@ struct Trial<'a> {
     load: &'a Load,
     /// Epochs that had ended when it began.
     epochs: u64,
-    /// What was believed then.
+    /// The bandwidth believed then.
     believed: f64,
 }
 
 impl Trial<'_> {
-    /// Whether the epochs that ended since it began told all that there is to be
-    /// learned.
+    /// Whether the epochs that ended since it began have shown enough.
     fn is_over(&self) -> bool {
         match self.load.epochs() - self.epochs {
             0 | 1 => false,
@@ -57,9 +56,9 @@ impl Trial<'_> {
 }
 
 impl Movers {
-    /// Up to which busy share what may be faster than is believed is tried out, in
-    /// reading and in writing: ranges that are moved to a tier show how fast it is
-    /// written. A trial has to see enough whole epochs.
+    /// The busy share up to which a tier that may be faster than believed is tried
+    /// out, in reading and in writing: ranges that are moved to a tier show how
+    /// fast it is written. A trial has to see enough whole epochs.
     pub(crate) fn tries(&self) -> [Option<f64>; 2] {
         let epoch_ns = self.core.tiers.home().load.last_epoch_ns();
         let reads = self.core.environment.threads()
@@ -80,8 +79,8 @@ impl Movers {
         }
     }
 
-    /// Reads what is in use on a tier, for a moment. Answers whether that shows
-    /// what it can do.
+    /// Briefly reads ranges in use on a tier. Answers whether that shows its
+    /// bandwidth.
     fn read_hard(&self, tier: &Tier, stopped: &(dyn Fn() -> bool + Sync)) -> bool {
         let believed = tier.load.bandwidth(Direction::Read).unwrap_or(0.0);
         let trial = Trial { load: &tier.load, epochs: tier.load.epochs(), believed };

@@ -1,4 +1,4 @@
-//! What movers would do with a range now, in words for `explain`.
+//! The movers' verdict on a range now, in words for `explain`.
 
 use super::shared::Movers;
 use braid_contract::Mover;
@@ -7,8 +7,8 @@ use braid_tiers::Tier;
 use std::sync::Arc;
 
 impl Movers {
-    /// What the movers would do with a range of this size and heat on this tier,
-    /// of a file whose policy has these movers; `None` if it is pinned.
+    /// The movers' verdict on a range of this size and heat on this tier, of a
+    /// file whose policy has these movers; `None` if it is pinned.
     pub(crate) fn verdict(
         &self,
         tier: &Tier,

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Files are copied again in pieces of this many bytes.
 pub(crate) const CHUNK: u64 = 1 << 20;
 
-/// Pieces of one file that are told apart; with more, it is copied again from
-/// the first of them on.
+/// Pieces of one file that are distinguished; with more, it is copied again
+/// from the first of them on.
 const CHUNKS_MAX: usize = 1 << 16;
 
 /// The notes.

@@ -168,7 +168,7 @@ pub(super) fn is_gone(error: &Error) -> bool {
     matches!(error.errno(), Errno::ENOENT | Errno::ESTALE | Errno::ENOTDIR | Errno::EXDEV)
 }
 
-/// Tells an inode from a later one with the same number.
+/// Distinguishes an inode from a later one with the same number.
 pub(super) fn generation(identity: &Identity) -> u64 {
     identity.handle.as_ref().map_or(0, braid_contract::NativeHandle::generation)
 }

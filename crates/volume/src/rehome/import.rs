@@ -61,8 +61,8 @@ impl Copier<'_> {
         Ok(Import { generation, dirs, inodes, files, open_dirs, retired })
     }
 
-    /// Copies open files and directories that have no name. What can't be copied
-    /// without one gets one in limbo, for as long as it takes to open it.
+    /// Copies open files and directories that have no name. A file that can't be
+    /// copied without one gets one in limbo, for as long as it takes to open it.
     fn copy_orphans(
         &mut self,
         files: &[(HandleId, Arc<OpenFile>)],
