@@ -47,7 +47,7 @@ pub(super) struct Changes {
     hash: RandomState,
 }
 
-/// What a range was read at.
+/// The state at which a range was read.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     slot: usize,
@@ -55,8 +55,7 @@ pub(super) struct Ticket {
     all: u64,
 }
 
-/// A change under way. It ends when it is dropped; what the cache has of it is put right
-/// before.
+/// A change under way. It ends when it is dropped; the cache's copy is put right before.
 pub(super) struct Change<'a> {
     changes: &'a Changes,
     first: u64,
@@ -80,7 +79,7 @@ impl Changes {
         Some(Ticket { slot, count: self.slots[slot].quiet()?, all: self.all.quiet()? })
     }
 
-    /// Whether what was read then still counts. The caller holds the lock under which
+    /// Whether the data read then still counts. The caller holds the lock under which
     /// changes put the cache right.
     pub(super) fn is_current(&self, ticket: Ticket) -> bool {
         self.slots[ticket.slot].is_still(ticket.count) && self.all.is_still(ticket.all)
@@ -108,7 +107,7 @@ impl Changes {
 
 impl Change<'_> {
     /// Whether it was the only change of the range all the time, so that the range is
-    /// now known to have what was written.
+    /// now known to have the written data.
     pub(super) fn was_alone(&self, range: u64) -> bool {
         let known = usize::try_from(range - self.first).ok().and_then(|at| self.slots.get(at));
         known.is_some_and(|(slot, number, is_alone)| {

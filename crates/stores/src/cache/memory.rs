@@ -12,7 +12,7 @@ const DEALT_EVERY: u64 = 256;
 /// A tier that has a part gets this share of the memory at least, one in so many.
 const LEAST: u64 = 16;
 
-/// What part of the memory a tier has.
+/// A tier's part of the memory.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum CacheShare {
     /// As much as it pays: the more, the longer reads from the tier take, and the more
@@ -25,7 +25,8 @@ pub enum CacheShare {
     Part(f64),
 }
 
-/// The memory, and who has which part of it. At first it is 0, and all passes by.
+/// The memory, and each tier's part of it. At first it is 0, and all reads pass
+/// by.
 pub struct CacheMemory {
     range: u64,
     budget: AtomicU64,
@@ -61,7 +62,8 @@ impl CacheMemory {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// From now on, all tiers together may use so many bytes; with 0, all passes by.
+    /// From now on, all tiers together may use so many bytes; with 0, all reads pass
+    /// by.
     pub fn set_budget(&self, bytes: u64) {
         self.budget.store(bytes, Ordering::Relaxed);
         self.deal();
@@ -81,7 +83,7 @@ impl CacheMemory {
         part
     }
 
-    /// What it did for each tier.
+    /// Its figures for each tier.
     #[must_use]
     pub fn figures(&self) -> Vec<(String, CacheFigures)> {
         let tiers: Vec<Arc<TierCache>> = self.parts.lock().tiers.iter().filter_map(Weak::upgrade).collect();
@@ -105,7 +107,7 @@ impl CacheMemory {
         }
     }
 
-    /// What each tier is to have.
+    /// The memory due to each tier.
     fn dealt(&self) -> Vec<(Arc<TierCache>, Admission, u64)> {
         let budget = self.budget();
         let mut parts = self.parts.lock();

@@ -1,11 +1,11 @@
-//! A cache in memory of what tiers have, as a layer on a store (PolyStore §4.6). All
-//! tiers of a volume share one budget ([`CacheMemory`]); each has a part of its own, so
-//! that tiers never wait for each other's evictions: a larger one, the more reading from
-//! it costs and the more it is read. A tier that is read as fast as memory has none, and
+//! A cache in memory of tiers' data, as a layer on a store (PolyStore §4.6). All tiers
+//! of a volume share one budget ([`CacheMemory`]); each has a part of its own, so that
+//! tiers never wait for each other's evictions: a larger one, the more reading from it
+//! costs and the more it is read. A tier that is read as fast as memory has none, and
 //! its reads pass by.
 //!
-//! What is written goes to the store at once, and changes what the cache has of it; what
-//! the store below has is therefore always whole, and a crash loses nothing.
+//! Writes go to the store at once, and change the cache's copy; the data of the store
+//! below is therefore always whole, and a crash loses nothing.
 
 mod changes;
 mod memory;

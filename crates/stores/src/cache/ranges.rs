@@ -11,7 +11,7 @@ const OVERHEAD: u64 = 160;
 /// Data of a range; less than a whole one at the object's end.
 pub(super) type Data = Arc<Vec<u8>>;
 
-/// What is in memory.
+/// The ranges in memory.
 pub(super) struct Ranges {
     objects: LruCache<ObjectId, LruCache<u64, Data>>,
     bytes: u64,

@@ -89,7 +89,7 @@ impl CacheStore {
         missing.dedup();
         if !missing.is_empty() {
             let Ok(fetched) = self.fetch(id, &missing, io) else {
-                // It tells how far it comes with what was asked for.
+                // It answers how far it comes with the request.
                 return self.inner.read_pieces(id, pieces, io);
             };
             for ((range, _), data) in wanted.iter().zip(&mut found).filter(|(_, data)| data.is_none()) {
@@ -216,7 +216,7 @@ impl StoreLayer for CacheStore {
     }
 
     fn sync(&self, ids: &[ObjectId], data_only: bool) -> Result<()> {
-        // What could not be written may be gone below.
+        // Unwritten data may be gone below.
         self.inner.sync(ids, data_only).inspect_err(|_| self.changing_all(ids, || ()))
     }
 

@@ -28,7 +28,7 @@ pub(super) enum Admission {
     Always,
 }
 
-/// What the cache did for a tier.
+/// Figures of the cache for a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheFigures {
     /// Bytes of memory in use.
@@ -106,11 +106,11 @@ impl TierCache {
         }
     }
 
-    /// How much it matters that it has memory: by the time that a read from it takes, and
-    /// how often it is read.
+    /// The value of memory for it: by the time that a read from it takes, and how often
+    /// it is read.
     pub(super) fn weight(&self) -> f64 {
         let recent = self.recent.load(Ordering::Relaxed);
-        // What was is half forgotten by the next time.
+        // The past is half forgotten by the next time.
         self.recent.fetch_sub(recent / 2, Ordering::Relaxed);
         if self.is_memory.load(Ordering::Relaxed) {
             return 0.0;
@@ -150,7 +150,8 @@ impl TierCache {
         self.recent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is there of these ranges, each with the bytes of it that are needed.
+    /// The cached ones of these ranges, each with the bytes of it that are
+    /// needed.
     pub(super) fn look(&self, id: ObjectId, wanted: &[(u64, usize)]) -> Vec<Option<Data>> {
         let mut ranges = self.ranges.lock();
         let found = wanted.iter().map(|(range, needed)| {
@@ -193,7 +194,7 @@ impl TierCache {
         self.changes.begin_all()
     }
 
-    /// Puts what there is of a range right: these bytes of it were written.
+    /// Puts a cached range right: these bytes of it were written.
     pub(super) fn written(&self, change: &Change<'_>, id: ObjectId, pieces: &[(u64, usize, &[u8])]) {
         let mut ranges = self.ranges.lock();
         for (range, within, bytes) in pieces {
@@ -205,7 +206,7 @@ impl TierCache {
         self.shrink(&mut ranges);
     }
 
-    /// What these ranges have is not known.
+    /// The contents of these ranges are not known.
     pub(super) fn forget(&self, id: ObjectId, first: u64, last: u64) {
         let mut ranges = self.ranges.lock();
         (first..=last).for_each(|range| ranges.remove(id, range));

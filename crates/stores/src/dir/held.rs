@@ -14,8 +14,8 @@ pub(super) struct Held {
     lost: Mutex<Lost>,
 }
 
-/// What was not durable when the file system beneath went away. The next sync of
-/// it fails once, as the kernel's does after a failed write-back.
+/// Data that was not durable when the file system beneath went away. The next
+/// sync of it fails once, as the kernel's does after a failed write-back.
 #[derive(Default)]
 struct Lost {
     objects: HashSet<ObjectId>,
@@ -75,8 +75,8 @@ impl Held {
 
     /// Switches to `tier`, and remembers the losses of the previous one.
     pub(super) fn give_up_for(&self, tier: Option<Tier>) {
-        // Held until what is lost is known: with the new file system comes what
-        // the old one lost.
+        // Held until the losses are known: the new file system comes with those
+        // of the old one.
         let mut lost = self.lost();
         let before = self.use_from_now_on(tier);
         let unsynced = before.as_ref().map(|before| before.unsynced.give_up()).unwrap_or_default();

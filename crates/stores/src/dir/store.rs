@@ -57,7 +57,8 @@ impl DirStore {
             allocate: true,
             seek_data: true,
             overwrite: true,
-            // Without a birth time, one that was never set can't be told.
+            // Without a birth time, an access time that was never set can't be
+            // recognised.
             access_times: root.stat()?.attr.btime.is_some(),
             durable: !usage.volatile,
             preallocates: usage.preallocates,
@@ -164,7 +165,8 @@ impl Store for DirStore {
     fn stat(&self, id: ObjectId) -> Result<ObjectStat> {
         let attr = self.held.tier()?.file_to_stat(id)?.stat()?.attr;
         // Made with the file, and set by nothing but `set_access_time`. A time
-        // that is set to that of the file's birth is not told from it.
+        // that is set to that of the file's birth can't be distinguished from
+        // it.
         let atime = attr.btime.filter(|made| *made != attr.atime).map(|_| attr.atime);
         Ok(ObjectStat { size: attr.size, allocated: attr.blocks * 512, mtime: attr.mtime, atime })
     }

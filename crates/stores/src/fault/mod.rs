@@ -1,8 +1,8 @@
 //! A store that fails on request, in front of any other: for drills on a
 //! mounted volume, and for tests of everything above.
 //!
-//! [`FaultRule`]s say what fails, how and when, in types or in text. The same
-//! operations one after another meet the same faults.
+//! [`FaultRule`]s describe failures: operations, errors and times, in types or
+//! in text. The same sequence of operations meets the same faults.
 
 mod control;
 mod rule;

@@ -1,4 +1,4 @@
-//! Rules of faults: what fails, how and when.
+//! Rules of faults: operations, errors and times.
 
 use braid_contract::Errno;
 use std::fmt;

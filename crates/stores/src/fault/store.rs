@@ -76,7 +76,7 @@ fn faults_of(operation: StoreOperation, ids: &[ObjectId]) -> &'static [FaultOp] 
         StoreOperation::Sync | StoreOperation::SyncAll => &[FaultOp::Sync],
         StoreOperation::Remove => &[FaultOp::Remove],
         StoreOperation::Stat | StoreOperation::SetAccessTime | StoreOperation::NextData => &[FaultOp::Stat],
-        // What is read by the file is not seen.
+        // Reads by the file are not seen.
         StoreOperation::ObjectFile => &[FaultOp::Stat, FaultOp::Read],
         StoreOperation::Usage => &[FaultOp::Usage],
         StoreOperation::Label | StoreOperation::SetLabel => &[FaultOp::Label],

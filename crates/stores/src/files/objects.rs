@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// The directory of all that the store keeps, in the root.
+/// The directory of the store's files, in the root.
 const TOP: &str = ".braid";
 /// The directory of objects, in that one.
 const OBJECTS: &str = "objects";
@@ -46,7 +46,7 @@ pub(super) struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // What it would tell was told to those who wrote and synced.
+        // Its errors were reported to the writers and syncs.
         let _ = self.known.fs.release(self.handle);
     }
 }
@@ -59,7 +59,7 @@ pub(super) struct Objects {
     unsynced: Mutex<bool>,
 }
 
-/// What is known of names, which change under its lock.
+/// The known names, which change under its lock.
 struct Names {
     /// The directory of objects, once it was found.
     dir: Option<Arc<Known>>,
@@ -154,7 +154,7 @@ impl Objects {
 
     /// Makes the names of objects durable.
     pub(super) fn sync_names(&self) -> Result<()> {
-        // Before the other lock, which those take who hold this one.
+        // Before the other lock, which holders of this one take.
         let dir = self.dir(&mut self.names.lock());
         // An operation that comes meanwhile waits: its name may be among those that are being synced.
         let mut unsynced = self.unsynced.lock();

@@ -33,7 +33,8 @@ impl fmt::Debug for FileStore {
 }
 
 impl FileStore {
-    /// The store on a file system. `device` tells it from others: see [`Usage::device`].
+    /// The store on a file system. `device` distinguishes it from others: see
+    /// [`Usage::device`].
     #[must_use]
     pub fn new(fs: Arc<dyn FileSystem>, device: u64) -> Self {
         Self { objects: Objects::new(Arc::clone(&fs)), fs, device }

@@ -33,7 +33,7 @@ impl Account {
         }
     }
 
-    /// What was counted as `before` comes to `after`.
+    /// The amount counted as `before` comes to `after`.
     pub(super) fn settle(&self, before: u64, after: u64) {
         if after >= before {
             self.used.fetch_add(after - before, Ordering::AcqRel);

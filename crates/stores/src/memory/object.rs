@@ -9,7 +9,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// An object. What it takes is given back when the last user is done with it.
+/// An object. Its memory is given back when the last user is done with it.
 #[derive(Debug)]
 pub(super) struct Object {
     file: DataFile,

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 pub(super) const BTRFS_SUPER_MAGIC: i64 = 0x9123_683e;
 
 /// Bytes of data that the file system took, and did not allocate yet: they are
-/// free by `statfs(2)`. 0 where the kernel does not tell.
+/// free by `statfs(2)`. 0 where the kernel does not report it.
 pub(super) fn delayed(fd: impl AsFd) -> u64 {
     let Some(uuid) = fs_uuid(fd) else { return 0 };
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -16,6 +16,6 @@ pub(super) fn delayed(fd: impl AsFd) -> u64 {
         let path = format!("/sys/fs/btrfs/{a}-{b}-{c}-{d}-{e}/allocation/data/{name}");
         std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
-    // What waits to be written back, and what is on its way.
+    // Data that waits to be written back, and data on its way.
     figure("bytes_may_use") + figure("bytes_reserved")
 }

@@ -119,7 +119,7 @@ pub(super) fn usage(fd: impl AsFd) -> Result<NativeUsage> {
     })
 }
 
-/// What the options of a mount say about access times.
+/// The renewal of access times by the options of a mount.
 fn access_times(flags: StatVfsMountFlags) -> AccessTimes {
     let renewal = if flags.contains(StatVfsMountFlags::NOATIME) {
         Renewal::Never

@@ -1,4 +1,4 @@
-//! What the kernel counts of a block device.
+//! The kernel's counters of a block device.
 
 use braid_contract::DeviceCounters;
 use rustix::fs::{major, minor};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The kernel counts in sectors of this size, whatever the device's are.
 const SECTOR: u64 = 512;
 
-/// Where the kernel tells of the block device of this number, as in `stat`.
+/// The kernel's directory for the block device of this number, as in `stat`.
 #[must_use]
 pub fn device_dir(number: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)))

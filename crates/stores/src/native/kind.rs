@@ -33,8 +33,8 @@ fn rates_of(dir: &Path) -> Option<Rates> {
     if let Some((_, rates)) = BY_NAME.iter().find(|(begin, _)| name.starts_with(begin)) {
         return Some(*rates);
     }
-    // Device mapper and RAID pass on what the devices beneath are; of virtual
-    // devices it may be anything.
+    // Device mapper and RAID pass on the kind of the devices beneath; that of
+    // virtual devices may be anything.
     let is_told = ["sd", "dm-", "md"].iter().any(|begin| name.starts_with(begin));
     if !is_told {
         return None;

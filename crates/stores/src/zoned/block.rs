@@ -35,8 +35,8 @@ struct Zone {
     capacity: u64,
     /// Bytes that were written, as far as is known here.
     written: AtomicU64,
-    /// What was found when the device was opened, until it is asked for: asking for
-    /// all zones at once is a matter of milliseconds, one by one of minutes on a disk.
+    /// The reports from when the device was opened, until they are used: reading all
+    /// at once is a matter of milliseconds, one by one of minutes on a disk.
     found: Mutex<Option<ZoneReport>>,
 }
 
@@ -129,7 +129,7 @@ impl Zone {
         Self { kind, capacity, written: AtomicU64::new(write_pointer), found: Mutex::new(Some(report)) }
     }
 
-    /// What was found when the device was opened does not hold any more.
+    /// The reports from when the device was opened do not hold any more.
     fn forget(&self) {
         *self.found.lock() = None;
     }
@@ -141,8 +141,8 @@ impl Zone {
     }
 }
 
-/// What the kernel's report of a zone says. A zone that can't be written any more
-/// has no write pointer: all that it could hold counts as written, and reading tells.
+/// Decodes the kernel's report of a zone. A zone that can't be written any more has
+/// no write pointer: its whole capacity counts as written, and reading shows.
 fn report_of(zone: &KernelZone, block: u64) -> ZoneReport {
     let whole = |sectors: u64| sectors.saturating_mul(SECTOR) / block * block;
     let kind = if zone.kind == CONVENTIONAL { ZoneKind::Conventional } else { ZoneKind::Sequential };
@@ -155,7 +155,7 @@ fn report_of(zone: &KernelZone, block: u64) -> ZoneReport {
         (_, 1) => ZoneState::Empty,
         (_, 2 | 3) => ZoneState::Open,
         (_, 4) => ZoneState::Closed,
-        // What a newer kernel may tell: nothing is written there.
+        // A state of newer kernels: nothing is written there.
         _ => ZoneState::ReadOnly,
     };
     let write_pointer = match state {

@@ -1,6 +1,6 @@
-//! Emptying zones, so that they can be written anew: those of which nothing is of
-//! use need only a reset; of others, what is of use is moved to zones of the same
-//! stream, a piece at a time. [pace](super::pace) says when.
+//! Emptying zones, so that they can be written anew: those without live data need
+//! only a reset; the live data of others is moved to zones of the same stream, a
+//! piece at a time. [pace](super::pace) decides when.
 
 use super::extents::Place;
 use super::index::Index;
@@ -15,7 +15,7 @@ const MOVE_MAX: u64 = 1 << 20;
 
 /// Why a zone is not emptied.
 enum Stuck {
-    /// What is there can't be read.
+    /// Its data can't be read.
     Source(Error),
     /// Anything else.
     Elsewhere(Error),
@@ -27,24 +27,24 @@ impl From<Error> for Stuck {
     }
 }
 
-/// What a step came to.
+/// The outcome of a step.
 pub(super) enum Step {
     /// So many blocks were moved. For each, `gain` blocks are gained once all are.
     Moved { blocks: u64, gain: f64 },
     /// A zone is free.
     Freed,
-    /// Something in a zone is still of use: another one may be emptied.
+    /// A zone still has live data: another one may be emptied.
     Stays,
     /// No zone can be emptied, at least as things are.
     Nothing,
-    /// What is there has nowhere to go.
+    /// Its data has nowhere to go.
     NoRoom,
 }
 
 /// A zone that is being emptied.
 struct Work {
     zone: ToEmpty,
-    /// What there is to be gained for each block that is moved.
+    /// The gain for each block that is moved.
     gain: f64,
 }
 
@@ -83,8 +83,8 @@ impl Collector {
         }
     }
 
-    /// Resets a zone of which nothing is of use, else moves a piece out of the one of
-    /// which least is. The caller holds no object.
+    /// Resets a zone without live data, else moves a piece out of the one with least.
+    /// The caller holds no object.
     pub(super) fn step(&mut self, index: &Index) -> Result<Step> {
         let zones = &index.shared.zones;
         if let Some(zone) = zones.next_dead() {
@@ -94,13 +94,13 @@ impl Collector {
             let Some(zone) = zones.next_to_empty(&self.tried) else { return Ok(Step::Nothing) };
             let gain = f64::from(zone.capacity - zone.valid) / f64::from(zone.valid.max(1));
             self.work = Some(Work { zone, gain });
-            // What is moved before a read fails takes room and frees none: once one has
-            // failed, all is read before any is moved.
+            // Data moved before a read fails takes room and frees none: once a read has
+            // failed, all data is read before any is moved.
             let read = if zones.are_unread() { self.read_all(index) } else { Ok(()) };
             return self.outcome(index, read.map(|()| 0));
         };
         let zone = work.zone.zone;
-        // Asked before the commit: what goes after it is not durable.
+        // Checked before the commit: later removals are not durable.
         if zones.is_empty(zone) {
             self.work = None;
             return free(index, zone);
@@ -119,7 +119,7 @@ impl Collector {
         self.outcome(index, moved)
     }
 
-    /// What came of moving something out of the zone that is being emptied.
+    /// The outcome of moving something out of the zone that is being emptied.
     fn outcome(&mut self, index: &Index, moved: std::result::Result<u64, Stuck>) -> Result<Step> {
         let Some(work) = &self.work else { return Ok(Step::Nothing) };
         let (zone, gain) = (work.zone.zone, work.gain);
@@ -140,7 +140,7 @@ impl Collector {
         }
     }
 
-    /// Reads all that is of use in the zone that is being emptied.
+    /// Reads all live data in the zone that is being emptied.
     fn read_all(&self, index: &Index) -> std::result::Result<(), Stuck> {
         let Some(work) = &self.work else { return Ok(()) };
         let zone = work.zone.zone;
@@ -148,9 +148,9 @@ impl Collector {
     }
 }
 
-/// Resets a zone of which nothing is of use.
+/// Resets a zone without live data.
 fn free(index: &Index, zone: u32) -> Result<Step> {
-    // The index that leads elsewhere is durable before what was here goes.
+    // The index that leads elsewhere is durable before the old data goes.
     if let Err(error) = index.commit() {
         index.shared.zones.stays(zone);
         return Err(error);
@@ -159,7 +159,7 @@ fn free(index: &Index, zone: u32) -> Result<Step> {
     Ok(Step::Freed)
 }
 
-/// Reads what an object has in a zone, for whether that can be done.
+/// Reads an object's data in a zone, to see whether that works.
 fn read_resident(index: &Index, zone: u32, resident: Resident) -> std::result::Result<(), Stuck> {
     let Ok(object) = index.object(resident.object) else { return Ok(()) };
     let state = object.state.read();
@@ -181,8 +181,7 @@ fn read_resident(index: &Index, zone: u32, resident: Resident) -> std::result::R
     Ok(())
 }
 
-/// Moves what an object still has in a zone of these blocks; answers how many they
-/// were.
+/// Moves the object's blocks that are still in a zone, of these; answers how many.
 fn move_piece(
     index: &Index,
     (zone, stream): (u32, Stream),
@@ -193,7 +192,7 @@ fn move_piece(
     let blocks = piece.first..piece.first + u64::from(piece.blocks);
     let mut moved = 0;
     let mut state = object.state.write();
-    // What the device has lost stays so when the zone is written anew.
+    // Data that the device has lost stays lost when the zone is written anew.
     object.lose_in(&index.shared, &mut state, zone, piece);
     let there: Vec<(u64, Place)> =
         state.extents.within(blocks).filter(|(_, place)| place.zone == zone).collect();
@@ -202,7 +201,7 @@ fn move_piece(
         let bytes = buf.bytes((u64::from(place.blocks) * index.shared.block) as usize);
         let from = u64::from(place.at) * index.shared.block;
         index.shared.device.read(zone, from, bytes).map_err(Stuck::Source)?;
-        // What was there before must not come back as part of the object.
+        // Older data there must not come back as part of the object.
         let base = first * index.shared.block;
         for gap in state.placed.gaps_within(base..base + bytes.len() as u64) {
             bytes[(gap.start - base) as usize..(gap.end - base) as usize].fill(0);

@@ -22,7 +22,7 @@ pub trait RawDisk: Send + Sync + fmt::Debug {
     /// Bytes that it has.
     fn size(&self) -> u64;
 
-    /// What offsets and lengths are multiples of, in bytes.
+    /// The unit of offsets and lengths, in bytes.
     fn block(&self) -> u64;
 
     /// Fills `buf` from `at` on.
@@ -38,22 +38,23 @@ pub trait RawDisk: Send + Sync + fmt::Debug {
         wrote: &mut dyn FnMut(u64),
     ) -> Result<()>;
 
-    /// What is there is of no use any more, and may be anything from then on. The device
-    /// need not heed that.
+    /// The data there is of no use any more, and may be anything from then on. The
+    /// device may ignore that.
     fn discard(&self, at: u64, len: u64);
 
     /// Makes everything durable that was written.
     fn flush(&self) -> Result<()>;
 
-    /// A number that tells the device apart from others.
+    /// A number that distinguishes the device from others.
     fn device(&self) -> u64;
 
-    /// The numbers under which it keeps what is written together; none if it has none.
+    /// The numbers of its placements, under each of which it keeps writes together;
+    /// empty if it has none.
     fn placements(&self) -> &[u16] {
         &[]
     }
 
-    /// Bytes that it empties at a time, if it tells.
+    /// Bytes that it empties at a time, if it reports that.
     fn reclaim_unit(&self) -> Option<u64> {
         None
     }

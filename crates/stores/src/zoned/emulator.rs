@@ -267,7 +267,7 @@ impl ZonedDevice for ZoneEmulator {
 
     fn report(&self, zone: u32) -> Result<ZoneReport> {
         let found = self.zone(zone)?;
-        // What was done to the file by others.
+        // Changes of the file by others.
         let seen = found.file.report(self.shape.capacity)?;
         if !seen.state.is_usable() {
             return Ok(ZoneReport { write_pointer: found.write_pointer, ..seen });
@@ -296,7 +296,7 @@ impl ZonedDevice for ZoneEmulator {
     fn reset(&self, zone: u32) -> Result<()> {
         let mut found = self.sequential(zone)?;
         found.file.set_write_pointer(0)?;
-        // What was there must not come back after it was reset.
+        // Old data must not come back after the reset.
         found.file.sync()?;
         (found.write_pointer, found.dirty) = (0, false);
         self.deactivate(zone, &mut found, ZoneState::Empty);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// In place of the number of a zone: the device has lost what was there.
+/// In place of the number of a zone: the device has lost the data.
 pub(super) const LOST: u32 = u32::MAX;
 
 /// Blocks that follow one another in a zone.
@@ -20,8 +20,8 @@ pub(super) struct Place {
 pub(super) struct Extents(BTreeMap<u64, Place>);
 
 impl Place {
-    /// Keeps what is before a block of the zone, and answers how many blocks are behind
-    /// it.
+    /// Keeps the part before a block of the zone, and answers how many blocks are
+    /// behind it.
     pub(super) fn split_off(&mut self, from: u32) -> u32 {
         let kept = from.saturating_sub(self.at).min(self.blocks);
         let gone = self.blocks - kept;

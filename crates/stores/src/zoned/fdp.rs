@@ -1,6 +1,6 @@
 //! Flexible Data Placement of NVMe devices (NVM Express Base 2.1, "Flexible Data
-//! Placement"): a write names a placement, and the device keeps what is written under
-//! one in reclaim units of its own.
+//! Placement"): a write names a placement, and the device keeps the data of each in
+//! reclaim units of its own.
 
 use crate::native::device_dir;
 use braid_contract::{Context, Error, Result};
@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes that are asked for at a time: a page of memory. What is spread over several is
-/// handed to the device with its length, and some refuse one that is longer than what
-/// they have to say.
+/// Bytes that are asked for at a time: a page of memory. The device gets the length of
+/// a buffer of several pages, and some refuse one that is longer than their answer.
 const PAGE: usize = 4096;
 /// That as commands count it: in words of four bytes, less one.
 const DWORDS: u32 = (PAGE / 4 - 1) as u32;
@@ -90,8 +89,8 @@ impl Fdp {
         Ok((!ids.is_empty()).then_some(Self { namespace, shift, ids, unit }))
     }
 
-    /// The placements, the one that is used for what names none first. Each is of a
-    /// reclaim unit handle of its own.
+    /// The placements, the default one for writes that name none first. Each is of
+    /// a reclaim unit handle of its own.
     pub(super) fn ids(&self) -> &[u16] {
         &self.ids
     }

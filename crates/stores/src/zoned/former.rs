@@ -1,5 +1,5 @@
 //! Where blocks of an object were before they were moved. Until the move is durable,
-//! their zones are not reset; should the device lose what was moved, they are there
+//! their zones are not reset; should the device lose the moved data, they are there
 //! again.
 
 use super::extents::Place;
@@ -42,7 +42,7 @@ impl Formers {
         self.0.push(former);
     }
 
-    /// What is in these blocks was not in these places.
+    /// The present data of these blocks was not in these places.
     pub(super) fn forget(&mut self, blocks: &Range<u64>) {
         self.0.retain(|former| former.blocks().end <= blocks.start || former.blocks().start >= blocks.end);
     }

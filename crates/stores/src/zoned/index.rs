@@ -16,23 +16,23 @@ pub(super) struct Index {
     pub(super) shared: Shared,
     pub(super) objects: RwLock<HashMap<ObjectId, Arc<Object>>>,
     pub(super) label: Mutex<Option<Vec<u8>>>,
-    /// What is to be done before anything is written.
+    /// The work to be done before anything is written.
     unsettled: Mutex<Option<Unsettled>>,
     losses: Mutex<Losses>,
     /// The [doubts](super::watched::Watched::doubts) about the device that objects know.
     settled: AtomicU64,
 }
 
-/// What is known of what the device has lost.
+/// Known losses of the device.
 #[derive(Default)]
 struct Losses {
     /// Flushes that had failed when the zones were last asked.
     failures: u64,
-    /// Zones of which objects know what was lost there, and the log may not yet.
+    /// Zones whose losses objects know, and the log may not yet.
     zones: Vec<u32>,
 }
 
-/// What recovery leaves to the first write.
+/// The part of recovery that is left to the first write.
 struct Unsettled {
     /// The log must not go on where it ends: it leads to data that is not there.
     checkpoint: bool,
@@ -50,13 +50,13 @@ impl Index {
         index
     }
 
-    /// Takes over what the log says.
+    /// Takes over the log's state.
     fn adopt(&self, replay: Replay) {
         if replay.lost > 0 {
             let bytes = replay.lost.saturating_mul(self.shared.block);
             tracing::error!(bytes, "the device has lost data that it had said was durable; reading it fails");
         }
-        // What is lost must not be taken for what is written there next.
+        // Lost data must not be taken for data that is written there next.
         let misleads = replay.passed_over || replay.lost > 0;
         *self.label.lock() = replay.label;
         for (zone, stream) in replay.streams {
@@ -91,13 +91,13 @@ impl Index {
         *self.unsettled.lock() = Some(Unsettled { checkpoint, zones });
     }
 
-    /// Does what is to be done before anything is written. The caller holds no object.
+    /// Does the work that comes before any write. The caller holds no object.
     pub(super) fn settle(&self) -> Result<()> {
         self.settle_recovery()?;
         self.settle_losses()
     }
 
-    /// Does what recovery has left, once: opening a store alone writes nothing.
+    /// Finishes recovery, once: opening a store alone writes nothing.
     fn settle_recovery(&self) -> Result<()> {
         let mut unsettled = self.unsettled.lock();
         let Some(left) = &*unsettled else { return Ok(()) };
@@ -105,7 +105,7 @@ impl Index {
             self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
         }
         left.zones.iter().for_each(|zone| self.shared.zones.finish(*zone));
-        // The process may have ended before it flushed what the log has.
+        // The process may have ended before it flushed the log.
         self.shared.device.flush()?;
         *unsettled = None;
         Ok(())
@@ -116,7 +116,7 @@ impl Index {
         if self.shared.log.room() == IndexRoom::Unsure {
             let told = self.settle().and_then(|()| self.shared.log.checkpoint(&|emit| self.snapshot(emit)));
             if let Err(error) = told {
-                // The next sync tells.
+                // The next sync reports it.
                 tracing::debug!(%error, "it is not known whether the index has room");
             }
         }
@@ -126,7 +126,7 @@ impl Index {
         }
     }
 
-    /// Before data is read: what the device has lost may read as zeros.
+    /// Before data is read: lost data may read as zeros.
     pub(super) fn settle_doubts(&self) {
         if self.settled.load(Ordering::Acquire) != self.shared.device.doubts()
             && let Err(error) = self.settle()
@@ -135,9 +135,9 @@ impl Index {
         }
     }
 
-    /// After a flush that failed, asks the zones whether the device has lost what was
-    /// written. Objects know then what they have lost, by that or otherwise: a place
-    /// behind a write pointer must not be taken for one that is written again.
+    /// After a flush that failed, asks the zones whether the device has lost written
+    /// data. Objects know their losses then, by that or otherwise: a place behind a
+    /// write pointer must not be taken for one that is written again.
     fn settle_losses(&self) -> Result<()> {
         let zones = &self.shared.zones;
         let (mut losses, failures) = (self.losses.lock(), self.shared.device.failures());
@@ -188,14 +188,14 @@ impl Index {
         objects
     }
 
-    /// Makes durable what was written to the device, and the index of it. The
-    /// caller holds no object.
+    /// Makes the data written to the device and its index durable. The caller
+    /// holds no object.
     pub(super) fn commit(&self) -> Result<()> {
         self.settle()?;
         self.shared.log.commit(&|emit| self.snapshot(emit))
     }
 
-    /// All that the index says, as records.
+    /// All of the index, as records.
     fn snapshot(&self, emit: &mut dyn FnMut(&ZoneRecord)) {
         if let Some(label) = self.label.lock().clone() {
             emit(&ZoneRecord::Label(label));

@@ -1,5 +1,5 @@
-//! What the devices that are driven through the kernel have in common: their limits,
-//! as the kernel tells them, and reads and writes that bypass its cache.
+//! Common parts of devices that are driven through the kernel: their limits, as the
+//! kernel reports them, and reads and writes that bypass its cache.
 
 use crate::native::device_dir;
 use braid_contract::{Errno, Error, Result, Shown, ZoneKind, ZonedGeometry};
@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// The least block: what all direct I/O here is aligned to.
+/// The least block: the alignment of all direct I/O here.
 const BLOCK_MIN: u64 = 4096;
 /// The kernel makes requests of at most so many pages, whatever the device takes.
 const PAGES_MAX: u64 = 256;
@@ -93,7 +93,7 @@ pub(super) fn read_all(fd: impl AsFd, offset: u64, buf: &mut [u8]) -> rustix::io
 }
 
 /// Writes all of `bufs` in pieces of at most so many bytes, one after the other.
-/// `wrote` is told how many bytes were written so far.
+/// `wrote` gets the number of bytes written so far.
 pub(super) fn write_all(
     fd: impl AsFd,
     offset: u64,

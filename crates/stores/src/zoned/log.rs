@@ -24,7 +24,7 @@ pub(super) struct Region {
     len: u64,
 }
 
-/// The log, and what is not in it yet.
+/// The log, and the records that are not in it yet.
 pub(super) struct IndexLog {
     device: Arc<Watched>,
     block: usize,
@@ -46,7 +46,7 @@ pub(super) struct IndexLog {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum IndexRoom {
     Enough,
-    /// A checkpoint tells.
+    /// A checkpoint decides.
     Unsure,
     Full,
 }
@@ -54,7 +54,7 @@ pub(super) enum IndexRoom {
 /// Records that are to be written, in their order.
 #[derive(Debug, Default)]
 struct Pending {
-    /// What each frame is to hold.
+    /// The contents of each frame.
     frames: Vec<Vec<u8>>,
     /// Records so far since the store was opened.
     count: u64,
@@ -74,7 +74,7 @@ struct Writer {
     torn: bool,
 }
 
-/// What a region holds.
+/// The contents of a region.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     store: [u8; 16],
@@ -163,8 +163,8 @@ impl IndexLog {
     /// whether they were certainly durable; `None` if there is none.
     ///
     /// # Errors
-    /// `EUCLEAN` if the newest checkpoint is lost, or what is followed by whole frames
-    /// is damaged or of a newer version; those of the device.
+    /// `EUCLEAN` if the newest checkpoint is lost, or if a frame that whole frames
+    /// follow is damaged or of a newer version; those of the device.
     pub(super) fn open(
         device: Arc<Watched>,
         regions: [Region; 2],
@@ -219,7 +219,7 @@ impl IndexLog {
         }
     }
 
-    /// Makes everything durable: what was written to the device, and all records
+    /// Makes everything durable: data written to the device, and all records
     /// that were added before. The caller holds no object.
     pub(super) fn commit(&self, snapshot: Snapshot<'_>) -> Result<()> {
         let target = self.pending.lock().count;
@@ -229,7 +229,7 @@ impl IndexLog {
             (take(&mut pending.frames), pending.count)
         };
         if frames.is_empty() && self.durable.load(Ordering::Acquire) >= target {
-            // Another thread made the records durable, with what they are about.
+            // Another thread made the records and their data durable.
             return Ok(());
         }
         let failures = self.device.failures();
@@ -259,7 +259,8 @@ impl IndexLog {
                 Ok(())
             }
             Err(error) => {
-                // It may hold all the same: what follows goes behind another one.
+                // It may be valid all the same: later records go behind another
+                // one.
                 writer.torn = true;
                 self.pending.lock().frames.splice(0..0, frames);
                 Err(error.context("writing the object index"))
@@ -282,7 +283,7 @@ impl IndexLog {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for a checkpoint, and for what moving data adds to it.
+    /// Whether there is room for a checkpoint, and for the records of moved data.
     pub(super) fn room(&self) -> IndexRoom {
         let most = self.regions.iter().map(|region| region.len / 2).min().unwrap_or(0);
         let (checkpoint, grown) =
@@ -321,8 +322,8 @@ impl IndexLog {
     }
 
     /// Removes the log from the device, the newest region last. In a conventional zone,
-    /// a checkpoint that never ends takes its place: were it zeros, what a power loss
-    /// tears could not be told from something else.
+    /// a checkpoint that never ends takes its place: were it zeros, one torn by a power
+    /// loss could not be distinguished from something else.
     pub(super) fn erase(&self) -> Result<()> {
         let mut writer = self.writer.lock();
         *self.pending.lock() = Pending::default();
@@ -348,16 +349,16 @@ impl IndexLog {
 
     fn write_all(&self, writer: &mut Writer, frames: &[Vec<u8>], snapshot: Snapshot<'_>) -> Result<()> {
         for (at, frame) in frames.iter().enumerate() {
-            // Where no write pointer tells what became of the data, a frame that leads to it
+            // Where no write pointer shows the fate of the data, a frame that leads to it
             // must not be there before it.
             if at > 0 || !self.device.keeps_write_pointers() {
                 self.device.flush()?;
             }
             let len = (FRAME_HEAD + frame.len()).next_multiple_of(self.block) as u64;
             // One more block says that the log has moved on, and the zone is not full then:
-            // the write pointer of a full one does not tell what was lost.
+            // the write pointer of a full one does not show losses.
             if writer.torn || writer.at + len + 2 * self.block as u64 > self.regions[writer.region].len {
-                // It has all that is left here.
+                // It takes all of the room left here.
                 return self.switch(writer, snapshot);
             }
             self.write_frame(writer, FrameKind::Changes, frame)?;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that are read from the device at a time.
 const READ_MAX: usize = 1 << 20;
-/// Bytes that are compared at a time with what is written again.
+/// Bytes that are compared at a time with repeated writes.
 const COMPARE_MAX: usize = 64 << 10;
 
 /// No object has a byte there, nor is a block beyond it.
@@ -34,7 +34,7 @@ pub(super) struct Object {
     pub(super) state: RwLock<State>,
 }
 
-/// What an object is.
+/// The state of an object.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) size: u64,
@@ -53,7 +53,7 @@ pub(super) struct State {
     formers: Formers,
     /// The device has lost data of it, and no sync has reported that.
     pub(super) untold: bool,
-    /// Grows with each change of what was written.
+    /// Grows with each change of the written data.
     pub(super) changes: u64,
     /// The times that the log has.
     logged: Option<(Timestamp, Option<Timestamp>)>,
@@ -69,7 +69,7 @@ struct Buffer {
     stream: Stream,
 }
 
-/// What all objects of a store use.
+/// Shared by all objects of a store.
 pub(super) struct Shared {
     pub(super) device: Arc<Watched>,
     pub(super) zones: Zones,
@@ -147,9 +147,9 @@ impl Object {
         Ok(())
     }
 
-    /// Refuses data that is not what the object has, where it has any. The kernel's
-    /// cache writes the end of a file in whole pages, again when they fill up. What can't
-    /// be read answers its own error: its range could not be moved elsewhere either.
+    /// Refuses data that differs from the object's, where it has any. The kernel's cache
+    /// writes the end of a file in whole pages, again when they fill up. Unreadable data
+    /// answers its own error: its range could not be moved elsewhere either.
     pub(super) fn refuse_other(shared: &Shared, state: &State, offset: u64, data: &[u8]) -> Result<()> {
         let mut there = Vec::new();
         for part in state.present.within(offset..offset + data.len() as u64) {
@@ -182,7 +182,7 @@ impl Object {
             entry.insert(Buffer { bytes, loaded: Spans::default(), dirty: Spans::default(), stream });
             shared.buffers.note_held(self, extent);
         }
-        // What else is in the first and the last block.
+        // The rest of the first and the last block.
         for block in [blocks.start, blocks.end - 1] {
             state.load(shared, extent, block)?;
         }
@@ -223,8 +223,8 @@ impl Object {
         state.present.covers(&(extent * shared.extent..(extent + 1) * shared.extent))
     }
 
-    /// Writes what is in memory to the device, of one extent or of all, which is
-    /// durable with the next commit of the log. Answers how many blocks that took.
+    /// Writes data in memory to the device, of one extent or of all; it is durable
+    /// with the next commit of the log. Answers how many blocks that took.
     pub(super) fn flush(
         &self,
         shared: &Shared,
@@ -252,7 +252,7 @@ impl Object {
             let base = extent * shared.extent;
             let in_buffer = |span: &Range<u64>| (span.start - base) as usize..(span.end - base) as usize;
             let memory = buffer.bytes.bytes(shared.extent as usize);
-            // What was there before must not come back as part of the object.
+            // Older data there must not come back as part of the object.
             for gap in state.present.gaps_within(bytes.clone()) {
                 memory[in_buffer(&gap)].fill(0);
             }
@@ -301,7 +301,7 @@ impl Object {
                 let (resets, record) = (shared.zones.resets(place.zone), shared.log.added());
                 state.formers.add(Former { first, place, resets, record }, shared.log.durable());
             }
-            // Only then: a zone without anything of use is reset with the next commit.
+            // Only then: a zone without live data is reset with the next commit.
             shared.zones.free(why, place);
         }
         if place.zone == LOST {
@@ -309,7 +309,7 @@ impl Object {
         }
     }
 
-    /// What the object has in a zone, of a resident of it, is lost where the zone has
+    /// The object's data in a zone, of a resident of it, is lost where the zone has
     /// lost it.
     pub(super) fn lose_in(&self, shared: &Shared, state: &mut State, zone: u32, resident: Resident) {
         let blocks = resident.first..resident.first + u64::from(resident.blocks);
@@ -325,8 +325,8 @@ impl Object {
         }
     }
 
-    /// The device has lost these blocks. Where they were before they were moved, they
-    /// are again; what is in memory is written anew; the next sync reports the rest.
+    /// The device has lost these blocks. Moved blocks are at their old places again;
+    /// data in memory is written anew; the next sync reports the rest.
     fn recover(&self, shared: &Shared, state: &mut State, blocks: Range<u64>) {
         let mut lost = Spans::default();
         lost.insert(blocks.clone());
@@ -354,7 +354,7 @@ impl Object {
         }
     }
 
-    /// What the index says of a place.
+    /// Records a place in the index.
     fn describe_place(
         &self,
         shared: &Shared,
@@ -436,7 +436,7 @@ impl Object {
         emit(&ZoneRecord::Times { object, mtime: state.mtime, atime: state.atime });
     }
 
-    /// For what there is to be room from a byte on. A size takes that away, in the log.
+    /// Records the room kept from a byte on. A size takes that away, in the log.
     fn describe_reserved(
         &self,
         shared: &Shared,

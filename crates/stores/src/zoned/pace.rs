@@ -33,7 +33,7 @@ pub(super) struct Pace {
     environment: Arc<dyn Environment>,
 }
 
-/// What one thread at a time has.
+/// The turn, which one thread at a time has.
 #[derive(Default)]
 pub(super) struct Turn {
     collector: Collector,
@@ -118,7 +118,7 @@ impl Pace {
             return;
         }
         if let Err(error) = self.timed(waited, |turn| turn.pay(index, blocks, short)) {
-            // A write that finds no zone tells.
+            // A write that finds no zone reports it.
             tracing::debug!(%error, "no zone is emptied now");
         }
     }

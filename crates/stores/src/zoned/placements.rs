@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// So many placements, and one of them is the index's alone.
 const ENOUGH_FOR_THE_INDEX: usize = 3;
 
-/// The placements of a device, and what they are for.
+/// The placements of a device, and their streams.
 #[derive(Debug)]
 pub(super) struct Placements {
     /// The one for the index.

@@ -1,4 +1,4 @@
-//! What the log of the index says of each object, as it is replayed.
+//! The state of each object by the log of the index, as it is replayed.
 
 use super::extents::{Extents, LOST, Place};
 use super::object::{END, whole_blocks};
@@ -44,9 +44,9 @@ impl Replay {
         Self { block, ..Self::default() }
     }
 
-    /// One more record. `written` tells how many blocks of a zone were written, if
-    /// it is one for data; what is beyond was lost with the power, before anything
-    /// said that it was durable, unless `was_durable`.
+    /// One more record. `written` answers how many blocks of a zone were written,
+    /// if it is one for data; blocks beyond were lost with the power, before
+    /// anything said that they were durable, unless `was_durable`.
     pub(super) fn add(
         &mut self,
         record: ZoneRecord,
@@ -72,7 +72,7 @@ impl Replay {
             }
             ZoneRecord::Piece { object, start, end, zone, at } => {
                 let blocks = start / self.block..end.div_ceil(self.block);
-                // Else it leads nowhere, and what it is about is lost.
+                // Else it leads nowhere, and its data is lost.
                 let count = u32::try_from(blocks.end - blocks.start).ok();
                 let count = count.filter(|count| at.checked_add(*count).is_some());
                 let Some(count) = count else {
@@ -97,7 +97,7 @@ impl Replay {
                 known.cut(size..END, self.block);
             }
             ZoneRecord::Punched { object, start, end } => {
-                // It tells of gaps in what is not there: they were there before.
+                // It is about gaps in missing data: they were there before.
                 if let Some((of, bytes)) = &passed
                     && (*of, start >= bytes.start, end <= bytes.end) == (object, true, true)
                 {
@@ -125,8 +125,8 @@ impl Replay {
         }
     }
 
-    /// All was added. What is beyond what was written of a zone is lost, and may not
-    /// be taken for what is written there next.
+    /// All records were added. Data beyond the written part of a zone is lost, and
+    /// may not be taken for data that is written there next.
     pub(super) fn finish(&mut self, written: &dyn Fn(u32) -> Option<u32>) {
         let is_there = |place: &Place| {
             let end = place.at.checked_add(place.blocks).zip(written(place.zone));

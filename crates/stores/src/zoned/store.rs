@@ -31,7 +31,7 @@ pub struct ZonedSettings {
     pub extent: u64,
     /// Memory for that, in bytes; at least one extent.
     pub memory: u64,
-    /// Write at once what is written, in whole blocks.
+    /// Pass on writes at once, in whole blocks.
     pub write_through: bool,
     /// Bytes a second that are moved in the background to empty zones, once they run
     /// short; 0: none, writes alone see to it.
@@ -206,7 +206,7 @@ impl ZonedStore {
     }
 
     /// Writes the parts of an extent that the object does not have. Answers how many bytes
-    /// from the first one on are there; the error is told if there are none.
+    /// from the first one on are there; if there are none, the error.
     fn fill_gaps(
         &self,
         object: &Arc<Object>,
@@ -231,8 +231,8 @@ impl ZonedStore {
         Ok(data.len())
     }
 
-    /// A free buffer: if all are in use, what is in one is written. The caller holds
-    /// no object.
+    /// A free buffer: if all are in use, the data of one is written. The caller
+    /// holds no object.
     fn buffer(&self) -> Result<AlignedBuf> {
         let mut failed = 0;
         loop {
@@ -252,7 +252,8 @@ impl ZonedStore {
         }
     }
 
-    /// After a write: what can't grow any more is written, or all of it by choice.
+    /// After a write: writes the pieces that can't grow any more, or all of them
+    /// by choice.
     fn write_filled(&self, object: &Object, extent: u64, at_once: bool) {
         let filled = Object::is_filled(&self.index.shared, &object.state.read(), extent);
         if !filled && !at_once {
@@ -261,7 +262,7 @@ impl ZonedStore {
         match self.flush(object, Some(extent)) {
             Ok(()) if filled => object.release(&self.index.shared, &mut object.state.write(), extent),
             Ok(()) => {}
-            // It stays in memory, and a sync tells.
+            // It stays in memory, and a sync reports the error.
             Err(error) => tracing::debug!(%error, object = %object.id, "data is not written yet"),
         }
     }
@@ -385,7 +386,7 @@ impl Store for ZonedStore {
         self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });
         object.cut(&self.index.shared, &mut state, offset..end);
         if end >= state.size {
-            // What told the size may never be written now.
+            // The data that showed the size may never be written now.
             let size = state.size;
             object.log_size(&self.index.shared, &mut state, size);
         }
@@ -437,7 +438,7 @@ impl Store for ZonedStore {
                 continue;
             }
             // Before its zones are free, and those before it is not found any more: else
-            // a zone can't be emptied of what has no owner.
+            // a zone can't be emptied of data without an owner.
             self.index.shared.log.add(&ZoneRecord::Removed { object: object.number });
             object.clear(&self.index.shared, &mut state);
             self.index.objects.write().remove(id);

@@ -1,5 +1,5 @@
-//! What is known of each zone, and of all together: which are free, open or failed,
-//! and how many blocks of each are of use. Only [zones](super::zones) changes it.
+//! The state of each zone, and of all together: which are free, open or failed, and
+//! how many blocks of each are live. Only [zones](super::zones) changes it.
 
 use super::extents::Place;
 use braid_contract::{ObjectId, StreamId, ZoneStatus, ZoneStream};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) const RESERVE: u32 = 2;
 
 /// Zones that are to be free besides: one for so many, within these bounds. More would
-/// take from what may lie unused in others, and so have more moved.
+/// leave less room for unused data in others, and so have more moved.
 const ZONES_PER_SPARE: u32 = 32;
 const SPARE: [u32; 2] = [1, 4];
 
@@ -50,27 +50,27 @@ struct Zone {
     /// Blocks that can be written.
     capacity: u32,
     write_pointer: u32,
-    /// A write failed, and the device has not told how far it came.
+    /// A write failed, and the device has not reported how far it came.
     unsure: bool,
     /// It could not be finished: it holds resources of the device.
     unfinished: bool,
-    /// The write pointer went back: what is behind it is lost, and nothing may be
+    /// The write pointer went back: data behind it is lost, and nothing may be
     /// written there before the index says so.
     lost: bool,
     /// How often it was to be reset.
     resets: u64,
-    /// It could not be emptied, for what is there could not be read: it is tried last.
+    /// It could not be emptied, for its data could not be read: it is tried last.
     unread: bool,
     /// Blocks that objects use.
     valid: u32,
     stream: Stream,
     /// All whose data is there.
     streams: BTreeSet<Stream>,
-    /// What lies where.
+    /// The residents, by place.
     residents: BTreeMap<u32, Resident>,
 }
 
-/// What is done with a zone.
+/// The use of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Use {
     /// It is not for data.
@@ -97,7 +97,7 @@ pub(super) struct Resident {
     pub(super) blocks: u32,
 }
 
-/// A zone that is to be emptied, with what lies there.
+/// A zone that is to be emptied, with its residents.
 pub(super) struct ToEmpty {
     pub(super) zone: u32,
     pub(super) stream: Stream,
@@ -109,7 +109,7 @@ pub(super) struct ToEmpty {
 }
 
 impl Resident {
-    /// Takes so many blocks off the beginning, or what there is.
+    /// Takes so many blocks off the beginning, or as many as there are.
     pub(super) fn take(&mut self, most: u64) -> Self {
         let blocks = u64::from(self.blocks).min(most) as u32;
         let taken = Self { blocks, ..*self };
@@ -159,7 +159,7 @@ impl Table {
     }
 
     /// The block behind the last one of a zone that was written. Of one whose data is
-    /// lost, the last block: reading it tells.
+    /// lost, the last block: reading shows that.
     pub(super) fn write_pointer(&self, zone: u32) -> Option<u32> {
         let zone = self.zones.get(zone as usize).filter(|zone| zone.state != Use::None)?;
         Some(if zone.state == Use::Offline { zone.capacity } else { zone.write_pointer })
@@ -283,7 +283,8 @@ impl Table {
         is_lost
     }
 
-    /// Zones that were found to have lost something since the last call, with what.
+    /// Zones that were found to have lost data since the last call, with the
+    /// residents concerned.
     pub(super) fn take_lost(&mut self) -> Vec<(u32, Vec<Resident>)> {
         let zones = std::mem::take(&mut self.lost);
         let lost = |zone: u32| {
@@ -294,7 +295,7 @@ impl Table {
         zones.into_iter().map(lost).collect()
     }
 
-    /// The index says durably what a zone has lost. Answers whether the zone is to be
+    /// The index has a zone's losses durably. Answers whether the zone is to be
     /// finished.
     pub(super) fn loss_is_known(&mut self, zone: u32) -> bool {
         let known = &mut self.zones[zone as usize];
@@ -313,7 +314,7 @@ impl Table {
         self.zones.iter().enumerate().filter(is_begun).map(|(number, _)| number as u32).collect()
     }
 
-    /// Whether nothing more goes to a zone, and all that it should have is there.
+    /// Whether nothing more goes to a zone, and all of its data is there.
     pub(super) fn is_closed(&self, zone: u32) -> bool {
         let zone = &self.zones[zone as usize];
         zone.state == Use::Full && !zone.lost
@@ -338,7 +339,7 @@ impl Table {
         self.zones.get(zone as usize).map_or(0, |zone| zone.resets)
     }
 
-    /// A zone is about to be reset: nothing there can be of use again.
+    /// A zone is about to be reset: nothing there can become live again.
     pub(super) fn is_to_be_reset(&mut self, zone: u32) {
         self.zones[zone as usize].resets += 1;
     }
@@ -448,7 +449,7 @@ impl Table {
     /// The zone that is emptied with least effort, if that gains anything. Nothing else
     /// is to be written to it. Those in `tried` are left out.
     pub(super) fn next_to_empty(&mut self, tried: &BTreeSet<u32>) -> Option<ToEmpty> {
-        // Where more is of use than what lies there, an index was damaged.
+        // Where more blocks are live than lie there, an index was damaged.
         let settled = |zone: &Zone| {
             let blocks = zone.residents.values().map(|resident| u64::from(resident.blocks));
             blocks.sum::<u64>() == u64::from(zone.valid)
@@ -468,7 +469,7 @@ impl Table {
         Some(ToEmpty { zone: number, stream, capacity, valid, residents })
     }
 
-    /// A full zone of which nothing is of use, to which nothing else is to be written.
+    /// A full zone without live data, to which nothing else is to be written.
     pub(super) fn next_dead(&mut self) -> Option<u32> {
         let is_dead = |zone: &Zone| zone.state == Use::Full && zone.valid == 0;
         let number = self.zones.iter().position(is_dead)?;
@@ -476,13 +477,13 @@ impl Table {
         Some(number as u32)
     }
 
-    /// The open zones that were begun, and of which nothing is of use.
+    /// The open zones that were begun and have no live data.
     pub(super) fn dead_open(&self) -> Vec<u32> {
         self.open.iter().copied().filter(|zone| self.is_dead_open(*zone)).collect()
     }
 
-    /// Has nothing else written to an open zone of which nothing is of use; answers
-    /// whether it is one. No write to it is under way.
+    /// Has nothing else written to an open zone without live data; answers whether
+    /// it is one. No write to it is under way.
     pub(super) fn take_dead_open(&mut self, zone: u32) -> bool {
         let is_dead = self.is_dead_open(zone);
         if is_dead {
@@ -511,7 +512,7 @@ impl Table {
         self.zones.iter().filter(is_dead).count() as u32
     }
 
-    /// The open zone with most that is of no use; `None` if all is.
+    /// The open zone with most dead data; `None` if there is no such data.
     pub(super) fn most_dead(&self) -> Option<u32> {
         let dead = |zone: &u32| {
             let zone = &self.zones[*zone as usize];
@@ -520,7 +521,7 @@ impl Table {
         self.open.iter().copied().max_by_key(dead).filter(|zone| dead(zone) > 0)
     }
 
-    /// Whether nothing of use is in a zone.
+    /// Whether a zone has no live data.
     pub(super) fn is_empty(&self, zone: u32) -> bool {
         self.zones[zone as usize].valid == 0
     }
@@ -530,12 +531,12 @@ impl Table {
         self.zones[zone as usize].state = Use::Full;
     }
 
-    /// Whether what is of use in a zone could not be read.
+    /// Whether the live data of a zone could not be read.
     pub(super) fn are_unread(&self) -> bool {
         self.zones.iter().any(|zone| zone.unread)
     }
 
-    /// What is of use in a zone can't be read now.
+    /// The live data of a zone can't be read now.
     pub(super) fn is_unread(&mut self, zone: u32) {
         self.zones[zone as usize].unread = true;
     }
@@ -572,13 +573,13 @@ impl Table {
     }
 
     pub(super) fn space(&self) -> Space {
-        // What failed holds no more than it does.
+        // A failed zone has no room beyond its data.
         let held: u64 = self.failed.iter().map(|zone| u64::from(self.zones[*zone as usize].valid)).sum();
         let usable = (self.room + held).saturating_sub(u64::from(RESERVE) * self.largest);
         Space { used: self.valid.saturating_add(self.promised), usable }
     }
 
-    /// The zones, and what there is of each stream.
+    /// The zones, and the data of each stream.
     pub(super) fn status(&self, block: u64) -> ZoneStatus {
         let count = |wanted: fn(&Zone) -> bool| self.zones.iter().filter(|zone| wanted(zone)).count() as u32;
         let mut streams: BTreeMap<Stream, ZoneStream> = BTreeMap::new();

@@ -3,7 +3,7 @@
 //! streams, or empties large units of flash, has little to move by itself.
 //!
 //! The rules of zones are enforced here, in memory. When the device is opened, no write
-//! pointer is known, and the index says what of each unit is of use.
+//! pointer is known, and the index has the live data of each unit.
 
 use super::disk::{BlockDisk, RawDisk};
 use super::fdp::Fdp;
@@ -31,9 +31,9 @@ const DATA_UNITS_MIN: u64 = 6;
 const UNITS_PER_INDEX: u64 = 256;
 /// Bytes of each unit for the index that have to be zeros where something else may be.
 const LOOKED_AT: u64 = 64 << 20;
-/// What any block is a part of, in bytes.
+/// A multiple of any block's size, in bytes.
 const BLOCK_MAX: usize = 64 << 10;
-/// Bytes that are looked at at a time.
+/// Bytes that are examined at a time.
 const LOOK_MAX: u64 = 1 << 20;
 
 /// A block device without zones that is cut into units.
@@ -55,23 +55,23 @@ struct Unit {
     /// Bytes that were written, and those of them that are durable.
     written: u64,
     durable: u64,
-    /// It may hold what was there before.
+    /// It may hold older data.
     stale: bool,
-    /// How often what was written went.
+    /// How often its data was removed.
     emptied: u64,
     /// It was not asked for since that was last known without asking the device.
     is_known: bool,
     stream: Stream,
 }
 
-/// What can be said of a block device without zones before it is opened as a tier.
+/// The facts about a block device without zones before it is opened as a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnitsAt {
     /// It is cut into units.
     Cut,
-    /// It places data by streams, and tells how large its units are.
+    /// It places data by streams, and reports the size of its units.
     Placing,
-    /// Neither: how large units are to be has to be said.
+    /// Neither: the size of units has to be given.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ impl UnitDevice {
         (least..=most).contains(&bytes) && bytes.is_multiple_of(UNIT_HEAD_LEN as u64)
     }
 
-    /// What can be said of the block device at a path, which is only looked at.
+    /// The facts about the block device at a path, which is only examined.
     #[must_use]
     pub fn look_at(path: &Path) -> UnitsAt {
         let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
@@ -119,7 +119,7 @@ impl UnitDevice {
     /// `EINVAL` if it is cut into other units, or can't be cut like that, `ENOTEMPTY` if
     /// something else is on it, `EUCLEAN` if it is of a newer version; those of the device.
     pub fn open(disk: Arc<dyn RawDisk>, unit: Option<u64>) -> Result<Self> {
-        // What a process before this one has written is read below, and counts.
+        // The writes of an earlier process are read below, and count.
         disk.flush().context("flushing the device")?;
         let block = disk.block().max(UNIT_HEAD_LEN as u64);
         let mut buf = AlignedBuf::new();
@@ -180,7 +180,7 @@ impl UnitDevice {
         self.unit_of(zone).ok_or_else(|| Error::new(Errno::EIO, format!("zone {zone} is conventional")))
     }
 
-    /// Fails if the device does not answer: one that is away must not cost its zones.
+    /// Fails if the device does not answer: an absent one must not lose its zones.
     fn probe(&self) -> Result<()> {
         self.disk.read(0, AlignedBuf::new().bytes(self.head.block as usize))
     }
@@ -225,7 +225,8 @@ impl UnitDevice {
         written.map_err(|error| told(error, zone))
     }
 
-    /// A flush failed: what was not durable before may be lost, and counts as lost.
+    /// A flush failed: data that was not durable before may be lost, and counts as
+    /// lost.
     fn roll_back(&self, zones: BTreeSet<u32>) {
         for unit in zones.into_iter().filter_map(|zone| self.unit_of(zone)) {
             let mut unit = unit.lock();
@@ -373,7 +374,7 @@ impl ZonedDevice for UnitDevice {
         let state = |zone: &u32| self.unit_of(*zone).map(|unit| *unit.lock());
         let before: Vec<_> = dirty.iter().filter_map(|zone| Some((*zone, state(zone)?))).collect();
         if let Err(error) = self.disk.flush() {
-            // What was written meanwhile may have gone with it.
+            // Data written meanwhile may have gone with it.
             dirty.append(&mut self.dirty.lock());
             self.roll_back(dirty);
             return Err(error);

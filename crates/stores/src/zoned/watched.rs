@@ -1,5 +1,5 @@
 //! A zoned device that is watched for flushes that fail, and for write pointers that
-//! go back. What was written before such a flush may be lost, whatever a later flush
+//! go back. Data written before such a flush may be lost, whatever a later flush
 //! answers.
 
 use braid_contract::{Errno, Error, Result, StreamId, ZoneReport, ZonedDevice, ZonedGeometry};
@@ -39,8 +39,8 @@ impl Watched {
         self.failures() + self.losses.load(Ordering::Acquire)
     }
 
-    /// Fails with `EIO` if a flush failed since there were so many that did: what was
-    /// written meanwhile may be lost.
+    /// Fails with `EIO` if another flush failed since there were so many failures:
+    /// data written meanwhile may be lost.
     pub(super) fn check_since(&self, failures: u64) -> Result<()> {
         match self.failures() == failures {
             true => Ok(()),

@@ -17,7 +17,7 @@ pub(super) fn path_of(kind: ZoneKind, number: u32) -> String {
     format!("{dir}/{number}")
 }
 
-/// What a file system removes from a file's permissions when its zone fails, as
+/// Permissions that a file system removes from a file when its zone fails, as
 /// zonefs does: writing where it is read-only, all where it is offline.
 const WRITABLE: u32 = 0o200;
 const READABLE: u32 = 0o400;
@@ -52,7 +52,7 @@ impl ZoneFile {
         let open = |access| root.open_at(OsStr::new(&path), access);
         let fd = match open(Access::ReadWrite) {
             Err(error) if matches!(error.errno(), Errno::EACCES | Errno::EROFS | Errno::EPERM) => {
-                // It failed: what is left can be read, or looked at.
+                // It failed: the rest can be read, or examined.
                 open(Access::Read).or_else(|_| open(Access::Path))
             }
             opened => opened,

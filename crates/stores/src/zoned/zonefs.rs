@@ -173,7 +173,7 @@ fn files_in(root: &Fd, dir: &str) -> Result<u32> {
     Ok(count)
 }
 
-/// As those of zoned devices: what zonefs refuses is what the zone refuses.
+/// As those of zoned devices: zonefs refuses where the zone refuses.
 fn failed(error: impl Into<Error>, zone: u32) -> Error {
     let error: Error = error.into();
     match error.errno() {

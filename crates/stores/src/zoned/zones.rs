@@ -1,5 +1,5 @@
-//! The zones of a device for data: which one a stream is written to, and what
-//! becomes of those that fail.
+//! The zones of a device for data: chooses the zone of a stream, and handles
+//! failed ones.
 //!
 //! Data of a stream goes to the zone that is open for it. One that has none gets a
 //! free one, up to the device's limits; after that it shares the zone that was
@@ -40,7 +40,7 @@ pub(super) enum Claim {
     Moved,
 }
 
-/// What came of a write to a zone.
+/// The outcome of a write to a zone.
 enum Outcome {
     Written(Place),
     /// It is not open any more.
@@ -83,7 +83,7 @@ impl Zones {
     }
 
     /// The block behind the last one of a zone that was written. Of one whose data is
-    /// lost, the last block: reading it tells.
+    /// lost, the last block: reading shows that.
     pub(super) fn write_pointer(&self, zone: u32) -> Option<u32> {
         self.table.lock().write_pointer(zone)
     }
@@ -107,8 +107,8 @@ impl Zones {
     }
 
     /// Writes blocks that begin with `first` of an object, to zones of a stream, and
-    /// answers where they are; fewer of them if what follows failed. `EAGAIN` if a
-    /// zone has to be emptied first.
+    /// answers where they are; fewer of them if the rest failed. `EAGAIN` if a zone
+    /// has to be emptied first.
     pub(super) fn write(
         &self,
         stream: Stream,
@@ -160,7 +160,7 @@ impl Zones {
         let Some((at, room)) = self.table.lock().room_in(zone) else { return Ok(Outcome::Closed) };
         let blocks = ((data.len() as u64 / self.block) as u32).min(room);
         let data = &data[..(u64::from(blocks) * self.block) as usize];
-        // The write pointer of a full zone does not tell what was lost. So all of it is
+        // The write pointer of a full zone does not show losses. So all of it is
         // durable before it is full, or before the index can lead there.
         let fills = blocks == room;
         if fills {
@@ -237,14 +237,15 @@ impl Zones {
         }
     }
 
-    /// Zones that were found to have lost something since the last call, with what.
+    /// Zones that were found to have lost data since the last call, with the
+    /// residents concerned.
     pub(super) fn take_lost(&self) -> Vec<(u32, Vec<Resident>)> {
         self.table.lock().take_lost()
     }
 
     /// A zone took no write: nothing more goes there. It goes on if the device does
-    /// not answer either: that is away, and may come back. The zone's writer's lock is
-    /// held.
+    /// not answer either: the device is absent, and may come back. The zone's writer's
+    /// lock is held.
     fn give_up(&self, zone: u32, error: &Error) -> Result<()> {
         tracing::warn!(zone, %error, "a zone can't be written");
         if let Err(error) = self.ask(zone) {
@@ -255,7 +256,7 @@ impl Zones {
         if table.room_in(zone).is_some() {
             table.close(zone);
         }
-        // The write pointer of a finished zone does not tell what was lost.
+        // The write pointer of a finished zone does not show losses.
         let is_lost = table.lost_from(zone).is_some();
         drop(table);
         if !is_lost {
@@ -264,7 +265,7 @@ impl Zones {
         Ok(())
     }
 
-    /// The index says durably what a zone has lost: it is as any other one that is full.
+    /// The index has a zone's losses durably: it is as any other one that is full.
     pub(super) fn loss_is_known(&self, zone: u32) {
         let _writing = self.writers[zone as usize].lock();
         if self.table.lock().loss_is_known(zone) {
@@ -321,8 +322,8 @@ impl Zones {
 
     /// Finishes a zone to which nothing more goes.
     pub(super) fn finish(&self, zone: u32) {
-        // What was not flushed might be lost, and would not be missed. Then another zone
-        // may be begun in its place.
+        // Unflushed data might be lost, and would not be missed. Then another zone may
+        // be begun in its place.
         let finished = self.device.flush().and_then(|()| {
             // A flush before this one may have failed.
             self.ask_write_pointer(zone)?;
@@ -344,13 +345,13 @@ impl Zones {
         self.table.lock().next_to_empty(tried)
     }
 
-    /// A zone of which nothing is of use, and to which nothing else is to be written.
+    /// A zone without live data, to which nothing else is to be written.
     pub(super) fn next_dead(&self) -> Option<u32> {
         let (full, open) = {
             let mut table = self.table.lock();
             (table.next_dead(), table.dead_open())
         };
-        // What is being written to an open one is not in the table yet.
+        // Writes under way to an open one are not in the table yet.
         full.or_else(|| {
             open.into_iter().find(|zone| {
                 let writing = self.writers[*zone as usize].try_lock();
@@ -374,7 +375,7 @@ impl Zones {
         self.table.lock().lost_from(zone)
     }
 
-    /// Whether nothing of use is in a zone that is being emptied.
+    /// Whether a zone that is being emptied has no live data.
     pub(super) fn is_empty(&self, zone: u32) -> bool {
         self.table.lock().is_empty(zone)
     }
@@ -384,8 +385,8 @@ impl Zones {
         self.table.lock().stays(zone);
     }
 
-    /// Resets a zone of which nothing is of use any more, durably. One that can't be
-    /// reset has failed, which is no error; nor is it that something there is of use
+    /// Resets a zone without live data, durably. One that can't be reset has failed,
+    /// which is no error; nor is it an error that data there is live
     /// [again](Self::take_back): the zone stays.
     ///
     /// # Errors
@@ -401,7 +402,8 @@ impl Zones {
             table.is_to_be_reset(zone);
         }
         let Err(error) = self.device.reset(zone) else {
-            // If that were undone, what was here would be taken for what is written next.
+            // If that were undone, the old data would be taken for data that is written
+            // next.
             let flushed = self.device.flush();
             let mut table = self.table.lock();
             match flushed {
@@ -429,7 +431,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Resets all zones that hold anything; nothing in them is of use.
+    /// Resets all zones that hold anything; none of it is live.
     pub(super) fn reset_all(&self) -> Result<()> {
         let used = self.table.lock().used();
         for zone in used {
@@ -444,7 +446,7 @@ impl Zones {
         self.table.lock().are_unread()
     }
 
-    /// What is of use in a zone can't be read now: it stays, and is tried again when no
+    /// The live data of a zone can't be read now: it stays, and is tried again when no
     /// other zone can be emptied.
     pub(super) fn is_unread(&self, zone: u32) {
         let mut table = self.table.lock();
@@ -452,8 +454,8 @@ impl Zones {
         table.stays(zone);
     }
 
-    /// Finishes the open zone with most that is of no use, so that it can be
-    /// emptied. Answers whether there was one.
+    /// Finishes the open zone with most dead data, so that it can be emptied.
+    /// Answers whether there was one.
     pub(super) fn finish_one(&self) -> bool {
         let mut table = self.table.lock();
         let Some(zone) = table.most_dead() else { return false };
