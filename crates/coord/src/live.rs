@@ -226,7 +226,7 @@ mod tests {
     fn only_the_time_that_was_stored_is_forgotten() {
         let live = live();
         live.touch_mtime(1_500_000_000);
-        // A write comes before a sync forgets what it stored.
+        // A write comes before a sync forgets the stored time.
         live.touch_mtime(2_000_000_001);
         live.mtime_was_stored(1_500_000_000);
         assert_eq!(live.mtime_ns(), Some(2_000_000_001));

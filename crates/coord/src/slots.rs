@@ -105,7 +105,7 @@ impl<R: Region, P: Party> WriterSlots<R, P> {
     /// Number of owners that died with a claim and were cleared. If this has
     /// changed after a [`drain`](Self::drain), ranges may have been written in
     /// part without a mark. A claim only names ranges, and threads that drain
-    /// others can't tell whom it concerned, so all copy again.
+    /// others can't know which of them it concerned, so all copy again.
     pub fn deaths(&self) -> u64 {
         self.words.region.load(DEATHS)
     }

@@ -6,7 +6,7 @@ use braid_contract::{StreamId, WriteLife};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a volume is to know of streams besides its rules. The default is nothing.
+/// The settings of streams besides rules. The default is none.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HintConfig {
     /// Whether stores get streams.
@@ -29,7 +29,7 @@ pub enum LearnWhere {
     WhereApart,
 }
 
-/// The streams of a volume. The default knows none, and says nothing to stores.
+/// The streams of a volume. The default knows none, and gives stores no hints.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     on: bool,
@@ -47,7 +47,7 @@ pub struct KnownStream {
     pub life: WriteLife,
     /// The profile that it is from; `None` if only a rule names it.
     pub profile: Option<String>,
-    /// Its number, if it is learned; its life is what the learner says then.
+    /// Its number, if it is learned; the learner knows its life then.
     pub learned: Option<u16>,
 }
 
@@ -74,7 +74,7 @@ impl Hints {
         let mut levels = WriteLife::ALL.into_iter().cycle();
         for name in ruled {
             let id = StreamId::named(name);
-            // That of a profile is what that says.
+            // A profile's stream has the life of the profile.
             if !hints.known.contains_key(&id)
                 && let Some(life) = levels.next()
             {
@@ -91,7 +91,7 @@ impl Hints {
         hints
     }
 
-    /// Whether stores are told anything.
+    /// Whether stores get any hints.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.on

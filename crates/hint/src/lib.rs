@@ -1,7 +1,6 @@
-//! Streams of data (Reshim §3.2): which file belongs to which, by the names of
-//! files and of the threads that write them, or by what files like it did, and how long
-//! its data is expected to live. Pure: no I/O. Placement asks it after the rules, and hands to stores what it
-//! says.
+//! Streams of data (Reshim §3.2): which file belongs to which, by the names of files and of the
+//! threads that write them, or by the past of similar files, and how long its data is expected to
+//! live. Pure: no I/O. Placement uses it after the rules, and hands its answer to stores.
 #![forbid(unsafe_code)]
 
 mod glob;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// What it is for, in a few words.
+    /// Its purpose, in a few words.
     pub about: String,
     /// The programs that it is for, by the names of their processes; all if there
     /// is none.
@@ -76,12 +76,12 @@ impl fmt::Debug for Writer<'_> {
     }
 }
 
-/// What was found of a file's stream.
+/// A file's stream, as found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundStream {
     /// The stream, if it has one.
     pub stream: Option<StreamId>,
-    /// Whether all was known that matters.
+    /// Whether everything that matters was known.
     pub is_sure: bool,
 }
 

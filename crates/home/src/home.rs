@@ -421,8 +421,8 @@ fn with_permission<T>(
     match act(fd) {
         Err(error) if error.errno() == Errno::EACCES => {
             let mode = u32::from(fd.stat()?.attr.mode);
-            // The file is another user's, who alone could grant that: it fails
-            // as natively.
+            // The file is another user's, and only that user could grant it: it
+            // fails as natively.
             if fd.set_mode(mode | needed).is_err() {
                 return Err(error);
             }

@@ -76,7 +76,7 @@ pub fn guard(home: &Home, tier: &str) -> std::result::Result<(), OpenError> {
     }
 }
 
-/// Removes what a replacement left in the directory, which is home.
+/// Removes the leftovers of a replacement in the directory, which is home.
 pub fn clean_up(home: &Home) -> Result<()> {
     let root = home.root();
     let Some(record) = read_record(&root)? else { return Ok(()) };

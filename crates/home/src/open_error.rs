@@ -36,8 +36,8 @@ pub enum OpenError {
         /// The name on its label.
         found: String,
     },
-    /// The volume has a tier of this name, but what was given is an empty
-    /// directory or one that was never a tier.
+    /// The volume has a tier of this name, but the given directory is empty, or
+    /// one that was never a tier.
     NotLabelled {
         /// The tier's name.
         tier: String,
@@ -130,8 +130,8 @@ pub enum OpenError {
         /// Its location.
         to: String,
     },
-    /// Home was being replaced, and which of two directories is home can't be
-    /// told without the other.
+    /// Home was being replaced, and which of two directories is home is unknown
+    /// without the other.
     HomeUndecided {
         /// The tier's name.
         tier: String,

@@ -73,7 +73,8 @@ impl Dirs {
     }
 }
 
-/// What memory has of indexes and marks, for a process that takes a volume over.
+/// The state in memory of indexes and marks, for a process that takes a volume
+/// over.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct IndexState {
     marks: Vec<HandedMark>,
@@ -211,8 +212,8 @@ impl IndexDir {
         Ok(())
     }
 
-    /// Makes durable what an `fsync` of a file of `size` bytes needs of its index
-    /// and marks ([`Index::sync`] makes all of it durable).
+    /// Makes durable the part of index and marks that an `fsync` of a file of
+    /// `size` bytes needs ([`Index::sync`] makes all of it durable).
     pub fn sync_size(
         &self,
         index: &Index,
@@ -279,8 +280,8 @@ impl IndexDir {
         Ok(names.iter().filter_map(|name| marks.enter(name)).collect())
     }
 
-    /// What another process needs to go on with the volume; no operation is under
-    /// way.
+    /// The state that another process needs to go on with the volume; no
+    /// operation is under way.
     pub fn hand_over(&self) -> IndexState {
         let unsynced = self.unsynced.lock().iter().copied().collect();
         IndexState { marks: self.marks.lock().hand_over(), unsynced }

@@ -31,14 +31,14 @@ pub struct Index {
     /// The state of a whole file, without an index file.
     whole: Mutex<Option<Whole>>,
     home: TierId,
-    /// What was stored since the last [`sync`](Self::sync).
+    /// Words stored since the last [`sync`](Self::sync).
     dirty: Dirty,
     /// Held during a sync: later callers wait for its end.
     syncing: Mutex<()>,
     growth: Mutex<Growth>,
 }
 
-/// Words that were stored and may not be durable, by what needs them.
+/// Words that were stored and may not be durable, by the sync that needs them.
 #[derive(Debug, Default)]
 struct Dirty {
     sizes: AtomicBool,
@@ -406,11 +406,11 @@ impl Index {
         synced.inspect_err(|_| self.dirty.others.store(true, Ordering::Release))
     }
 
-    /// Makes durable what an `fsync` of a file of `size` bytes needs; with
-    /// `data_only`, not who owns its times. A file that is appended to and
-    /// synced again and again needs the index only once for a range: its size
-    /// is then that of its part on the tier of its last range, if `is_part_size`
-    /// finds that it is now.
+    /// Makes durable the words that an `fsync` of a file of `size` bytes needs;
+    /// with `data_only`, not the owners of its times. A file that is appended to
+    /// and synced again and again needs the index only once for a range: its
+    /// size is then that of its part on the tier of its last range, if
+    /// `is_part_size` finds that it is now.
     pub(crate) fn sync_size(
         &self,
         size: u64,

@@ -12,7 +12,7 @@ pub struct KnownRates {
     pub weight: Option<f64>,
 }
 
-/// Bytes a second of a tier if nothing is known of any tier.
+/// Bytes a second of a tier if no tier has figures.
 const SOME: f64 = 100e6;
 /// Bytes a second of a weight of 1: weights are MB/s.
 pub const WEIGHT_UNIT: f64 = 1e6;
@@ -42,8 +42,8 @@ pub fn believed(tiers: &[KnownRates]) -> Vec<[f64; 2]> {
 }
 
 /// The weights of tiers in MB/s, as given or, if not, as measured; `None` where
-/// nothing is known. Given ones may be wrong all together: a measured tier is
-/// weighed against them by what is measured of them too.
+/// there are none. Given ones may be wrong all together: a measured tier is
+/// weighed against them by their measurements too.
 pub fn weights(given: &[Option<f64>], measured: &[Option<f64>]) -> Vec<Option<f64>> {
     let scale = ratio(given, measured).unwrap_or(1.0);
     given.iter().zip(measured).map(|(given, measured)| given.or(measured.map(|m| m * scale))).collect()
@@ -94,9 +94,9 @@ mod tests {
     fn a_measured_tier_is_weighed_against_given_weights_as_they_are_meant() {
         let some = |figures: [f64; 3]| figures.map(|figure| (figure > 0.0).then_some(figure)).to_vec();
         let weighed = |given, measured| weights(&some(given), &some(measured));
-        // In MB/s, as nothing else is known of the others.
+        // In MB/s, as the others have no other figures.
         assert_eq!(weighed([400.0, 120.0, 0.0], [0.0, 0.0, 50.0]), some([400.0, 120.0, 50.0]));
-        // They were given as parts, or as what the tiers read.
+        // They were given as parts, or as the tiers' read rates.
         assert_eq!(weighed([4.0, 1.0, 0.0], [400.0, 100.0, 50.0]), some([4.0, 1.0, 0.5]));
         assert_eq!(weighed([400.0, 120.0, 0.0], [200.0, 60.0, 25.0]), some([400.0, 120.0, 50.0]));
         assert_eq!(weighed([0.0; 3], [200.0, 60.0, 0.0]), some([200.0, 60.0, 0.0]));

@@ -18,8 +18,8 @@ pub struct Origin {
     pub direct: bool,
     /// Space is only set aside: there is no data yet.
     pub reserves: bool,
-    /// The kernel's cache writes back, in no order: what comes before it in the
-    /// file may follow.
+    /// The kernel's cache writes back, in no order: earlier data of the file
+    /// may follow.
     pub written_back: bool,
     /// Knowledge about the data's future.
     pub hint: Hint,

@@ -24,9 +24,10 @@ pub(super) struct Learned {
     trend: Trend,
     /// The same through the page cache: it may be memory's.
     guess: Option<f64>,
-    /// What a profile or a measurement says, as long as its use does not belie it.
+    /// The bandwidth by a profile or a measurement, as long as use does not belie
+    /// it.
     measured: Option<f64>,
-    /// Its load of late while others could do no more.
+    /// Its recent load while others were saturated.
     rest: Rest,
     doubt: Doubt,
 }
@@ -54,16 +55,16 @@ struct Rest {
     busy: f64,
 }
 
-/// Doubt whether a tier can do no more than is believed. The same happens at the
-/// limit of a throttle, which passes at once what is just below it: the longer
-/// a belief has withstood doubt, the longer the next one takes.
+/// Doubt whether a tier is faster than believed. A tier at the limit of a
+/// throttle looks the same, since the throttle passes at once a load just below
+/// it: the longer a belief has withstood doubt, the longer the next one takes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doubt {
     /// It is to be tried out, or given more.
     due: bool,
-    /// What was believed when it last was.
+    /// The bandwidth believed when it last was.
     settled_at: f64,
-    /// Epochs for which it has to rest while that is still believed.
+    /// Epochs of slack that it needs while that is still believed.
     epochs: u32,
 }
 
@@ -104,26 +105,28 @@ const WAIT_SHARE_MIN: f64 = 1.25;
 /// became slow, if it was not busy all the time: a single stream passes from
 /// tier to tier.
 const CLEARLY: f64 = 0.75;
-/// Busy share up to which a tier had rest.
+/// Busy share up to which a tier had slack.
 pub const REST_BUSY_MAX: f64 = 0.6;
 /// Epochs for which that has to last on average: at first, and at most.
 const REST_EPOCHS: [u32; 2] = [5, 80];
-/// The same where it is tried out: a trial takes from what applications get, and
-/// short work would be over before it has gained.
+/// The same where it is tried out: a trial takes bandwidth from applications,
+/// and short work would be over before it has gained.
 const TRIED_EPOCHS: [u32; 2] = [15, 320];
-/// The same where it does what it was measured to do, which was a trial as well.
+/// The same where it delivers its measured bandwidth: the measurement was a
+/// trial as well.
 const MEASURED_EPOCHS: [u32; 2] = [60, 320];
-/// Part of what is believed that a tier has to do before it is tried out. To
-/// give it more is a greater risk: it has to do [nearly](NEARLY) all of it.
+/// Part of the believed bandwidth that a tier has to deliver before it is tried
+/// out. To give it more is a greater risk: it has to deliver [nearly](NEARLY)
+/// all of it.
 const USED_MIN: f64 = 0.5;
 /// A belief is the same that was doubted before if it is this near to it.
 const SAME: f64 = 0.2;
-/// How much more such a tier is believed to be able to do: its rate when it is
-/// busy all the time, but no more than this factor. A throttle lets a tier rest
-/// that is at its limit, and must not be given much too much then.
+/// How much faster such a tier is believed to be: its rate when it is busy all
+/// the time, but no more than this factor. A throttle lets a tier rest that is
+/// at its limit, and must not be given much too much then.
 const REST_FACTOR: f64 = 1.25;
 
-/// What tells a tier's load.
+/// The source of a tier's load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SeenBy {
     /// Its operations.
@@ -156,11 +159,10 @@ impl Learned {
         self.best.map(|best| best.enough.ceil().max(1.0) as u32)
     }
 
-    /// Another tier could do no more in an epoch like this. If this one had rest
-    /// for a while, although it was used, it is doubted whether it can do no
-    /// more than is believed: its rate was limited by demand. With `tried`, it is
-    /// tried out, if it was busy for no more than that share of the time; it is
-    /// given more otherwise.
+    /// Another tier was saturated in an epoch like this. If this one had slack
+    /// for a while, although it was used, its believed bandwidth is doubted: its
+    /// rate was limited by demand. With `tried`, it is tried out, if it was busy
+    /// for no more than that share of the time; it is given more otherwise.
     pub(super) fn had_rest(&mut self, seen: EpochLoad, tried: Option<f64>) {
         let Some(best) = &self.best else { return };
         // The trial that was due may be off by now.
@@ -193,7 +195,7 @@ impl Learned {
         self.doubt.due
     }
 
-    /// It was tried out, and what that showed was learned.
+    /// It was tried out, and the result was learned.
     pub(super) fn was_tried(&mut self) {
         self.rest = Rest::default();
         self.doubt = self.doubt.settled(self.bandwidth().unwrap_or(0.0));
@@ -272,8 +274,8 @@ impl Best {
         let (now, follow) = if lasting > self.bandwidth {
             (EpochLoad { rate: lasting, ..seen }, FOLLOW_UP)
         } else if let Some(slower) = self.slower(seen, by).filter(|_| alone) {
-            // How large the operations are decides more than what was believed
-            // before there were any.
+            // The size of the operations decides more than a belief from before
+            // there were any.
             (slower, if self.seen || by == SeenBy::Device { FOLLOW } else { 1.0 })
         } else {
             return;
@@ -311,8 +313,8 @@ impl Rest {
 }
 
 impl Doubt {
-    /// Epochs for which a tier has to rest that is believed to do as much, where
-    /// that is so many at `first`.
+    /// Epochs of slack that a tier of this believed bandwidth needs, where those
+    /// are so many at `first`.
     fn epochs_needed(&self, believed: f64, first: u32) -> u32 {
         if are_same(believed, self.settled_at) { self.epochs } else { first }
     }
@@ -454,7 +456,8 @@ mod tests {
 
     #[test]
     fn a_tier_that_recovered_unnoticed_is_believed_to_do_more() {
-        // Demand is bounded by another tier, at about what this one did before.
+        // Demand is bounded by another tier, at about the former rate of this
+        // one.
         let after = |epochs: &[EpochLoad]| {
             let mut learned = Learned::default();
             (0..3).for_each(|_| learned.learn(epoch(130e6, 8.0, 1.0), SeenBy::Operations, true));
@@ -488,12 +491,12 @@ mod tests {
         };
         learn(&mut learned, 130e6);
         assert_eq!([0; 7].map(|_| doubted_after(&mut learned)), [15, 30, 60, 120, 240, 320, 320].map(Some));
-        // It did what was expected of it meanwhile.
+        // It delivered the expected rate meanwhile.
         learn(&mut learned, 125e6);
         assert_eq!(doubted_after(&mut learned), Some(320));
         learn(&mut learned, 390e6);
         assert_eq!([0; 2].map(|_| doubted_after(&mut learned)), [15, 30].map(Some));
-        // What was measured is doubted later, unless its use belied it.
+        // A measured bandwidth is doubted later, unless use belied it.
         let profile = DirectionProfile { bandwidth: 400e6, latency_ns: 1, threads: 4, degrades_at: None };
         let mut measured = Learned::seeded(&profile);
         assert_eq!([0; 2].map(|_| doubted_after(&mut measured)), [60, 120].map(Some));
@@ -560,7 +563,7 @@ mod tests {
         let mut learned = Learned::seeded(&profile);
         learned.learn(epoch(20.0, 0.5, 0.5), SeenBy::Operations, true);
         assert_eq!(learned.bandwidth(), Some(100.0));
-        // The first use says more than what was believed before.
+        // The first use says more than the earlier belief.
         learned.learn(epoch(20.0, 4.0, 1.0), SeenBy::Operations, true);
         assert_eq!(learned.bandwidth(), Some(20.0));
         learned.learn(epoch(10.0, 4.0, 1.0), SeenBy::Operations, true);
@@ -584,7 +587,7 @@ mod tests {
         let mut learned = Learned::seeded(&profile);
         learned.learn(epoch(18e6, 0.7, 0.7), SeenBy::Operations, true);
         assert!((learned.bandwidth().unwrap() / 26e6 - 1.0).abs() < 0.02, "{:?}", learned.bandwidth());
-        // A throttle passes what it saved, and little slower is no proof.
+        // A throttle passes its savings, and little slower is no proof.
         for seen in [epoch(25e6, 0.2, 0.2), epoch(14e6, 0.6, 0.6)] {
             learned.learn(seen, SeenBy::Operations, true);
             assert!((learned.bandwidth().unwrap() / 26e6 - 1.0).abs() < 0.02, "{:?}", learned.bandwidth());

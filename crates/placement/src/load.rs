@@ -65,7 +65,7 @@ struct Epoch {
     judged: [EpochLoad; 2],
     /// Busy share of the tier, or of the device, with either direction.
     judged_busy: [f64; 2],
-    /// What tells that.
+    /// Its source.
     seen_by: [SeenBy; 2],
     /// Mean bytes of an operation, in the last epoch that had any.
     op_len: [f64; 2],
@@ -136,7 +136,7 @@ impl Load {
         self.epoch.lock().learned[direction as usize] = Learned::seeded(&profile);
     }
 
-    /// Forgets what was learned.
+    /// Forgets the learned figures.
     pub fn forget(&self) {
         self.epoch.lock().learned = [Learned::default(), Learned::default()];
     }
@@ -220,11 +220,11 @@ impl Load {
         epoch.learn();
     }
 
-    /// Doubts what is believed of tiers whose epoch was just closed, by what each
-    /// says of the others: one that had rest, while another could do no more, may
-    /// not have been at its limit. In directions in which that is `tried` out, if it
-    /// was busy for up to that share of the time, it [is doubted](Self::is_doubted)
-    /// until then; in others it is believed to do more.
+    /// Doubts the beliefs about tiers whose epoch was just closed, by comparing
+    /// them: one that had slack, while another was saturated, may not have been at
+    /// its limit. In directions in which that is `tried` out, if it was busy for up
+    /// to that share of the time, it [is doubted](Self::is_doubted) until then; in
+    /// others it is believed to be faster.
     pub fn compare<'l>(loads: impl Iterator<Item = &'l Self> + Clone, tried: [Option<f64>; 2]) {
         for direction in Direction::BOTH {
             let contended = loads.clone().any(|load| load.is_saturated(direction));
@@ -239,17 +239,17 @@ impl Load {
         }
     }
 
-    /// Whether it is to be tried out if it can do more than is believed.
+    /// Whether it is to be tried out for more than its believed bandwidth.
     pub fn is_doubted(&self, direction: Direction) -> bool {
         self.epoch.lock().learned[direction as usize].is_doubted()
     }
 
-    /// It was tried out; what that showed, the epochs told.
+    /// It was tried out; the epochs have shown the result.
     pub fn was_tried(&self, direction: Direction) {
         self.epoch.lock().learned[direction as usize].was_tried();
     }
 
-    /// It was to be tried out, but nothing could show what it can do.
+    /// It was to be tried out, but nothing could show its bandwidth.
     pub fn was_not_tried(&self, direction: Direction) {
         self.epoch.lock().learned[direction as usize].was_not_tried();
     }
@@ -347,9 +347,9 @@ impl Load {
 const CACHED_NS: u64 = 10_000_000_000;
 
 impl Epoch {
-    /// Finds the load to judge by. Operations through the page cache show what
-    /// memory does: the device's own counters are asked then, as long as it may
-    /// be busy with such data.
+    /// Finds the load to judge by. Operations through the page cache show the
+    /// speed of memory: the device's own counters are used then, as long as it
+    /// may be busy with such data.
     fn judge(&mut self, device: Option<DeviceCounters>, nanos: u64) {
         let then = std::mem::replace(&mut self.device_then, device);
         let device = then.zip(device).map(|(then, now)| device_load(&then, &now, nanos));
@@ -559,7 +559,7 @@ mod tests {
         epoch(0, 0, 0);
         let (bandwidth, saturated) = epoch(600_000_000, 6_000_000, 100);
         assert!((bandwidth.unwrap() / 60e6 - 1.0).abs() < 1e-6 && saturated, "{bandwidth:?}");
-        // It goes on writing what memory took, and has a rest then.
+        // It goes on writing data from memory, and is idle then.
         assert!(epoch(0, 6_000_000, 100).1);
         assert!(!epoch(0, 600_000, 10).1);
         assert_eq!(load.sample().rates[1], 0.0, "no operation was carried out");

@@ -14,7 +14,7 @@ pub(crate) type TierOf<'a> = &'a dyn Fn(&str) -> Option<TierId>;
 pub struct PolicyKind {
     /// Its name, as written.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub summary: &'static str,
     /// Its settings, in the order in which they are documented.
     pub settings: &'static [Setting],

@@ -1,10 +1,10 @@
-//! What a tier can do, looked at once: operations on data ask for it.
+//! The capabilities of a tier, read once: operations on data use them.
 
 use crate::backend::Backend;
 use braid_contract::StoreCapabilities;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The capabilities of a tier's store; of home, what native file systems can.
+/// The capabilities of a tier's store; of home, those of native file systems.
 #[derive(Debug)]
 pub(crate) struct Abilities {
     fixed: StoreCapabilities,

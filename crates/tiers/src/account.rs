@@ -1,7 +1,7 @@
 //! The account that a thread of the daemon works for: an application's thread,
 //! or a mover. Set where an operation arrives, and read where it reaches a
-//! tier, so that the monitor can tell foreground from background without a
-//! parameter on every function between.
+//! tier, so that the monitor can distinguish foreground from background without
+//! a parameter on every function between.
 
 use std::cell::Cell;
 

@@ -9,6 +9,6 @@ pub enum Backend {
     /// In the files of the namespace itself, below this directory, which may be
     /// replaced.
     Home(RwLock<Fd>),
-    /// In a store's objects, behind the tier's limiter of what is in flight.
+    /// In a store's objects, behind the tier's limiter of operations in flight.
     Store(Arc<dyn Store>),
 }

@@ -1,4 +1,4 @@
-//! What the figures of a tier's speed rest on, and since when, for `status` and
+//! The basis of the figures of a tier's speed, and since when, for `status` and
 //! for the next mount.
 
 use braid_contract::SpeedBasis;
@@ -40,7 +40,7 @@ impl Basis {
         }
     }
 
-    /// What the figures rest on, and when they were last seen to be so, in
+    /// The basis of the figures, and when they were last seen to be so, in
     /// nanoseconds since 1970; `None` if there are none.
     pub(crate) fn get(&self) -> Option<(SpeedBasis, i64)> {
         (*self.0.lock()).map(|known| (known.from, known.since_ns))

@@ -13,7 +13,7 @@ const TOLD_POWERS: std::ops::RangeInclusive<u32> = 13..=34;
 const SUB_BITS: u32 = 3;
 const SUB: usize = 1 << SUB_BITS;
 
-/// Durations up to 2^36 ns, somewhat over a minute, are told apart.
+/// Durations up to 2^36 ns, somewhat over a minute, are distinguished.
 const POWERS: usize = 37 - SUB_BITS as usize;
 const BUCKETS: usize = (POWERS + 1) * SUB;
 

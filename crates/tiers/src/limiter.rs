@@ -27,8 +27,8 @@ const STALL_NS: u64 = 1_000_000_000;
 /// others: a thread inside a hanging store can't be recovered.
 const IN_FLIGHT_MAX: u32 = 20;
 
-/// A tier that is not there lacks nothing: what it is asked is answered that it
-/// is not there.
+/// An absent tier lacks no capability: each operation answers that it is
+/// absent.
 const ABSENT: StoreCapabilities = StoreCapabilities {
     native_files: true,
     punch: true,

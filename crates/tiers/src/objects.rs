@@ -1,4 +1,4 @@
-//! What is done to objects whatever their store can.
+//! Operations on objects that work with any store.
 
 use braid_contract::{Errno, ObjectId, Result, Store};
 
@@ -14,8 +14,8 @@ pub fn cut_object(store: &dyn Store, id: ObjectId, size: u64) -> Result<bool> {
 }
 
 /// The first stretch of data of an object at or after `offset`, as by
-/// [`Store::next_data`]. Where the store can't tell data from holes, everything
-/// below the object's size counts as data.
+/// [`Store::next_data`]. Where the store can't distinguish data from holes,
+/// everything below the object's size counts as data.
 ///
 /// # Errors
 /// Those of the store; `ENOENT` if there is no such object.

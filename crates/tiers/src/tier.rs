@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a file takes at least, in bytes, on the usual file systems.
+/// The least space of a file, in bytes, on the usual file systems.
 const BLOCK: u64 = 4096;
 
 /// One tier.
@@ -45,7 +45,7 @@ pub struct Tier {
     /// Ranges that spread files have on it.
     pub ranges: RangeCount,
     profile: Option<TierProfile>,
-    /// What the figures of its speed rest on.
+    /// The basis of the figures of its speed.
     basis: Basis,
     room: Room,
     /// The expected label.
@@ -155,13 +155,13 @@ impl Tier {
         matches!(self.backend, Backend::Home(_))
     }
 
-    /// What it can do: what its store can, or, for home, what native file
-    /// systems can.
+    /// Its capabilities: those of its store, or, for home, those of native file
+    /// systems.
     pub fn capabilities(&self) -> StoreCapabilities {
         self.abilities.now()
     }
 
-    /// The zones of a zoned tier, and what was written to them.
+    /// The zones of a zoned tier, and their figures.
     pub fn zones(&self) -> Option<ZoneStatus> {
         match &self.backend {
             Backend::Store(store) => store.zones(),
@@ -210,7 +210,7 @@ impl Tier {
         self.room.took(bytes.next_multiple_of(BLOCK));
     }
 
-    /// Notes that a file grew here by what was written from `offset` to `end`.
+    /// Notes that a file grew here by a write from `offset` to `end`.
     pub fn grew(&self, offset: u64, end: u64) {
         self.room.took(end.next_multiple_of(BLOCK) - offset.next_multiple_of(BLOCK));
     }
@@ -326,7 +326,7 @@ impl Tier {
         self.basis.set(from, seen_ns, self.bandwidth());
     }
 
-    /// What its [`bandwidth`](Self::bandwidth) rests on, and when it was last
+    /// The basis of its [`bandwidth`](Self::bandwidth), and when it was last
     /// observed, in nanoseconds since 1970; `None` if it is not known.
     pub fn speed_basis(&self) -> Option<(SpeedBasis, i64)> {
         self.basis.get()
@@ -337,8 +337,8 @@ impl Tier {
         u64::try_from(self.environment.wall_ns().saturating_sub(then_ns) / 1_000_000_000).unwrap_or(0)
     }
 
-    /// Notes what an error of the tier means for its health, and answers the
-    /// error for the application.
+    /// Notes the effect of a tier's error on its health, and answers the error
+    /// for the application.
     pub fn note_error(&self, error: Error) -> Error {
         let errno = error.errno();
         self.errors.count(errno, self.is_home());
@@ -461,9 +461,9 @@ impl Tier {
         Some(self.load.measured_bandwidth()? / WEIGHT_UNIT)
     }
 
-    /// How fast it is, in MB/s, by what is known best: as measured, or else as
-    /// configured; `None` if nothing is known. Data that is to go to a faster
-    /// tier goes by this.
+    /// Its speed in MB/s, by the best known figure: as measured, or else as
+    /// configured; `None` if there is none. Data that is to go to a faster tier
+    /// goes by this.
     pub fn speed(&self) -> Option<f64> {
         self.measured_speed()
             .or_else(|| self.given_weight())

@@ -178,9 +178,9 @@ impl Tiers {
         candidates.filter(|tier| tier.is_healthy()).any(|tier| tier.figures().room < needed)
     }
 
-    /// Closes an epoch of all counters of all tiers. A tier that may do more than
-    /// is believed is to be `tried` out, in reading and in writing, or else is
-    /// believed to. Never waits for a tier.
+    /// Closes an epoch of all counters of all tiers. A tier that may be faster
+    /// than believed is to be `tried` out, in reading and in writing, or else is
+    /// believed to be. Never waits for a tier.
     pub fn close_epoch(&self, tried: [Option<f64>; 2]) {
         let all = self.all();
         all.iter().for_each(|tier| tier.close_epoch());
@@ -247,9 +247,9 @@ impl Tiers {
     }
 }
 
-/// The [`weights`] of tiers. One that nothing is known of has the mean of the
-/// others. The rate through the page cache says little beside real figures, and
-/// counts while there are none.
+/// The [`weights`] of tiers. One without figures has the mean of the others.
+/// The rate through the page cache says little beside real figures, and counts
+/// while there are none.
 fn all_weights(tiers: &[Arc<Tier>]) -> Vec<f64> {
     let measured: Vec<Option<f64>> = tiers.iter().map(|tier| tier.measured_speed()).collect();
     let given: Vec<Option<f64>> = tiers.iter().map(|tier| tier.given_weight()).collect();

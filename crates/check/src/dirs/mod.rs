@@ -1,4 +1,4 @@
-//! The `.braid` directories of tiers: who may enter them, and which names do not
+//! The `.braid` directories of tiers: their permissions, and names that do not
 //! belong there.
 
 pub(crate) mod counts;

@@ -22,7 +22,7 @@ use braid_format::{FormatError, Header, IdKind, RangeSize};
 /// The inode that an index belongs to, by its header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IndexInode {
-    /// That of the file, as far as can be told.
+    /// That of the file, as far as is known.
     Own,
     /// Another one, which may be the rightful owner of the id.
     Other,

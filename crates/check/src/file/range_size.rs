@@ -14,15 +14,16 @@ type EntryTiers = BTreeMap<u64, Option<TierId>>;
 struct DataMap {
     /// By tier, in order.
     on: BTreeMap<TierId, Vec<Range<u64>>>,
-    /// Tiers that can't tell.
+    /// Tiers that can't show where data is.
     untold: Vec<TierId>,
 }
 
 /// The range size: that of the header before one of its bits was flipped, or
 /// else a size by which all data is where the entries say; by every such size,
-/// the file reads the same. If there is none, or a tier can't tell, leftovers of
-/// a move by a crash are passed over, and all sizes by which the rest is where
-/// the entries say must show the same bytes. `None` if nothing tells.
+/// the file reads the same. If there is none, or a tier can't show its data,
+/// leftovers of a move by a crash are passed over, and all sizes by which the
+/// rest is where the entries say must show the same bytes. `None` if nothing
+/// decides.
 pub(super) fn infer_range_size(of: IndexedFile<'_>) -> Result<Option<RangeSize>> {
     let IndexedFile { target, file, index } = of;
     if let Some(header) = index.corrected_header() {
@@ -65,7 +66,8 @@ impl DataMap {
         let mut data = Self { on: BTreeMap::new(), untold: Vec::new() };
         data.on.insert(target.home_id, stretches(size, |at| home.next_data(at))?);
         for tier in &target.tiers {
-            // One that does not tell holes says nothing of how long ranges are.
+            // A store that does not report holes says nothing of the ranges'
+            // size.
             let store = tier.store.as_ref().filter(|store| store.capabilities().seek_data);
             match store.map(|store| stretches(size, |at| store.next_data(file.id(), at))) {
                 Some(Ok(found)) => _ = data.on.insert(tier.id, found),
@@ -97,10 +99,10 @@ impl DataMap {
     }
 
     /// The bytes that a file of `size` bytes shows in ranges of this size:
-    /// stretches of data, and ranges of tiers that can't tell. A crash may have
-    /// left a copy on another tier than that of the entry. `None` if there is
-    /// other data, or an entry lies behind the end: that is rare, and too large
-    /// ranges look like it.
+    /// stretches of data, and ranges of tiers that can't show it. A crash may
+    /// have left a copy on another tier than that of the entry. `None` if there
+    /// is other data, or an entry lies behind the end: that is rare, and too
+    /// large ranges look like it.
     fn shown(&self, owners: &EntryTiers, ranges: RangeSize, size: u64) -> Option<Vec<(TierId, Range<u64>)>> {
         if owners.last_key_value().is_some_and(|(last, _)| *last >= ranges.count(size)) {
             return None;

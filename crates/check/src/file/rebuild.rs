@@ -106,7 +106,8 @@ pub(super) fn rebuild_index(
     Ok(())
 }
 
-/// Looks for data of a file on all tiers. `EIO` if one of them can't tell.
+/// Looks for data of a file on all tiers. `EIO` if one of them can't show its
+/// data.
 fn find_remains(target: &CheckTarget<'_>, file: &CheckedFile) -> Result<Remains> {
     let id = file.id();
     let (mut size, mut objects, mut data) = (file.home.size(), Vec::new(), Vec::new());

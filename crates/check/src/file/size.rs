@@ -8,8 +8,8 @@ use braid_contract::{Result, TierId};
 use braid_format::{GROWS_TO_AT, RangeSize, SIZE_AT, entry_at};
 
 /// The size of the file: that in its index or, where the index says that it may
-/// be behind, that of the last part. One that is damaged is set as the home
-/// inode and the objects tell.
+/// be behind, that of the last part. A damaged one is set from the home inode
+/// and the objects.
 pub(super) fn check_size(of: IndexedFile<'_>, range_size: RangeSize, findings: &mut Findings) -> Result<u64> {
     let IndexedFile { target, file, index } = of;
     let error = match index.size()? {

@@ -18,7 +18,7 @@ pub(super) fn beside_users(
     let found = found(core, identity, Fd::clone(fd));
     let mut slot = found.inode.file.lock();
     let Some(file) = slot.upgrade() else {
-        // A repair may change what is known of it.
+        // A repair may change the known state.
         slot.forget();
         return look(false);
     };

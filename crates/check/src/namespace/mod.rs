@@ -34,7 +34,7 @@ pub(crate) struct References {
     holders: HashMap<ObjectId, IdHolder>,
     pub(crate) doubted: Vec<DoubtedAttr>,
     /// Ids in attributes that were copied from another file: data that they name
-    /// may be all that is left of that file.
+    /// may be the last of that file.
     pub(crate) copied: HashSet<ObjectId>,
     /// Part of the namespace could not be looked at.
     pub(crate) is_incomplete: bool,

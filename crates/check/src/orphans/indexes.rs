@@ -142,7 +142,7 @@ impl OrphanIndexes<'_, '_> {
 
 /// Whether the file that a header names is gone for sure. On a mounted volume, a
 /// file may be renamed from a directory that is still to be read to one that has
-/// been: only its handle tells.
+/// been: only its handle decides.
 fn is_surely_gone(target: &CheckTarget<'_>, header: &Header) -> bool {
     let Some(handle) = &header.handle else { return false };
     match target.home.open_handle(handle) {

@@ -11,8 +11,8 @@ use braid_home::{Home, Seen};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 
-/// Takes out of `orphans` all that are in use after all, or gone. `marked` are
-/// the files that had a mark when the check began.
+/// Takes out of `orphans` those that are in use after all, or gone. `marked`
+/// are the files that had a mark when the check began.
 pub(super) fn recheck(
     target: &CheckTarget<'_>,
     marked: &HashSet<ObjectId>,

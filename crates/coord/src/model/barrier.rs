@@ -86,8 +86,8 @@ fn nothing_is_under_way_while_the_barrier_is_frozen() {
 fn threads_that_share_a_counter_do_not_hide_each_other() {
     check(3, || {
         let world = World::new();
-        // One counter: `begun` and `ended` could not tell the two apart, so only
-        // one of them counts.
+        // One counter: `begun` and `ended` could not distinguish the two, so
+        // only one of them counts.
         let passing = {
             let world = Arc::clone(&world);
             loom::thread::spawn(move || drop(world.barrier.enter_at(0)))

@@ -1,7 +1,7 @@
-//! Online k-means: each kind of files is of one centre, which it moves towards its own
-//! figures whenever it tells them. A centre of one kind follows it. A kind that is far
-//! from all centres gets one of its own, until there are too many; then the two that
-//! are closest become one for a kind that is farther away.
+//! Online k-means: each kind of files is of one centre, and moves it towards its own
+//! figures with each report. A centre of one kind follows it. A kind that is far from
+//! all centres gets one of its own, until there are too many; then the two that are
+//! closest become one for a kind that is farther away.
 
 use super::features::{FIGURES, Figures, Known, UNKNOWN, figures, known_distance, life_ns};
 
@@ -10,8 +10,8 @@ const MEMORY: f32 = 16.0;
 /// How far a kind has to be from all centres to get one of its own, squared: as lives
 /// that differ by a factor of four are.
 const APART: f32 = 0.08;
-/// How far a file may be from a centre by what is known first, squared, to belong to
-/// it: most of its path is the same.
+/// How far a file may be from a centre by its first known figures, squared, to
+/// belong to it: most of its path is the same.
 const LIKE: f32 = 0.018;
 /// How far it may be if all of its path and writer are the same.
 const SAME: f32 = 0.003;
@@ -36,7 +36,7 @@ struct Centre {
     seen: f32,
     /// Kinds that are of it. Without any, its place is free.
     kinds: u32,
-    /// It is known how long its files live.
+    /// The life of its files is known.
     is_sure: bool,
 }
 
@@ -63,7 +63,7 @@ impl Clusters {
         self.least(|centre| distance(&centre.at, figures)).map(|(at, _)| at)
     }
 
-    /// The centre that is nearest by what is known first; `None` if none is near.
+    /// The nearest centre by the first known figures; `None` if none is near.
     pub(super) fn like(&self, known: &Known) -> Option<usize> {
         let found = self.least(|centre| known_distance(&centre.at, known));
         found.filter(|(_, apart)| *apart < LIKE).map(|(at, _)| at)

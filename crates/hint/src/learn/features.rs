@@ -1,10 +1,10 @@
-//! What is known of a file, as figures that can be compared.
+//! The known facts of a file, as figures that can be compared.
 
 use super::shape::parts_of;
 use crate::profile::Task;
 use braid_contract::StreamId;
 
-/// What is known of a file when it is first written.
+/// The facts known of a file when it is first written.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
     /// Its path below the volume's root.
@@ -17,7 +17,7 @@ pub struct Opening<'a> {
     pub direct: bool,
 }
 
-/// What was written to a file until it was closed.
+/// The writes to a file until it was closed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Written {
     /// Its size, in bytes.
@@ -38,9 +38,10 @@ const FLAGS: usize = 2;
 const NAMES: usize = 12;
 /// All figures of a kind of file.
 pub(super) const FIGURES: usize = 1 + WRITING + FLAGS + NAMES;
-/// How much the expected life counts: what dies together should lie together.
+/// How much the expected life counts: data that dies together should lie
+/// together.
 const LIFE_WEIGHT: f32 = 4.0;
-/// The longest life that is told from others, as a power of two of milliseconds.
+/// The longest life that is distinguished, as a power of two of milliseconds.
 const LIFE_MAX: u32 = 30;
 /// How much a name counts, which is arbitrary: enough to keep kinds apart while there
 /// are few.
@@ -80,8 +81,8 @@ fn log(figure: f64, least: u32, most: u32) -> f32 {
     ((bits - least as f32) / (most - least) as f32).clamp(0.0, 1.0)
 }
 
-/// The figures of what is known first: flags, and the parts of shape and writer, each
-/// of which adds to one of a few figures.
+/// The first known figures: flags, and the parts of shape and writer, each of which
+/// adds to one of a few figures.
 pub(super) fn known(opening: &Opening<'_>, shape: &str, writer: &str) -> Known {
     let mut known = [0.0; FLAGS + NAMES];
     let flags = [opening.sync, opening.direct].map(|flag| if flag { FLAG_WEIGHT } else { 0.0 });
@@ -110,7 +111,7 @@ pub(super) fn life_ns(figures: &Figures) -> u64 {
     ((figures[0] / LIFE_WEIGHT * LIFE_MAX as f32).exp2() * 1e6) as u64
 }
 
-/// How far apart two files are by what is known first, squared.
+/// How far apart two files are by their first known figures, squared.
 pub(super) fn known_distance(figures: &Figures, known: &Known) -> f32 {
     figures[1 + WRITING..].iter().zip(known).map(|(one, other)| (one - other).powi(2)).sum()
 }

@@ -1,4 +1,4 @@
-//! What is expected of files of one kind.
+//! The expected life and figures of files of one kind.
 
 use super::features::{Figures, Known, WRITING, Writing, figures, flags_of};
 
@@ -19,15 +19,15 @@ pub(super) struct Kind {
     since_ns: u64,
     /// Files that ended.
     pub(super) ended: f64,
-    /// Files that told something.
+    /// Files that were reported.
     pub(super) told: u32,
-    /// Number of its last story.
+    /// Number of its last report.
     pub(super) last: u64,
     /// Its centre, if it has one.
     pub(super) centre: Option<usize>,
 }
 
-/// What is remembered of a kind from mount to mount.
+/// A kind as it is remembered from mount to mount.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RememberedKind {
     /// The shape of its files' paths, and of their writer's name.
@@ -38,7 +38,7 @@ pub struct RememberedKind {
     pub sync: bool,
     /// Its files bypass the page cache.
     pub direct: bool,
-    /// Files that told something.
+    /// Files that were reported.
     pub told: u32,
     /// Nanoseconds that its files lived, all together.
     pub lived_ns: u64,
@@ -65,8 +65,8 @@ impl Kind {
         }
     }
 
-    /// What is to be remembered of it, once a file told something; its files that are
-    /// there, of which nothing is known later, count as they do for the
+    /// Its memory for the next mount, once a file was reported; its existing files,
+    /// of which nothing is known later, count as they do for the
     /// [life](Self::life_ns) now.
     pub(super) fn remembered(&self, name: &str, now_ns: u64) -> Option<RememberedKind> {
         let [sync, direct] = flags_of(&self.known);
@@ -115,8 +115,8 @@ impl Kind {
         }
     }
 
-    /// How long a file of the kind is expected to live: what all lived, also those that
-    /// are there, over the ends (as for lives of any length that end by chance). Before
+    /// How long a file of the kind is expected to live: the lives of all, also existing
+    /// ones, over the ends (as for lives of any length that end by chance). Before
     /// there are many ends, those that are there count as if half of them ended now.
     pub(super) fn life_ns(&self, now_ns: u64) -> f64 {
         self.lived_until_ns(now_ns) / self.ending()
@@ -132,7 +132,7 @@ impl Kind {
         (self.ended + ending).max(0.5)
     }
 
-    /// Its figures, once a file told something.
+    /// Its figures, once a file was reported.
     pub(super) fn figures(&self, now_ns: u64) -> Option<Figures> {
         self.writing.as_ref().map(|writing| figures(self.life_ns(now_ns), writing, &self.known))
     }

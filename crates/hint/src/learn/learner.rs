@@ -1,5 +1,5 @@
-//! The learner: what files do goes in, a stream for a file that is first written comes
-//! out.
+//! The learner: reports of files go in, a stream for a file that is first written
+//! comes out.
 
 use super::cluster::{Clusters, Joined};
 use super::features::{Opening, Written, known};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Figures that are learned at a time.
 const BATCH: usize = 16;
-/// Kinds that are remembered; those that told nothing for longest go first.
+/// Kinds that are remembered; those with the oldest last report go first.
 const KINDS_MAX: usize = 4096;
 /// Files that are followed at a time; the one that is followed for longest goes first.
 const FOLLOWED_MAX: usize = 1 << 16;
@@ -22,8 +22,8 @@ const WRITER: char = '\0';
 /// Most streams that a volume learns: with two zones for the index and some for streams
 /// by name, as many as the least devices have open.
 pub const LEARNED_MAX: u16 = 8;
-/// The same for the smallest devices: enough to tell short, middling and long lives
-/// apart.
+/// The same for the smallest devices: enough to distinguish short, middling and
+/// long lives.
 const LEARNED_MIN: u16 = 3;
 /// Zones of a device for each stream: half of a stream's open zone is empty on average,
 /// which takes room from all, and costs more than a finer distinction gains.
@@ -69,7 +69,7 @@ pub struct Learner {
     followed: HashMap<u64, Followed>,
     /// Files that are followed, by when that began.
     by_age: BTreeMap<u64, u64>,
-    /// Kinds that told something which is not learned yet.
+    /// Kinds with a report that is not learned yet.
     batch: Vec<Arc<str>>,
     random: SplitMix,
     stories: u64,
@@ -107,11 +107,11 @@ pub struct LearnedStream {
 pub struct LearnedKind {
     /// A pattern of their paths.
     pub pattern: String,
-    /// Number of files that told of it.
+    /// Number of files that were reported for it.
     pub files: u32,
 }
 
-/// The learner of a trace. The same run learns the same.
+/// The learner of a trace. Learning is deterministic.
 impl Default for Learner {
     fn default() -> Self {
         Self::new(LEARNED_MAX, 1)
@@ -134,7 +134,7 @@ impl Learner {
     }
 
     /// The number of the stream of a file that is first written; `None` as long as
-    /// nothing is known of files like it.
+    /// no similar files are known.
     #[must_use]
     pub fn stream_of(&self, opening: &Opening<'_>, now_ns: u64) -> Option<u16> {
         let names = Names::of(opening);
@@ -209,8 +209,7 @@ impl Learner {
         streams.into_iter().filter_map(stream).collect()
     }
 
-    /// What is to be remembered of kinds that told something, those that told something
-    /// last first.
+    /// The memory of kinds with reports, those with the latest first.
     #[must_use]
     pub fn remembered(&self, now_ns: u64) -> Vec<RememberedKind> {
         let mut kinds: Vec<_> = self.kinds.iter().collect();
@@ -218,8 +217,8 @@ impl Learner {
         kinds.into_iter().filter_map(|(name, kind)| kind.remembered(name, now_ns)).collect()
     }
 
-    /// Itself, of which nothing is learned yet, with what was remembered, in that order.
-    /// The files that were there then are not followed.
+    /// Itself, which has learned nothing yet, with these remembered kinds, in that
+    /// order. The files that were there then are not followed.
     #[must_use]
     pub fn with(mut self, kinds: &[RememberedKind], now_ns: u64) -> Self {
         for remembered in kinds.iter().take(KINDS_MAX).rev() {
@@ -276,8 +275,7 @@ impl Learner {
         }
     }
 
-    /// Learns a batch, in an order that is by chance: it must not matter more than it
-    /// has to.
+    /// Learns a batch in random order: the order must not matter more than it has to.
     fn learn_batch(&mut self, now_ns: u64) {
         for at in (1..self.batch.len()).rev() {
             let other = self.random.below(at as u64 + 1) as usize;
@@ -320,7 +318,7 @@ impl Learner {
         }
     }
 
-    /// Forgets the half of the kinds that told nothing for longest.
+    /// Forgets the half of the kinds with the oldest last reports.
     fn forget_oldest(&mut self) {
         let mut told: Vec<u64> = self.kinds.values().map(|kind| kind.last).collect();
         let middle = told.len() / 2;
@@ -473,7 +471,7 @@ mod tests {
         assert_eq!(again.remembered(5), remembered);
         assert_eq!(seconds(&again).len(), 2);
         assert!(again.streams().iter().all(|stream| stream.kinds[0].files == 20));
-        // What can't be does no harm.
+        // Impossible values do no harm.
         let lie = RememberedKind {
             stream: Some(LEARNED_MAX),
             ended: f64::MAX,

@@ -1,10 +1,10 @@
-//! Streams learned from what files did: online mini-batch k-means (Reshim §3.2.2;
+//! Streams learned from the past of files: online mini-batch k-means (Reshim §3.2.2;
 //! Sculley 2010). Files of one kind, by the shape of their path and by their writer,
 //! tend to do the same; a cluster of kinds that do the same is a stream. A kind is of
-//! one stream, from its first file on, and leaves it when another fits better. What was
-//! learned answers for the next file of a kind when it is first written; files tell
-//! what they did when they are closed and removed. Nothing is reckoned on the path of
-//! each write. Pure, and the same for the same seed and the same calls.
+//! one stream, from its first file on, and leaves it when another fits better. The next
+//! file of a kind gets the learned stream when it is first written; files are reported
+//! when they are closed and removed. Nothing is reckoned on the path of each write.
+//! Pure, and the same for the same seed and the same calls.
 
 mod cluster;
 mod features;

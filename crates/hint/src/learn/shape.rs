@@ -1,16 +1,17 @@
-//! The shape of a path: what files of one kind have in common.
+//! The shape of a path, which files of one kind have in common.
 
 /// Where a number is, in a shape. Paths have no such character.
 const NUMBER: char = '\u{1}';
-/// Where letters and digits are by chance.
+/// Where random letters and digits are.
 const CHANCE: char = '\u{2}';
-/// Bytes from which on a name may be one by chance.
+/// Bytes from which on a name may be random.
 const CHANCE_MIN: usize = 8;
-/// Changes between letters and digits from which on it is: names of mail have three.
+/// Changes between letters and digits from which on it is random: names of mail have
+/// three.
 const CHANGES_MIN: usize = 4;
 
-/// The path with its numbers, and parts that are made of letters and digits by
-/// chance, replaced by marks.
+/// The path with its numbers, and random parts of letters and digits, replaced
+/// by marks.
 pub(super) fn shape_of(path: &str) -> String {
     let mut shape = String::with_capacity(path.len());
     let mut rest = path;

@@ -77,7 +77,7 @@ const BEHIND_SECONDS_MAX: f64 = 10.0;
 const LOADED: f64 = 0.8;
 /// Share of a tier's bytes that must bypass the page cache for that to count.
 const DIRECT_MIN: f64 = 0.5;
-/// From this busy share on, a tier has no rest.
+/// From this busy share on, a tier has no slack.
 const NO_REST: f64 = 0.9;
 /// Below this share, relative to the busiest, a tier could do more.
 const IDLE: f64 = 0.6;
@@ -215,8 +215,8 @@ impl State {
         file + before / (tier.bandwidth[1] * boost)
     }
 
-    /// The tier for the stream of `context` alone, if it is and that matters. What
-    /// memory takes is written to all tiers at the same time.
+    /// The tier for the stream of `context` alone, if it is and that matters. Data
+    /// in memory is written to all tiers at the same time.
     fn best_alone(&self, context: &Context<'_>) -> Option<TierId> {
         if context.origin.is_buffered() {
             return None;

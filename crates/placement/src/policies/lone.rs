@@ -6,7 +6,8 @@ use crate::epoch::{Epoch, TierEpoch};
 use crate::per_tier::PerTier;
 use braid_contract::TierId;
 
-/// How fast tiers do one operation after another, and what follows from it.
+/// The tiers' speed at one operation after another, and the choice that
+/// follows.
 pub(super) struct Lone {
     /// The most bytes a second of each tier of late while it carries out one
     /// operation at a time; 0 if that was never seen. A throttled tier is slow only
@@ -14,7 +15,7 @@ pub(super) struct Lone {
     speed: PerTier<f64>,
     /// The tier on which a lone stream is best off; `None`: on all of them.
     best: Option<TierId>,
-    /// What the last epochs say of that, and their number.
+    /// The finding of the last epochs, and their number.
     found: (Option<TierId>, u32),
     /// Whether operations were carried out at the same time in the last epoch
     /// that had any.
@@ -33,7 +34,7 @@ const ONE_IN_FLIGHT: f64 = 1.1;
 const GAIN: f64 = 1.25;
 /// Epochs that have to say the same.
 const EPOCHS: u32 = 5;
-/// What an epoch leaves of an earlier, higher speed.
+/// The part of an earlier, higher speed that is left after an epoch.
 const KEPT: f64 = 0.98;
 
 impl Lone {
@@ -47,7 +48,7 @@ impl Lone {
         self.best.filter(|_| !self.overlaps && others <= 1)
     }
 
-    /// Learns from an epoch. `share` is a tier's part of what is spread.
+    /// Learns from an epoch. `share` is a tier's part of spread data.
     pub(super) fn epoch(&mut self, epoch: &Epoch, share: impl Fn(&TierEpoch) -> f64) {
         let sum = |of: fn(&TierEpoch) -> f64| epoch.tiers.iter().map(of).sum::<f64>();
         let busy = sum(|tier| tier.load[1].busy);
@@ -148,13 +149,13 @@ mod tests {
 
     #[test]
     fn throttled_tiers_are_used_together() {
-        // Both pass at once what is within their limits.
+        // Both pass at once loads within their limits.
         let throttled = epoch([(200.0, 0.2, 0.2), (60.0, 0.75, 0.75)]);
         assert_eq!(after(&vec![throttled; 9]).best(0), None);
         // So they are where the stream takes its time.
         let slow = epoch([(7.7, 0.04, 0.04), (2.3, 0.08, 0.08)]);
         assert_eq!(after(&vec![slow; 9]).best(0), None);
-        // Most of the time, they have used up what they saved.
+        // Most of the time, they have used up their savings.
         let mut waiting = vec![epoch([(100.0, 0.5, 0.5), (30.0, 0.5, 0.5)]); 20];
         waiting[0] = epoch([(100.0, 0.1, 0.1), (30.0, 0.05, 0.05)]);
         assert_eq!(after(&waiting).best(0), None);

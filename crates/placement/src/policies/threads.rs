@@ -42,8 +42,8 @@ struct Target {
     saturating: Option<u32>,
 }
 
-/// A thread keeps its place for so many times as long as it takes to write what
-/// it placed,
+/// A thread keeps its place for so many times as long as it takes to write its
+/// placed data,
 const TURNS: f64 = 3.0;
 /// but not for less than this, in nanoseconds,
 const IDLE_MIN_NS: u64 = 400_000_000;

@@ -21,7 +21,7 @@ pub trait Facts: Send + Sync {
     /// The names of a thread and of its process, if they are known.
     fn task(&self, thread: u32) -> Option<Task>;
 
-    /// The stream that a profile knows the file by, or else what is learned of such
+    /// The stream that a profile knows the file by, or else the one learned of such
     /// files, if it is written from there, by the `hints` of rules of this generation.
     fn profiled(&self, hints: &Hints, _generation: u32, _origin: Origin, writer: &Writer<'_>) -> FoundStream {
         let stream = hints.classify(self.path(), writer);
@@ -38,7 +38,7 @@ pub struct Subject<'a> {
     pub origin: Origin,
     /// The part of the file.
     pub span: WriteSpan,
-    /// What is known of streams.
+    /// The known streams.
     pub hints: &'a Hints,
     /// The generation of the rules.
     pub generation: u32,

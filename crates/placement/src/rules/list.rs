@@ -38,7 +38,7 @@ pub struct Rule {
 }
 
 impl Rules {
-    /// The rules, and what is known of streams besides. `None` if a rule names a tier
+    /// The rules, and the other settings of streams. `None` if a rule names a tier
     /// that `tier` does not know.
     pub fn make(
         config: &[RuleConfig],
@@ -74,8 +74,8 @@ impl Rules {
         Self { generation, ..self }
     }
 
-    /// Which of a volume's rules these are: others have another number, and what was
-    /// found by them does not count any more.
+    /// Which of a volume's rules these are: others have another number, and streams
+    /// found by them do not count any more.
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -85,7 +85,7 @@ impl Rules {
         self.list.is_empty()
     }
 
-    /// What is known of streams.
+    /// The known streams.
     pub fn hints(&self) -> &Hints {
         &self.hints
     }

@@ -1,5 +1,5 @@
 //! Sizes and durations in conditions: `64KiB` becomes `65536`, and `5m` a call
-//! of [`NANOSECONDS`], which tells the two apart.
+//! of [`NANOSECONDS`], which distinguishes the two.
 
 use super::error::ConditionError;
 use braid_contract::units::{DURATIONS, SIZES, split_number, unit};

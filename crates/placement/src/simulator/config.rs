@@ -16,7 +16,7 @@ pub struct SimulatorConfig {
     pub policy: PolicyConfig,
     /// Rules that take precedence.
     pub rules: Vec<RuleConfig>,
-    /// What is known of streams besides.
+    /// Streams besides those of rules.
     pub hints: HintConfig,
     /// Length of an epoch, in nanoseconds.
     pub epoch_ns: u64,

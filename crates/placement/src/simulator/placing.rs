@@ -238,7 +238,7 @@ impl Placing {
         let tiers = self.tiers.views(span.needed_bytes());
         let share = chosen.policy.share(&tiers[usize::from(chosen.tier.0)]);
         if aside {
-            // Writes decide what the file's shares are.
+            // Writes decide the file's shares.
             file.set_aside.add(chosen.tier, new_bytes, share);
         } else {
             chosen.policy.placed(&context(about, origin, span, credits, &tiers), chosen.tier);

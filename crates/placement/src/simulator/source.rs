@@ -5,7 +5,7 @@ use crate::trace::{TraceFile, TraceOp};
 /// An operation, as its source knows it.
 pub(super) type OpId = usize;
 
-/// Provides operations and their start times; hears of their ends.
+/// Provides operations and their start times; is notified of their ends.
 pub(super) trait Source {
     /// The description of an operation's file.
     fn file(&self, at: usize) -> &TraceFile;

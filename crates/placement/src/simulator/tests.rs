@@ -59,7 +59,7 @@ fn tier(name: &str, (bandwidth, weight): Device) -> SimulatedTier {
     }
 }
 
-/// What the mount finds of a device that one thread saturates.
+/// The mount's measurement of a device that one thread saturates.
 fn measured(bandwidth: f64) -> DirectionProfile {
     DirectionProfile { bandwidth, latency_ns: 0, threads: 1, degrades_at: None }
 }
@@ -77,11 +77,11 @@ fn config(policy: &PolicyConfig, devices: &[Device], range_size: u64) -> Simulat
     }
 }
 
-/// What policies know of the tiers at first, besides weights.
+/// The policies' knowledge of the tiers at first, besides weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
     Nothing,
-    /// What a measurement at the mount finds.
+    /// The result of a measurement at the mount.
     Speeds,
 }
 
@@ -124,7 +124,7 @@ fn cases() -> impl Iterator<Item = Work> {
 
 /// How `adaptive` stands to other policies, in shares.
 struct Bounds {
-    /// What it has at least.
+    /// Its lower bound.
     least: f64,
     /// How far it is behind `weighted` at most.
     behind_weighted: f64,

@@ -100,7 +100,7 @@ pub enum TraceError {
     Line {
         /// Its number, from 1 on.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         found: String,
     },
 }

@@ -51,7 +51,7 @@ const BELIEVED_WINDOWS_MAX: u64 = 60;
 /// and then it is never quiet.
 const PAUSE_WINDOWS_MAX: u64 = 5;
 
-/// Windows until the next pause, if one did not teach all that it should.
+/// Windows until the next pause, if one did not teach enough.
 const PAUSE_AGAIN_WINDOWS: u64 = 10;
 
 /// Below this share of their waiting, applications do not notice this tier: the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Shared by the paces of a volume: a thread that waits for several of them
-/// hears of a change of any.
+/// sees a change of any.
 #[derive(Debug)]
 pub struct Paces {
     /// Held while a thread decides whether to wait, and notified of changes.
