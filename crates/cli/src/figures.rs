@@ -1,4 +1,4 @@
-//! What modules counted, as lines of `braid status`.
+//! The modules' counters, as lines of `braid status`.
 
 use braid_contract::units::{show_latency, show_size};
 use braid_contract::{Figure, FigureValue, ModuleStatus};

@@ -79,7 +79,7 @@ pub(crate) fn learn(args: &HintsLearnArgs) -> Result<()> {
     table::print(&told)
 }
 
-/// What the volume that is mounted there has learned.
+/// The learned streams of the volume that is mounted there.
 fn learned(mount: &Path) -> Result<LearnedStreams> {
     let mount = locate::mounted_at(mount)?;
     let mut daemon = locate::need_daemon(&mount)?;
@@ -119,7 +119,7 @@ fn config(stack: Option<&Path>) -> Result<Option<Config>> {
     Ok(stack.map(stack_file::load_without_profile).transpose()?)
 }
 
-/// Who writes the files of a stream.
+/// The writers of a stream's files.
 fn writers(stream: &Listed) -> String {
     let programs = stream.programs.join(" ");
     let threads =

@@ -88,7 +88,7 @@ fn told(what: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("{}: {error}", what.shown()))
 }
 
-/// Says on standard error what keeps a key from being used.
+/// Says on standard error why a key can't be used.
 fn missing(key: &[u8], what: &str) -> bool {
     // The status says it too.
     let _ = writeln!(io::stderr(), "braid: the key {} {what}", shown(key));

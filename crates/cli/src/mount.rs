@@ -125,7 +125,7 @@ fn config(args: &MountArgs) -> Result<Config> {
     config_of(args, stack_with(&args.stack, args.movers.as_ref())?)
 }
 
-/// What the arguments say of a mount of this stack.
+/// The settings of a mount of this stack by the arguments.
 pub(crate) fn config_of(args: &MountArgs, mut config: Config) -> Result<Config> {
     let flags = MountSettings {
         inodes: counted("--inodes", args.inodes, &INODES)?,
@@ -156,12 +156,12 @@ fn counted(
     Ok(Some(Located::new(count, place)))
 }
 
-/// What a flag says, if it is set.
+/// The value of a flag, if it is set.
 fn flag(set: bool, name: &str, value: bool) -> Option<Located<bool>> {
     set.then(|| Located::new(value, Place::flag(name)))
 }
 
-/// What the flags of every mount say.
+/// The settings by the flags of every mount.
 pub(crate) fn mount_settings(args: &FrontArgs) -> Result<MountSettings> {
     Ok(MountSettings {
         point: None,
@@ -232,7 +232,7 @@ fn foreground(args: &MountArgs, words: &[OsString]) -> Result<()> {
     })
 }
 
-/// Begins to log, and has the command that waits told how it ends if it fails.
+/// Begins to log, and reports a failure to the waiting command.
 pub(crate) fn serve(front: &FrontArgs, serve: impl FnOnce(&background::Report) -> Result<()>) -> Result<()> {
     let report = background::Report::new(front.ready_on_stdout);
     let begun = background::begin_log(&front.log_level, front.log_file.as_deref());

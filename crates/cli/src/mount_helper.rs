@@ -1,6 +1,6 @@
-//! `mount.fuse.braid` and `umount.fuse.braid`: what mount(8) and umount(8) call
-//! for file systems of type `fuse.braid`, also on behalf of `/etc/fstab` and
-//! systemd. They are names of the `braid` command.
+//! `mount.fuse.braid` and `umount.fuse.braid`, which mount(8) and umount(8)
+//! call for file systems of type `fuse.braid`, also on behalf of `/etc/fstab`
+//! and systemd. They are names of the `braid` command.
 
 use crate::args::{Command, CommandLine, UmountArgs};
 use crate::failure::{Failure, Result};

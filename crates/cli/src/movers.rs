@@ -41,7 +41,7 @@ pub(crate) fn evacuate(args: &EvacuateArgs) -> Result<()> {
     table::print(&format!("tier {} takes new data again\n", args.tier))
 }
 
-/// Starts a job, and waits for it unless told otherwise.
+/// Starts a job, and waits for it unless in the background.
 pub(crate) fn start(mount: &Mount, what: JobKind, args: &StartArgs) -> Result<()> {
     let bandwidth = args.bandwidth.as_deref().map(job::rate).transpose()?;
     let mut daemon = locate::need_daemon(mount)?;

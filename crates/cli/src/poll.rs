@@ -1,5 +1,5 @@
 //! Polling a daemon, for `braid top` and `braid status --watch`: reconnects if
-//! needed, and tells an unmount from a failure.
+//! needed, and distinguishes an unmount from a failure.
 
 use crate::failure::{Failure, Result};
 use crate::locate;

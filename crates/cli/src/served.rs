@@ -36,7 +36,7 @@ pub(crate) fn is_served(dev: u64, pid: u32) -> bool {
 }
 
 /// The kernel gives the number of a device that is gone to the next mount, so
-/// it does not tell daemons apart.
+/// it does not distinguish daemons.
 fn serves(as_dev: u64, daemon: &Hello, dev: u64, pid: u32) -> bool {
     as_dev == dev && daemon.pid == pid && daemon.serving
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 #[derive(Serialize)]
 struct Mounted {
     mountpoint: String,
-    /// From the top down; `None` if the daemon does not tell.
+    /// From the top down; `None` if the daemon does not report it.
     modules: Option<Vec<String>>,
     pid: u32,
     version: String,

@@ -149,7 +149,7 @@ fn log_file_system(status: &Status, device: &str) -> String {
     )
 }
 
-/// What happens, and happened, if the daemon crashes.
+/// The effect of a crash of the daemon, and the crashes so far.
 fn restarts(status: &Status) -> String {
     let happened = status.restarts.as_ref().map_or_else(String::new, |restarts| {
         format!(
@@ -174,7 +174,7 @@ fn remaps(status: &Status) -> String {
     format!("policy: {} mapped to another tier\n", counted(remaps, "thread"))
 }
 
-/// How fast the tiers are taken to be, and why.
+/// The assumed speed of the tiers, and why.
 fn speeds(status: &Status) -> String {
     let mut text = String::new();
     for tier in &status.tiers {
@@ -195,7 +195,7 @@ fn speeds(status: &Status) -> String {
     text
 }
 
-/// The zones of zoned tiers, and what they have of each stream.
+/// The zones of zoned tiers, and their data of each stream.
 fn zones(status: &Status) -> String {
     let mut text = String::new();
     for tier in &status.tiers {

@@ -41,8 +41,8 @@ fn upgrade(mount: &Mount, program: String, json: bool) -> Result<()> {
         Reply::Upgrading(upgrading) => Some(upgrading),
         _ => None,
     })?;
-    // The process before hangs up when it serves the mount no more. Who connects then is
-    // answered by the one that does.
+    // The old process hangs up when it serves the mount no more. The new one answers
+    // later connections.
     while daemon.receive().is_ok() {}
     let mut daemon = locate::need_daemon(mount)?;
     let hello = locate::ask(&mut daemon, &Request::Hello, |reply| match reply {
@@ -105,7 +105,7 @@ pub(crate) fn take_over() -> Result<()> {
     serving::serve(&config, &launch, Start::TakeOver(Box::new(estate)), |_| {})
 }
 
-/// Looks at what there is to mount.
+/// Reads the stack to be mounted.
 fn prepare(launch: &Launch) -> Result<Config> {
     let args = args_of(launch)?;
     background::begin_log(&args.front.log_level, launch.log_file.as_deref())?;

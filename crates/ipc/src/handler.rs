@@ -33,8 +33,8 @@ pub trait Handler: Send + Sync + 'static {
     /// If part of it failed; the rest is durable.
     fn sync(&self) -> Result<(), ErrorReply>;
 
-    /// Reads or changes keys and values in the name of a caller; `value` is what followed
-    /// the request. Answers with what is to follow the reply.
+    /// Reads or changes keys and values in the name of a caller; `value` is the data that
+    /// followed the request. Answers with the data that is to follow the reply.
     ///
     /// # Errors
     /// If the caller has no right to it, or it fails.
@@ -123,7 +123,7 @@ pub trait Handler: Send + Sync + 'static {
     /// If there is no such tier, or it is needed.
     fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply>;
 
-    /// What an import would do with a tier.
+    /// The effect of an import on a tier.
     ///
     /// # Errors
     /// If there is no such tier, or it has no files of its own.
@@ -148,8 +148,7 @@ pub trait Handler: Send + Sync + 'static {
     /// with `dry_run`, only checks it.
     ///
     /// # Errors
-    /// If there is no stack file, it is not valid, or changes what can't be
-    /// changed.
+    /// If there is no stack file, it is not valid, or changes a fixed setting.
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply>;
 
     /// Begins to hand the mount over to the program at this path.
@@ -158,7 +157,8 @@ pub trait Handler: Send + Sync + 'static {
     /// If that is impossible, or the program does not want it; nothing has changed then.
     fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply>;
 
-    /// Whether a user may modify and reload the stack, beside root and who mounted.
+    /// Whether a user may modify and reload the stack, beside root and the user who
+    /// mounted.
     fn may_modify(&self, uid: u32) -> bool;
 
     /// Exchanges, adds and removes modules; with `dry_run`, only checks that.

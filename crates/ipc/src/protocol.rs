@@ -108,8 +108,8 @@ pub enum Request {
         /// Whether to move its data away first.
         evacuate: bool,
     },
-    /// Surveys a tier directory's own files, and what an import would do with
-    /// them. For the owner of the mount.
+    /// Surveys a tier directory's own files, and an import's effect on them.
+    /// For the owner of the mount.
     SurveyImport {
         /// The tier's name.
         tier: String,
@@ -123,7 +123,7 @@ pub enum Request {
     /// Reads the stack file again, and applies its changes. For the owner of
     /// the mount.
     Reload {
-        /// Whether only to report what would change.
+        /// Whether only to report the changes.
         #[serde(default)]
         dry_run: bool,
     },
@@ -257,7 +257,7 @@ impl Request {
 }
 
 impl Request {
-    /// Whether users may make the request who may modify the stack.
+    /// Whether users who may modify the stack may make the request.
     #[must_use]
     pub fn is_for_modifiers(&self) -> bool {
         matches!(self, Self::DumpStack | Self::Reload { .. } | Self::ModifyStack(_))
@@ -446,7 +446,8 @@ pub struct Explanation {
     pub owner: Option<u32>,
     /// Size of the file in bytes.
     pub size: u64,
-    /// Range size of the file in bytes; for a plain one, what it would be.
+    /// Range size of the file in bytes; for a plain one, the size that it would
+    /// get.
     pub range_size: u32,
     /// Range size of files without a rule that says otherwise, in bytes; `None`
     /// from a daemon of an earlier version.
@@ -487,7 +488,7 @@ pub struct ErrorReply {
     /// The Linux error number, where an operation failed with one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub errno: Option<i32>,
-    /// What happened, for people.
+    /// The event, for people.
     pub message: String,
 }
 

@@ -74,7 +74,7 @@ impl Server {
     /// If there is no socket at the path, or no thread can be begun.
     pub fn resume(path: &Path, listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let inode = std::fs::symlink_metadata(path)?.ino();
-        // Who connects is to learn that it is this process.
+        // A client that connects is to learn that it is this process.
         rustix::net::listen(&listener, BACKLOG)?;
         let listener = Arc::new(listener);
         let (state, ended, given) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
@@ -100,8 +100,9 @@ impl Server {
         self.stop(ended);
     }
 
-    /// Stops answering, and hands the socket over to another process: who connects
-    /// meanwhile waits for that. When this returns, the handler is not in use any more.
+    /// Stops answering, and hands the socket over to another process: clients that
+    /// connect meanwhile wait for that. When this returns, the handler is not in use
+    /// any more.
     ///
     /// # Errors
     /// If there are no descriptors left; the socket is not answered any more then.
@@ -161,7 +162,7 @@ struct State {
     ended: Option<Ended>,
 }
 
-/// What becomes of requests that are under way at the end.
+/// The fate of requests that are under way at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Requests {
     /// Their clients get no answer.
@@ -232,10 +233,10 @@ impl Shared {
         uid == Some(0) || uid == Some(geteuid().as_raw())
     }
 
-    /// Removes from a reply what only the owner may see: names that directory
-    /// permissions may hide; other users' threads, which the kernel does not
-    /// show either; and all about other users' files, since the socket can't
-    /// check their permissions.
+    /// Removes from a reply the data that only the owner may see: names that
+    /// directory permissions may hide; other users' threads, which the kernel
+    /// does not show either; and everything about other users' files, since the
+    /// socket can't check their permissions.
     fn redact(&self, number: u64, mut reply: Reply) -> Reply {
         if self.is_owner(number) {
             return reply;
@@ -374,7 +375,7 @@ fn converse(stream: &UnixStream, shared: &Shared, number: u64) -> io::Result<()>
             Ok(Request::Kv(request)) => {
                 let value = match value_of(&request, &mut reader)? {
                     Ok(value) => value,
-                    // What follows can't be told from requests.
+                    // The following bytes can't be distinguished from requests.
                     Err(error) => return answer(stream, Reply::Error(error)),
                 };
                 shared.set_busy(number, true);

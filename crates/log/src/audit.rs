@@ -1,4 +1,4 @@
-//! Comparing what is said to be in use with what is.
+//! Compares the blocks marked as in use with those that are.
 
 use crate::core::Core;
 use crate::device::BLOCK;

@@ -52,7 +52,7 @@ impl LogBucket {
         Ok(is_done)
     }
 
-    /// The file of a name, with all that the kernel has of it.
+    /// The file of a name, with all data that the kernel has of it.
     fn file(&self, caller: &Caller, name: &[u8]) -> Result<Option<Arc<Inode>>> {
         let found = values::look_up(&self.core, caller, &self.dir, name)?;
         if let (Some(inode), Some(cache)) = (&found, &self.cache)

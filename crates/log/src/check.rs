@@ -11,7 +11,7 @@ use crate::space::Space;
 use braid_contract::{FileKind, Result};
 use std::collections::HashMap;
 
-/// Most problems of a kind that are told each by itself.
+/// Most problems of a kind that are listed each by itself.
 const TOLD_MAX: usize = 50;
 
 /// Figures of a file system.
@@ -55,16 +55,16 @@ pub struct Figures {
     pub data: u64,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checked {
-    /// What is wrong, each with its place.
+    /// The problems, each with its place.
     pub problems: Vec<String>,
     /// The figures, if it can be read.
     pub figures: Option<Figures>,
 }
 
-/// Reads a file system, and says what it is.
+/// Reads a file system, and answers its figures.
 ///
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it can't be used, those of the device.

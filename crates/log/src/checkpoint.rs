@@ -95,7 +95,7 @@ pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
     anchor.stale.extend(&cut.before);
     let image = write_image(&core.table, medium)?;
     let switched = switch(core, &mut anchor, cut, &image, is_clean);
-    // What the device has is not known if this failed: it is left alone.
+    // The device's state is unknown if this failed: it is left alone.
     switched?;
     let before = std::mem::replace(&mut anchor.image, image.groups);
     before
@@ -109,7 +109,7 @@ pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
 
 fn switch(core: &Core, anchor: &mut Anchor, cut: Cut, image: &Image, is_clean: bool) -> Result<()> {
     if core.settings.planted != Some(Planted::SwitchEarly) {
-        // The image may have what records did that are not durable yet.
+        // The image may have changes of records that are not durable yet.
         core.journal.flush(false)?;
     }
     let superblock = Superblock {

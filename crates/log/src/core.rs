@@ -1,4 +1,5 @@
-//! What all operations work on: inodes, their log, and the room for both.
+//! The state that all operations work on: inodes, their log, and the room for
+//! both.
 
 use crate::inode::{Inode, State};
 use crate::journal::Journal;
@@ -56,7 +57,7 @@ pub(crate) struct Core {
     commands: Vec<Mutex<Commands>>,
 }
 
-/// What the last checkpoint left.
+/// The state that the last checkpoint left.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     pub(crate) superblock: Superblock,
@@ -73,18 +74,18 @@ pub(crate) struct Open {
     pub(crate) inode: Arc<Inode>,
     pub(crate) flags: OpenFlags,
     pub(crate) is_dir: bool,
-    /// Who opened it.
+    /// The process that opened it.
     pub(crate) who: Arc<Who>,
 }
 
-/// What a record changes of one inode, whose lock the caller holds.
+/// A record's changes of one inode, whose lock the caller holds.
 pub(crate) struct Write<'a> {
     pub(crate) ino: u64,
     pub(crate) state: &'a mut State,
     pub(crate) changes: Vec<Change>,
 }
 
-/// What a core begins with.
+/// The parts that a core begins with.
 pub(crate) struct Start {
     pub(crate) journal: Journal,
     pub(crate) table: Table,
@@ -139,7 +140,7 @@ impl Core {
         self.journal.medium.space.set_reserve(reserve);
     }
 
-    /// Writes one record of what becomes of some inodes, and then applies it to them.
+    /// Writes one record of changes of some inodes, and then applies it to them.
     ///
     /// # Errors
     /// Those of [`Journal::append`]; nothing is changed then.
@@ -264,8 +265,8 @@ pub(crate) fn least_groups(image: i64, workers: usize) -> i64 {
 pub(crate) fn attr(ino: u64, state: &State) -> Attr {
     let units = match state.extents() {
         Some(extents) => extents.blocks() * 8,
-        // What is in the log takes no blocks, but programs take a file without any for
-        // a hole.
+        // Data in the log takes no blocks, but programs take a file without any for a
+        // hole.
         None => u64::from(state.size > 0 && state.kind() == FileKind::Regular),
     };
     Attr {

@@ -14,7 +14,7 @@ const NAME_WEIGHT: usize = 14;
 /// The type of a regular file, as entries have it.
 const REGULAR: u8 = 8;
 
-/// What a name leads to.
+/// The inode that a name leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Named {
     pub(crate) name: Name,

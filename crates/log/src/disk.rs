@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Pieces of memory that the kernel takes at a time (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
 
-/// What a device is opened for.
+/// The purpose of opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// To be looked at: nothing is written.
@@ -164,7 +164,7 @@ pub fn is_log_at(path: &Path) -> bool {
 /// Makes a regular file of this size, with its space reserved where that can be.
 ///
 /// # Errors
-/// `EEXIST`, `ENOSPC`, and what else the file system answers; there is no file then.
+/// `EEXIST`, `ENOSPC`, and other errors of the file system; there is no file then.
 pub fn make_file(path: &Path, size: u64) -> Result<()> {
     let told = |error: rustix::io::Errno| Error::from(error).context(path.shown().to_string());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

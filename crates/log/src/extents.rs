@@ -69,7 +69,7 @@ impl Extents {
         self.pieces.values().copied()
     }
 
-    /// What there is of these blocks of the file, in order.
+    /// The pieces that exist of these blocks of the file, in order.
     pub(crate) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = Piece> + '_ {
         let before = self.pieces.range(..from).next_back().map(|(_, piece)| *piece);
         let before = before.filter(|piece| piece.end() > from);
@@ -102,7 +102,7 @@ impl Extents {
         }
     }
 
-    /// Puts a piece in the place of what was there.
+    /// Puts a piece in the place of older ones.
     pub(crate) fn map(&mut self, piece: Piece, freed: &mut Vec<Run>) {
         let begun = freed.len();
         self.unmap(piece.at, piece.end(), freed);

@@ -30,7 +30,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the device for one inode more, in the figure of free inodes.
 const BYTES_PER_INODE: u64 = 512;
 
-/// A log-structured file system. What was not closed is recovered when it is opened
+/// A log-structured file system. Without a close, it is recovered when it is opened
 /// again; [`close`](Self::close) makes that quick.
 #[derive(Debug)]
 pub struct LogFs {
@@ -61,8 +61,8 @@ impl LogFs {
     }
 
     /// Makes everything durable and a checkpoint, so that the next use begins at once;
-    /// nothing can be changed from then on. Without it, as after a crash, what was not
-    /// synced may be lost.
+    /// nothing can be changed from then on. Without it, as after a crash, unsynced
+    /// changes may be lost.
     ///
     /// # Errors
     /// Those of the device.
@@ -116,8 +116,8 @@ impl LogFs {
         self.core.journal.medium.space.stolen() * BLOCK
     }
 
-    /// Frees what waits to be free, and compares the free blocks with those that nothing
-    /// refers to.
+    /// Frees blocks that wait to be free, and compares the free blocks with those that
+    /// nothing refers to.
     ///
     /// # Errors
     /// `EUCLEAN` with the difference, those of the device.

@@ -1,5 +1,6 @@
-//! Inodes in memory, and what the changes of a record do to them. Operations and replay
-//! change inodes by the same code, so that what is replayed is what was.
+//! Inodes in memory, and the effect of a record's changes on them. Operations and
+//! replay change inodes by the same code, so that replay repeats exactly the
+//! operations.
 
 use crate::device::BLOCK;
 use crate::directory::Directory;
@@ -12,14 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of an inode in an image beside what it holds, at most.
+/// Bytes of an inode in an image beside its content, at most.
 const INODE_WEIGHT: usize = 220;
 /// Bytes of a piece of a file in an image, at most.
 const PIECE_WEIGHT: usize = 24;
 /// Bytes of an extended attribute in an image beside name and value, at most.
 const XATTR_WEIGHT: usize = 10;
 
-/// What an inode holds.
+/// The content of an inode.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Content {
     /// Nothing but its number: devices, pipes, sockets.
@@ -252,8 +253,8 @@ impl State {
         }
     }
 
-    /// The changes that make an inode of nothing what this one is, in portions of about
-    /// `portion` bytes in a record.
+    /// The changes that make this inode from nothing, in portions of about `portion`
+    /// bytes in a record.
     pub(crate) fn describe(&self, portion: usize) -> Vec<Vec<Change>> {
         let mut portions = vec![self.describe_itself()];
         let mut filled = 0;

@@ -1,13 +1,13 @@
-//! The logs of all workers, and what is durable of them.
+//! The logs of all workers, and their durable part.
 //!
 //! Records are numbered across all logs; after power loss, they count up to the first
-//! that is missing. A commit writes what all workers have, and flushes the device once,
-//! for everybody who waits.
+//! that is missing. A commit writes the buffers of all workers, and flushes the device
+//! once for all waiting callers.
 //!
-//! A block that a record frees is given out again when the record is durable, *and* that
-//! it is has been recorded durably (`durable` in the header of a chunk). Recovery checks
-//! the data of the records behind that against their checksums, as it may not have
-//! reached the device; it would mistake new data in a block for data that is missing.
+//! A block that a record frees is given out again when the record is durable, *and* when
+//! a chunk has recorded that durably (`durable` in its header). Recovery checks the data
+//! of the records behind that against their checksums, as it may not have reached the
+//! device; it would mistake new data in a block for data that is missing.
 
 use crate::device::Device;
 use crate::extents::Run;
@@ -126,7 +126,7 @@ impl Journal {
         let _ = self.failed.set(Error::new(Errno::EIO, "it is closed"));
     }
 
-    /// After an error of the device, what is on it is not known; only reading goes on.
+    /// After an error of the device, its contents are unknown; only reading goes on.
     pub(crate) fn told<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if error.errno() != Errno::ENOSPC && self.failed.set(error.clone()).is_ok() {
@@ -196,7 +196,8 @@ impl Journal {
     }
 
     /// Flushes the device, with all records, whether that is needed for records or not;
-    /// if it `marks`, a chunk is written in any case, which says what is durable.
+    /// if it `marks`, a chunk is written in any case, which says which records are
+    /// durable.
     ///
     /// # Errors
     /// Those of the device.
@@ -211,7 +212,8 @@ impl Journal {
         self.lead(marks)
     }
 
-    /// Commits for everybody. The caller has said that a commit is running.
+    /// Commits for all waiting callers. The caller has said that a commit is
+    /// running.
     fn lead(&self, marks: bool) -> Result<()> {
         let before = self.durable.load(Ordering::Acquire);
         let upto = self.last_record();
@@ -239,7 +241,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes what all workers have; answers whether anything was written.
+    /// Writes the buffers of all workers; answers whether anything was written.
     fn write_all(&self, durable: u64, marks: bool) -> Result<bool> {
         let mut wrote = false;
         for worker in &self.workers {
@@ -267,7 +269,7 @@ impl Journal {
         }
     }
 
-    /// Writes what all workers have, and has them go on in new segments.
+    /// Writes the buffers of all workers, and has them go on in new segments.
     ///
     /// # Errors
     /// `ENOSPC` without room for the segments, those of the device.

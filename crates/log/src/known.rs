@@ -1,4 +1,5 @@
-//! What a device holds already, by the marks that file systems and others leave.
+//! Recognises the contents of a device, by the marks that file systems and
+//! others leave.
 
 use crate::device::{BLOCK, Device};
 use crate::layout::Superblock;
@@ -7,7 +8,7 @@ use crate::scan::superblock_offsets;
 /// Bytes from the beginning that are looked at.
 const HEAD: usize = 72 << 10;
 
-/// Marks: at which byte, which bytes, of what.
+/// Marks: their place, their bytes, and the name of their format.
 const MARKS: [(usize, &[u8], &str); 19] = [
     (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
     (0, b"XFSB", "an XFS file system"),
@@ -30,7 +31,7 @@ const MARKS: [(usize, &[u8], &str); 19] = [
     (0, b"zonefs", "a zonefs"),
 ];
 
-/// What a device holds; `None` if its beginning is empty.
+/// The name of a device's contents; `None` if its beginning is empty.
 ///
 /// # Errors
 /// Those of reading it.

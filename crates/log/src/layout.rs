@@ -45,7 +45,7 @@ impl SegmentAt {
     }
 }
 
-/// What leads to everything.
+/// The superblock, which leads to everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub(crate) uuid: [u8; 16],
@@ -59,7 +59,8 @@ pub(crate) struct Superblock {
     pub(crate) is_clean: bool,
     /// When this checkpoint was.
     pub(crate) written_ns: i64,
-    /// Records from this number on are in the logs; what those before did is in the image.
+    /// Records from this number on are in the logs; the changes of those before are in the
+    /// image.
     pub(crate) first_record: u64,
     pub(crate) next_ino: u64,
     /// Numbers from here on are of segments that began later.
@@ -104,8 +105,8 @@ impl Superblock {
     /// Reads a superblock.
     ///
     /// # Errors
-    /// `EINVAL` for what is none, or is of another version; `EUCLEAN` for one that is
-    /// damaged. The text says what is wrong.
+    /// `EINVAL` for other data, or another version; `EUCLEAN` for a damaged one. The
+    /// text describes the error.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         if !Self::is_one(bytes) {
             return Err(Error::new(Errno::EINVAL, "there is no log file system"));
@@ -152,7 +153,7 @@ impl Superblock {
         is_sane.then_some(found)
     }
 
-    /// What ties segments to this file system.
+    /// The number that ties segments to this file system.
     pub(crate) fn salt(&self) -> u32 {
         crc32c::crc32c(&self.uuid)
     }
@@ -202,7 +203,7 @@ impl SegmentHeader {
     }
 }
 
-/// The beginning of a chunk: what is written to a log at a time.
+/// The beginning of a chunk, the unit of writes to a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkHeader {
     /// The segment that it is in.

@@ -2,13 +2,14 @@
 //!
 //! The device has blocks of files, a log for each worker, and now and then an image of
 //! all inodes, with which the logs begin anew. Inodes and directories are in memory, made
-//! of image and logs when the file system is opened; what is in use is not written down
-//! but follows from them. docs/log-format.md has the bytes, and the order in which they
-//! get there.
+//! of image and logs when the file system is opened; the blocks in use are not written
+//! down but follow from them. docs/log-format.md has the bytes, and the order in which
+//! they get there.
 //!
-//! Reading order: `device`; `record` and `inode` (what changes, and what of); `layout`,
-//! `writer`, `journal` (how that becomes durable); `space`; `core`, `checkpoint`, `room`;
-//! `scan`, `load`, `open` (recovery); `ops` (the operations), `fs`; `bucket` (keys and values).
+//! Reading order: `device`; `record` and `inode` (changes, and the inodes that they change);
+//! `layout`, `writer`, `journal` (how that becomes durable); `space`; `core`, `checkpoint`,
+//! `room`; `scan`, `load`, `open` (recovery); `ops` (the operations), `fs`; `bucket` (keys and
+//! values).
 #![forbid(unsafe_code)]
 
 mod audit;

@@ -156,7 +156,7 @@ impl Loaded {
         Ok(played)
     }
 
-    /// Applies what becomes of one inode, unless the image has it already.
+    /// Applies the changes of one inode, unless the image has them already.
     fn apply(&mut self, record: u64, (ino, changes): Part) {
         let begins = matches!(changes.first(), Some(Change::Begin(_)));
         // One that is not there ended before the image was made of it.

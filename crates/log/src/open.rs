@@ -25,7 +25,7 @@ const ROOT: u64 = 1;
 /// Numbers of segments that are left out when logs begin anew, at least.
 const SEGMENTS_SKIPPED: u64 = 1 << 20;
 
-/// Who owns the root directory of a new file system.
+/// The owner of the root directory of a new file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Owner {
     /// Its user.
@@ -129,7 +129,7 @@ fn anew(
     Ok((superblock, image, chains))
 }
 
-/// Opens the file system on a device: reads it, and finishes what a crash left.
+/// Opens the file system on a device: reads it, and recovers after a crash.
 ///
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it is damaged, those of the device.
@@ -143,7 +143,7 @@ pub(crate) fn open(
         let text = format!("{workers} workers; there can be 1 to {WORKERS_MAX}");
         return Err(Error::new(Errno::EINVAL, text));
     }
-    // What a process wrote that was killed is to be durable before it counts.
+    // Writes of a killed process are to be durable before they count.
     device.flush()?;
     let loaded = load(&**device, settings.planted)?;
     let goes_on = loaded.superblock.is_clean && loaded.superblock.logs.len() == workers;
@@ -203,7 +203,7 @@ fn resume(before: &Superblock, loaded: &Loaded, device: &Arc<dyn Device>) -> Res
     Ok((superblock, loaded.image.clone(), chains))
 }
 
-/// Makes a checkpoint of what was recovered, so that nothing depends on what was there
+/// Makes a checkpoint of the recovered state, so that nothing depends on the old one
 /// any more.
 fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize) -> Result<Begun> {
     // As long as the old logs count, their data has to stay.
@@ -222,8 +222,8 @@ fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize
     Ok((superblock, image.groups, chains))
 }
 
-/// Marks everything that is in use; answers what is in use twice or beyond the end, and
-/// of what.
+/// Marks all blocks in use; answers those in use twice or beyond the end, with their
+/// users.
 pub(crate) fn account(loaded: &Loaded, space: &Space) -> Vec<(Run, String)> {
     let mut wrong = Vec::new();
     let mut mark = |run: Run, what: &dyn Fn() -> String| {

@@ -1,5 +1,5 @@
-//! Records of the log: what one operation changes, of each inode that it touches. A
-//! record is applied as a whole or not at all.
+//! Records of the log: the changes of one operation, for each inode that it
+//! touches. A record is applied as a whole or not at all.
 
 use crate::codec::{Put, Take};
 use crate::extents::{Piece, Run};
@@ -69,13 +69,13 @@ pub(crate) enum Change {
     Size(u64),
     SetXattr(Vec<u8>, Vec<u8>),
     DropXattr(Vec<u8>),
-    /// Who wrote it last.
+    /// The last writer.
     Wrote(Arc<Who>),
-    /// It is gone, and all that it had.
+    /// It is removed, with its contents.
     End,
 }
 
-/// What becomes of one inode.
+/// The changes of one inode.
 pub(crate) type Part = (u64, Vec<Change>);
 
 fn put_time(to: &mut Vec<u8>, time: Timestamp) {
@@ -129,7 +129,7 @@ fn take_pieces(take: &mut Take<'_>) -> Option<Vec<Piece>> {
     for _ in 0..count {
         let (at, start, len) = (take.number()?, take.number()?, take.number()?);
         let run = Run { start, len: len >> 1 };
-        // What lies beyond any file and any device is damage.
+        // Blocks beyond any file or any device are damage.
         if run.len == 0 || at.max(start) > BLOCKS_MAX || run.len > BLOCKS_MAX {
             return None;
         }
@@ -234,7 +234,7 @@ impl Change {
     }
 }
 
-/// Appends what becomes of one inode.
+/// Appends the changes of one inode.
 pub(crate) fn put_part(to: &mut Vec<u8>, ino: u64, changes: &[Change]) {
     to.put_number(ino);
     to.put_number(changes.len() as u64);

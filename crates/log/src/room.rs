@@ -1,5 +1,5 @@
-//! Room for the log and for what grows. Some groups are in reserve for the log and for
-//! the next image, so that what frees something can always be done.
+//! Room for the log and for growing files. Some groups are in reserve for the log and
+//! for the next image, so that operations that free space always succeed.
 
 use crate::checkpoint::checkpoint;
 use crate::core::{Core, least_groups};
@@ -47,7 +47,7 @@ pub(crate) fn tend(core: &Core) -> Result<()> {
     }
 }
 
-/// Before what makes an image longer.
+/// Called before a change that makes an image longer.
 ///
 /// # Errors
 /// `ENOSPC` if that is too much.
@@ -66,13 +66,14 @@ pub(crate) fn grow(core: &Core) -> Result<()> {
 /// `ENOSPC` if they are not there.
 pub(crate) fn allocate(core: &Core, worker: usize, blocks: u64) -> Result<Vec<Run>> {
     let space = &core.journal.medium.space;
-    // What can't be there is not looked for.
+    // Impossible runs are not looked for.
     let runs = if blocks > space.blocks() { None } else { space.allocate(worker, blocks) };
     runs.ok_or_else(|| Errno::ENOSPC.into())
 }
 
-/// Tries what needs blocks; if there is no room, once more when some was made. A
-/// checkpoint needs every inode's lock: `attempt` begins and ends without any.
+/// Tries an operation that needs blocks; if there is no room, once more when
+/// some was made. A checkpoint needs every inode's lock: `attempt` begins and
+/// ends without any.
 ///
 /// # Errors
 /// Those of the attempt.
@@ -83,8 +84,8 @@ pub(crate) fn retry<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> R
     }
 }
 
-/// Tries what makes room by itself, more often where many do so at once: others may take
-/// what was freed.
+/// Tries an operation that makes room by itself, more often where many do so at once:
+/// others may take the freed room.
 ///
 /// # Errors
 /// Those of the attempt.
@@ -98,7 +99,8 @@ pub(crate) fn insist<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> 
     attempt()
 }
 
-/// Frees what waits to be free; answers whether there may be more room than before.
+/// Frees blocks that wait to be free; answers whether there may be more room than
+/// before.
 fn make_room(core: &Core) -> Result<bool> {
     let waits = core.journal.pending_blocks() > 0;
     if waits {

@@ -84,7 +84,7 @@ pub(crate) fn superblock_offsets(size: u64) -> [u64; 2] {
 /// The valid superblock.
 ///
 /// # Errors
-/// What keeps the first copy from being used, if the other one can't be either.
+/// The error of the first copy, if the other one can't be used either.
 pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
     let mut block = vec![0; BLOCK as usize];
     let mut copies = Vec::new();
@@ -94,7 +94,7 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
     }
     let best = copies.iter().flatten().max_by_key(|copy| copy.generation).cloned();
     let Some(found) = best else {
-        // One that is damaged says more than one that is not there.
+        // The error of a damaged copy says more than that of a missing one.
         let damaged = copies.iter().flatten_err().find(|error| error.errno() != Errno::EINVAL).cloned();
         let first = copies.into_iter().find_map(Result::err);
         return Err(damaged.or(first).unwrap_or_else(|| Errno::EUCLEAN.into()));

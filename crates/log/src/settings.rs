@@ -1,9 +1,9 @@
-//! How a file system is used.
+//! Settings of a file system in use.
 
 /// Bytes of log after which a checkpoint is made, at least.
 const LOG_DEFAULT: u64 = 16 << 20;
 
-/// How a file system is used; nothing of it is on the device.
+/// Settings of a file system in use; none are on the device.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Workers, each with a log and a share of the blocks: 1 to 64.

@@ -1,6 +1,6 @@
-//! Which blocks are in use. The blocks of the device are divided among workers, who give
-//! out their own first and then those of others. Nothing of this is on the device: it
-//! follows from what files, logs and image have.
+//! Which blocks are in use. The blocks of the device are divided among workers, which
+//! give out their own first and then those of others. Nothing of this is on the device:
+//! it follows from the blocks of files, logs and image.
 
 use crate::extents::Run;
 use crate::layout::GROUP_BLOCKS;
@@ -81,8 +81,8 @@ fn mask(first: u64, len: u64) -> u64 {
 }
 
 impl Space {
-    /// All blocks of a device, free, divided among workers. What does not fill a group
-    /// at the end is left out.
+    /// All blocks of a device, free, divided among workers. An incomplete group at the
+    /// end is left out.
     pub(crate) fn new(blocks: u64, workers: usize) -> Self {
         let groups = blocks / GROUP_BLOCKS;
         let per_region = groups.div_ceil(workers as u64).max(1);

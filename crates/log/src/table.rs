@@ -39,8 +39,8 @@ impl<T> Sharded<T> {
         self.shard(number).write().remove(&number)
     }
 
-    /// All of them, one map after another: what comes or goes meanwhile may be seen or
-    /// not.
+    /// All of them, one map after another: entries that come or go meanwhile may be
+    /// seen or not.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         self.shards.iter().flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>())
     }

@@ -1,4 +1,4 @@
-//! Provenance: who made a file, and who wrote it last.
+//! Provenance: the creator and the last writer of a file.
 
 use crate::codec::{Put, Take};
 use std::sync::Arc;

@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a chunk from which on it is written without being asked for.
 const SPILL: usize = 64 << 10;
 
-/// What chains are written to.
+/// The medium that chains are written to.
 #[derive(Debug)]
 pub(crate) struct Medium {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) space: Arc<Space>,
-    /// What ties segments to this file system.
+    /// The number that ties segments to this file system.
     pub(crate) salt: u32,
     /// The number of the next segment that begins.
     pub(crate) next_segment: AtomicU64,
@@ -127,7 +127,8 @@ impl Chain {
         if self.has_records() { self.write_chunk(durable, medium) } else { Ok(()) }
     }
 
-    /// Writes a chunk, also one without records, which says what is durable.
+    /// Writes a chunk, also one without records, which says which records are
+    /// durable.
     pub(crate) fn write_chunk(&mut self, durable: u64, medium: &Medium) -> Result<()> {
         if self.room() == 0 {
             self.rotate(medium)?;
@@ -143,7 +144,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Goes on in a new segment. What was added must be written.
+    /// Goes on in a new segment. Added records must be written before.
     pub(crate) fn rotate(&mut self, medium: &Medium) -> Result<()> {
         let after = medium.segment(self.worker)?;
         self.before.push(self.at.group);

@@ -17,11 +17,11 @@ pub(super) trait Client: Send {
     /// Does it once: for the `number`-th time, at this place of its file.
     fn operate(&mut self, number: u64, offset: u64) -> io::Result<()>;
 
-    /// Removes what it made.
+    /// Removes its files.
     fn end(&mut self, operations: u64) -> io::Result<()>;
 }
 
-/// What a client works with.
+/// The task of a client.
 #[derive(Clone)]
 pub(super) struct Task {
     pub(super) load: Load,

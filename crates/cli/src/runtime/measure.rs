@@ -1,4 +1,4 @@
-//! The measurement: clients side by side, and what they saw.
+//! The measurement: clients side by side, and their results.
 
 use super::client::{ByMount, BySession, Client, Task, io_error};
 use super::deeds;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Clients, at most.
 const CLIENTS_MAX: usize = 64;
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 struct Measured {
     load: String,
@@ -90,7 +90,7 @@ fn task(args: &BenchRuntimeArgs, client: usize) -> Task {
     Task { load: args.load, client, size: args.size, file: args.file }
 }
 
-/// A session with the mount that sees what is below `dir`.
+/// A session with the mount that sees the files below `dir`.
 fn session(args: &BenchRuntimeArgs, mount: &Mount) -> Result<(Arc<Session>, InodeId)> {
     let point = mount.point.shown();
     let path = socket::of_sessions(mount).map_err(|error| Failure::new(format!("{point}: {error}")))?;

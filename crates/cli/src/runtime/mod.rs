@@ -1,5 +1,5 @@
-//! `braid runtime`: the workers and the queues that they serve. `braid bench runtime`: what
-//! requests through them cost.
+//! `braid runtime`: the workers and the queues that they serve. `braid bench runtime`: the
+//! cost of requests through them.
 
 mod client;
 mod deeds;

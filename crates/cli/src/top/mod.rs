@@ -1,4 +1,4 @@
-//! `braid top`: what a volume is doing, live on a terminal or as text.
+//! `braid top`: the activity of a volume, live on a terminal or as text.
 
 mod input;
 mod view;

@@ -25,7 +25,7 @@ pub(crate) struct Cached {
 }
 
 impl Cached {
-    /// Nothing is known of it.
+    /// Its state is unknown.
     pub(crate) const UNKNOWN: Self = Self { pages: true, direct: true };
 }
 
@@ -48,7 +48,8 @@ impl CacheTable {
         }
     }
 
-    /// Notes a direct write; answers what it made stale in the kernel.
+    /// Notes a direct write; answers the parts that it made stale in the
+    /// kernel.
     pub(crate) fn written_directly(&self, ino: InodeId) -> Outdated {
         let before = self.get(ino);
         if !before.direct {
@@ -87,7 +88,7 @@ impl CacheTable {
             .collect()
     }
 
-    /// Goes on with what an earlier process knew.
+    /// Goes on with the state of an earlier process.
     pub(crate) fn go_on(&self, all: &[(InodeId, Cached)]) {
         for (ino, cached) in all {
             self.change(*ino, |known| *known = *cached);

@@ -26,7 +26,7 @@ pub struct FuseConfig {
     /// Options that mean the same for every mount: some of
     /// [`generic_options`](crate::generic_options).
     pub options: Vec<String>,
-    /// Where what is open is noted, for a process that goes on after a crash of this one.
+    /// Where open files are noted, for a process that goes on after a crash of this one.
     /// Requests come by the device then: those in a ring would be lost.
     pub ledger: Option<Arc<Ledger>>,
 }

@@ -77,8 +77,8 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// The attributes of a negative entry: inode number 0 tells the kernel that the
-/// name does not exist, and that it may cache that.
+/// The attributes of a negative entry: inode number 0 means to the kernel that
+/// the name does not exist, and that it may cache that.
 pub(crate) fn negative_attr() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),

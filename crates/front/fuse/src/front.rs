@@ -51,7 +51,7 @@ pub(crate) struct Front {
     /// The kernel refused to register a backing file, and will again.
     passthrough_refused: AtomicBool,
     pub(crate) reporter: Arc<Reporter>,
-    /// What is open, for after a crash.
+    /// The open files, for after a crash.
     pub(crate) ledger: Option<Arc<Ledger>>,
 }
 
@@ -116,7 +116,8 @@ impl Front {
         front
     }
 
-    /// What the process needs that goes on with the mount. No request is under way.
+    /// The state for the process that goes on with the mount. No request is under
+    /// way.
     pub(crate) fn give(&self, protocol: (u32, u32), rings: Option<RingsState>) -> FrontState {
         FrontState {
             protocol,
@@ -134,7 +135,7 @@ impl Front {
         let _ = self.shown.set(self.agreed);
     }
 
-    /// The place of what is negotiated.
+    /// The place of the negotiated settings.
     pub(crate) fn agreed(&self) -> Arc<OnceLock<Agreed>> {
         Arc::clone(&self.shown)
     }
@@ -211,14 +212,15 @@ impl Front {
     /// if the file system would answer it with direct I/O or not.
     pub(crate) fn bypasses_cache(&self, direct: bool) -> bool {
         // Where the kernel owns the modification time, direct I/O by the mode
-        // of the open does not set it. What the application asks for by
+        // of the open does not set it. I/O that the application wants direct by
         // `O_DIRECT` bypasses the cache all the same.
         self.agreed.direct && !self.agreed.write_back && (direct || self.all_direct)
     }
 
     /// Whether a new file bypasses the kernel's cache, since the file system
-    /// may have no room for what that keeps back. The kernel does not set the
-    /// modification time then, but that of a new file is that of its creation.
+    /// may have no room for data that the cache keeps back. The kernel does not
+    /// set the modification time then, but that of a new file is that of its
+    /// creation.
     pub(crate) fn writes_through(&self, caller: &Caller) -> bool {
         let available = || Some(self.fs.statfs(caller).ok()?.available);
         self.agreed.write_back && self.agreed.direct && self.no_room.is_near(self.dirty_max, available)

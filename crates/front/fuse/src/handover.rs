@@ -1,5 +1,5 @@
-//! What a process needs to go on with the mount of another one. Used by `session` and
-//! `front`.
+//! The state that a process needs to go on with the mount of another one. Used by
+//! `session` and `front`.
 
 use crate::coherence::Cached;
 use crate::init::Agreed;
@@ -10,8 +10,8 @@ use braid_contract::InodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What memory has of a mount in use: what was agreed on with the kernel, which says so
-/// only once, and how files are open.
+/// The state in memory of a mount in use: the agreement with the kernel, which
+/// negotiates only once, and how files are open.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FrontState {
     /// The version of the kernel's protocol.
@@ -20,14 +20,14 @@ pub struct FrontState {
     pub(crate) passthrough_refused: bool,
     pub(crate) opens: Vec<OpensState>,
     pub(crate) cached: Vec<(InodeId, Cached)>,
-    /// Inodes whose data found no room, and the error to be told.
+    /// Inodes whose data found no room, and the error to be reported.
     pub(crate) no_room: Vec<(u64, i32)>,
     /// Rings, if requests come by them.
     pub(crate) rings: Option<RingsState>,
 }
 
 impl FrontState {
-    /// The same after a crash, of which only records of what was open are left. All of it
+    /// The same after a crash, of which only records of open files are left. All of it
     /// may be in the kernel's cache, and may have been written past that.
     pub(crate) fn after_crash(self, open: &[OpenRecord]) -> Self {
         let mut opens: BTreeMap<u64, OpensState> = BTreeMap::new();

@@ -67,7 +67,7 @@ type Answer = Box<dyn FnOnce() + Send>;
 struct Task {
     stretch: Stretch,
     answer: Option<Answer>,
-    /// What it counts among.
+    /// The limit that it counts against.
     held: Option<Held>,
 }
 
@@ -123,7 +123,7 @@ impl Invalidator {
         self.add(state, Task { stretch, answer: Some(Box::new(answer)), held: Some(Held::Write) });
     }
 
-    /// Makes the kernel write back what its cache has of the inode, then calls
+    /// Makes the kernel write back the inode's data in its cache, then calls
     /// `then` with `true`; waits for neither. Where too many wait already, calls
     /// it with `false` at once.
     pub(crate) fn write_back_then(&self, ino: INodeNo, then: impl FnOnce(bool) + Send + 'static) {

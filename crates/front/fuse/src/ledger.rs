@@ -1,9 +1,9 @@
-//! What the kernel has open, in memory that outlives the process: another one goes on with
-//! it after a crash (LabStor §3.3, crash recovery: ids of requests in shared memory). Used
-//! by `ops`, `handover` and the daemon, which keeps the memory.
+//! The files that the kernel has open, in memory that outlives the process: another one
+//! goes on with it after a crash (LabStor §3.3, crash recovery: ids of requests in shared
+//! memory). Used by `ops`, `handover` and the daemon, which keeps the memory.
 //!
-//! A record is written before the request is answered that it is of, and its first word
-//! last, so that one is there as a whole or not at all, wherever the process was killed.
+//! A record is written before its request is answered, and its first word last, so that
+//! it is there as a whole or not at all, wherever the process was killed.
 
 use braid_contract::{HandleId, InodeId, OpenFlags};
 use braid_sys::SharedWords;
@@ -48,13 +48,13 @@ pub enum OpenKind {
 pub struct OpenRecord {
     /// Its number, for the kernel and the file system.
     pub handle: HandleId,
-    /// What is open.
+    /// The open inode.
     pub ino: InodeId,
     /// How it was opened.
     pub flags: OpenFlags,
     /// How its data travels.
     pub kind: OpenKind,
-    /// User, group and thread of who opened it.
+    /// User, group and thread of the opener.
     pub opener: [u32; 3],
     /// The request that opened it.
     pub request: u64,
@@ -160,7 +160,7 @@ impl Ledger {
         chunks.iter().map(|chunk| chunk.as_fd().try_clone_to_owned()).collect()
     }
 
-    /// Notes what was opened, before the kernel knows it.
+    /// Notes an open file, before the kernel knows it.
     pub(crate) fn opened(&self, record: &OpenRecord) {
         if let Some(at) = self.write(&record.words()) {
             self.places().of.insert(record.handle, at);
@@ -178,26 +178,26 @@ impl Ledger {
         self.places().of.contains_key(&handle)
     }
 
-    /// What is open.
+    /// The open files.
     #[must_use]
     pub fn all(&self) -> Vec<OpenRecord> {
         let records = self.read().into_iter();
         records.filter(|(_, words)| words[0] != INTENT).map(|(_, words)| OpenRecord::of(&words)).collect()
     }
 
-    /// What a request opened.
+    /// The file that a request opened.
     pub(crate) fn opened_by(&self, request: u64) -> Option<OpenRecord> {
         self.all().into_iter().find(|record| record.request == request)
     }
 
     /// Notes that a request is about to be carried out that would do something else if it
-    /// were carried out twice, and the inode that tells whether it was. The answer is for
+    /// were carried out twice, and the inode that shows whether it was. The answer is for
     /// [`settled`](Self::settled).
     pub(crate) fn intend(&self, request: u64, before: InodeId) -> Option<usize> {
         self.write(&[INTENT, before.0, 0, 0, 0, request, 0, 0])
     }
 
-    /// What was noted of a request that an earlier process may have carried out, as by
+    /// The note of a request that an earlier process may have carried out, as by
     /// [`intend`](Self::intend).
     pub(crate) fn intended(&self, request: u64) -> Option<(usize, InodeId)> {
         let is_it = |(_, words): &(usize, [u64; RECORD])| words[0] == INTENT && words[5] == request;
@@ -209,7 +209,7 @@ impl Ledger {
         self.erase(intent);
     }
 
-    /// Writes a record; `None` if there is no room. Then what it is of ends with this
+    /// Writes a record; `None` if there is no room. Then its subject ends with this
     /// process.
     fn write(&self, words: &[u64; RECORD]) -> Option<usize> {
         let at = self.place().inspect_err(|error| {

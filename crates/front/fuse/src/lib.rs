@@ -3,10 +3,9 @@
 //! logic.
 //!
 //! Reading order: `session` (life of a mount), `serve` (its threads), `init` (negotiation with the
-//! kernel), `front` (how one request is handled), `ops` (the requests), `open`
-//! and `open_table` (how an open file's data travels), `coherence` and
-//! `invalidate` (the kernel's cache beside direct writes), `ledger` and `repeated` (what
-//! outlives a crash).
+//! kernel), `front` (how one request is handled), `ops` (the requests), `open` and `open_table`
+//! (how an open file's data travels), `coherence` and `invalidate` (the kernel's cache beside
+//! direct writes), `ledger` and `repeated` (state that outlives a crash).
 //!
 //! # Left to the kernel
 //!

@@ -238,8 +238,8 @@ impl Mounted {
     }
 
     /// Sets the most bytes that the kernel's cache keeps without writing them
-    /// back, where privileges allow. The kernel's default is a hundredth of
-    /// what all file systems together may have.
+    /// back, where privileges allow. The kernel's default is a hundredth of the
+    /// limit of all file systems together.
     pub(crate) fn set_dirty_max(&self, bytes: u64) {
         self.set_bdi("max_bytes", bytes);
     }

@@ -1,11 +1,11 @@
 //! Write-backs that found no room. Where the kernel keeps writes back, a
 //! `write` succeeds on a full volume, and only `fsync` and `close` say that its
 //! data went nowhere. A program that writes until it is refused would never
-//! end. So the next `write` to a file whose data was refused fails too:
-//! the kernel asks for the attributes before it takes one, once it has none,
-//! and gets the error instead. And new files of a volume that is nearly full
-//! bypass the cache, so that not even a small one is lost by a program that
-//! does not look at what `close` returns. Used by `ops`, `open` and `session`.
+//! end. So the next `write` to a file whose data was refused fails too: the
+//! kernel asks for the attributes before it takes one, once it has none, and
+//! gets the error instead. And new files of a volume that is nearly full bypass
+//! the cache, so that not even a small one is lost by a program that does not
+//! check the result of `close`. Used by `ops`, `open` and `session`.
 
 use fuser::{Errno, INodeNo};
 use std::collections::HashMap;
@@ -23,8 +23,9 @@ pub(crate) fn dirty_max(total: u64, allowed: u64) -> u64 {
     allowed.min(total / DIRTY_PART)
 }
 
-/// Whether a volume with so many bytes available may be too full for what the
-/// kernel keeps back. The other half of it is for data that comes meanwhile.
+/// Whether a volume with so many bytes available may be too full for data that
+/// the kernel keeps back. The other half of it is for data that comes
+/// meanwhile.
 fn is_nearly_full(available: u64, dirty_max: u64) -> bool {
     available < 2 * dirty_max
 }
@@ -56,7 +57,7 @@ impl NoRoom {
         full
     }
 
-    /// The error for the next write, which is told once.
+    /// The error for the next write, which is reported once.
     pub(crate) fn take(&self, ino: INodeNo) -> Option<Errno> {
         match self.count.load(Ordering::Acquire) {
             0 => None,
@@ -64,12 +65,13 @@ impl NoRoom {
         }
     }
 
-    /// What is not told yet, for the process that goes on with the mount.
+    /// The errors not reported yet, for the process that goes on with the
+    /// mount.
     pub(crate) fn give(&self) -> Vec<(u64, i32)> {
         self.change(|refused| refused.iter().map(|(ino, error)| (*ino, error.code())).collect())
     }
 
-    /// Goes on with what an earlier process had to tell.
+    /// Goes on with the unreported errors of an earlier process.
     pub(crate) fn go_on(&self, all: &[(u64, i32)]) {
         self.change(|refused| refused.extend(all.iter().map(|(ino, code)| (*ino, Errno::from_i32(*code)))));
     }

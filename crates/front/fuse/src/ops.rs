@@ -354,7 +354,7 @@ impl Filesystem for Front {
     ) {
         let (flags, mode) = (convert::open_flags(bits), mode & PERMISSION_BITS);
         let work = || {
-            // What is there was made by this request.
+            // The existing file was made by this request.
             let exclusive = convert::is_exclusive(bits) && !req.is_sent_again();
             let name = NewName::Name { name, exclusive };
             let new = Creation { parent: inode(parent), name, mode, umask, flags };

@@ -4,7 +4,7 @@
 //! Threads of the device that have a request end once it is answered. A ring can't be left
 //! while it waits for a request, which might be lost; so each takes one more, which it
 //! does not serve, and the process that goes on does. Threads that wait need a request to
-//! be woken: a few are made for that. What comes after waits in the kernel.
+//! be woken: a few are made for that. Later requests wait in the kernel.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -36,7 +36,7 @@ pub(crate) enum Stage {
 pub(crate) enum Source {
     /// The device, which any request comes by.
     Device,
-    /// The device, for what never comes by rings.
+    /// The device, for requests that never come by rings.
     DeviceBesideRings,
     /// The queue of a processor.
     Queue(u16),
@@ -111,7 +111,7 @@ impl State {
     }
 }
 
-/// What the session is to do now.
+/// The next step of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// It is over.
@@ -122,7 +122,7 @@ pub(crate) enum Next {
     Begin(usize),
 }
 
-/// What a thread is to do with the request that it has just got from a ring.
+/// The handling of the request that a thread has just got from a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
     /// Serve it.
@@ -201,7 +201,7 @@ impl Pause {
     /// Waits until there is a request at the device, or until requests are to be held up.
     pub(crate) fn wait_for_device(&self, device: BorrowedFd<'_>) {
         let mut fds = [PollFd::new(&device, PollFlags::IN), PollFd::new(&self.asked, PollFlags::IN)];
-        // Whatever is wrong with the device, reading it tells.
+        // Reading the device reports any error.
         let _ = rustix::io::retry_on_intr(|| poll(&mut fds, None));
     }
 
@@ -320,7 +320,7 @@ impl Pause {
         let (root, waking) = (root.to_owned(), Arc::clone(&self.waking));
         waking.is_made(source);
         let ask = move || {
-            // What it answers is of no interest.
+            // The answer is of no interest.
             if processor.is_none_or(run_on) {
                 let _ = rustix::fs::statx(CWD, &root, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
             }

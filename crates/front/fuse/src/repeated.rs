@@ -2,11 +2,11 @@
 //! kernel sends them again, and they may have been carried out. Used by `ops`.
 //!
 //! A program still waits for the answer, and so the kernel still holds the locks of the
-//! directory or file that the request is about: what it would have changed is as it left
-//! it. So it mostly suffices to look: a name that is to be made and is there was made, one
-//! that is to be removed and is not there was removed. Data and attributes are set once
-//! more. An exchange of names would be undone by another: what was there is noted before.
-//! What was opened is known by the request, closed, and opened anew.
+//! directory or file that the request is about: the state that it would have changed is as
+//! it left it. So it mostly suffices to look: a name that is to be made and is there was
+//! made, one that is to be removed and is not there was removed. Data and attributes are
+//! set once more. An exchange of names would be undone by another: the earlier state is
+//! noted before. A file that was opened is known by the request, closed, and opened anew.
 
 use crate::convert::{caller, inode};
 use crate::front::Front;
@@ -24,13 +24,13 @@ pub(crate) type Name<'a> = (INodeNo, &'a OsStr);
 pub(crate) struct Intent {
     /// Where its record is.
     at: usize,
-    /// What its first name led to.
+    /// The inode that its first name led to.
     before: InodeId,
 }
 
 impl Front {
     /// Carries out `work`. If that fails with `sign` for a request that was sent before, it
-    /// was carried out then; `done` answers what it did.
+    /// was carried out then; `done` answers its result.
     pub(crate) fn once<T>(
         &self,
         req: &Request,
@@ -51,7 +51,8 @@ impl Front {
         Ok(ino)
     }
 
-    /// Renames by `work`, once. What was intended tells, for modes that need it.
+    /// Renames by `work`, once. The noted intention decides, for modes that need
+    /// it.
     pub(crate) fn rename_once(
         &self,
         req: &Request,
@@ -66,8 +67,8 @@ impl Front {
         }
     }
 
-    /// Notes what tells later whether a rename of this mode was carried out. The answer is
-    /// for [`settle`](Self::settle).
+    /// Notes the state that shows later whether a rename of this mode was carried out. The
+    /// answer is for [`settle`](Self::settle).
     pub(crate) fn intend(&self, req: &Request, mode: Option<RenameMode>, from: Name<'_>) -> Option<Intent> {
         let ledger = self.ledger.as_ref()?;
         if !matches!(mode, Some(RenameMode::Exchange | RenameMode::Whiteout)) {
@@ -91,7 +92,7 @@ impl Front {
         }
     }
 
-    /// Closes what this request opened when it was sent before.
+    /// Closes the file that this request opened when it was sent before.
     pub(crate) fn close_opened_before(&self, req: &Request) {
         let Some(ledger) = self.ledger.as_ref().filter(|_| req.is_sent_again()) else { return };
         if let Some(OpenRecord { handle, ino, flags, kind, .. }) = ledger.opened_by(req.identifier()) {

@@ -1,6 +1,5 @@
-//! How requests are to come, and the rings among that: how many there are, where their
-//! memory is, and which of them a process leaves to the next. Used by `serve` and
-//! `session`.
+//! The transport of requests, and its rings: their number, their memory, and those
+//! that a process leaves to the next. Used by `serve` and `session`.
 
 use crate::init::{BACKGROUND_MAX, REQUEST_MAX_BYTES};
 use crate::invalidate::Limits;
@@ -16,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rings of a session on a machine of many processors, of which each has at
 /// least [`RINGS_MIN`], however many threads were asked for: some requests are
-/// answered only after others. The kernel does not hand what waits for a ring to
-/// one that is made later, so that all are made at first.
+/// answered only after others. The kernel does not hand requests that wait for a
+/// ring to one that is made later, so that all are made at first.
 const RINGS: usize = 768;
 const RINGS_MIN: usize = 8;
 
@@ -151,8 +150,8 @@ pub(crate) fn at_a_time(threads: usize, by_ring: bool, holds_up: bool) -> (usize
     (threads, background.clamp(BACKGROUND_HELD_MIN, BACKGROUND_MAX))
 }
 
-/// Whether requests can come through io_uring, as far as this process can tell.
-/// As root, lets the kernel offer that.
+/// Whether requests can come through io_uring, as far as this process knows. As
+/// root, lets the kernel offer that.
 pub(crate) fn prepare_rings() -> bool {
     const ALLOWED: &str = "/sys/module/fuse/parameters/enable_uring";
     let is_allowed = || fs::read_to_string(ALLOWED).is_ok_and(|text| text.starts_with('Y'));

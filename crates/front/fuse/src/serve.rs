@@ -28,7 +28,7 @@ const READERS: usize = 2;
 /// Bytes before the data of a write that comes by the device: two headers.
 const BEFORE_DATA: usize = 80;
 
-/// What a request by the device takes at most, beside its data.
+/// Most bytes of a request by the device, beside its data.
 const HEADERS_MAX: usize = 2 * DIRECT_ALIGNMENT;
 
 /// All threads of a session.
@@ -131,7 +131,7 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> 
     if let Some(spare) = spare {
         pool.begin_rings(queues, rings_each, spare);
     }
-    // What comes by the device beside rings is little, and one thread knows when it ends.
+    // Few requests come by the device beside rings, and one thread knows when it ends.
     let readers = if pool.uses_rings() { 1 } else { READERS.min(threads) };
     (0..readers).try_for_each(|_| pool.begin_reader())?;
     loop {
@@ -278,8 +278,8 @@ impl Pool {
         loop {
             counted.turn(self.device_source());
             let polls = counted.source == Source::DeviceBesideRings;
-            // What it was readable for may be gone: a request that was to be interrupted
-            // and is answered.
+            // The request that made it readable may be gone: one that was to be
+            // interrupted and is answered.
             if blocks != Some(!polls) {
                 set_blocking(&dispatcher, !polls)?;
                 blocks = Some(!polls);

@@ -37,7 +37,8 @@ pub struct Session {
     protocol: (u32, u32),
     /// Another process goes on with the mount.
     given: bool,
-    /// The process before crashed: what it received and did not answer comes again.
+    /// The process before crashed: requests that it received and did not answer
+    /// come again.
     again: Option<Again>,
 }
 
@@ -135,8 +136,8 @@ impl Session {
         Ok(state.map(|state| Given { state, device, area, waking, again: None }))
     }
 
-    /// Has the kernel send again what an earlier process did not answer, and look up names
-    /// anew, of which this one knows none.
+    /// Has the kernel send again requests that an earlier process did not answer, and look
+    /// up names anew, of which this one knows none.
     fn take_up_again(&mut self, again: Again) -> io::Result<()> {
         self.transport.refuses = again == Again::Refused;
         self.notifier.resend()?;
@@ -147,7 +148,7 @@ impl Session {
         Ok(())
     }
 
-    /// What a process has to know of the mount that goes on with it after a crash of this
+    /// The state of the mount for a process that goes on with it after a crash of this
     /// one, beside the [`Ledger`](crate::Ledger); `None` if the kernel does not send
     /// requests again, or sends them by rings.
     #[must_use]
@@ -203,7 +204,7 @@ impl Session {
         agreed.into_iter().find_map(|(is, mode)| is.then_some(mode))
     }
 
-    /// Tells whether requests come through io_uring, which is known for sure
+    /// Answers whether requests come through io_uring, which is known for sure
     /// once it runs.
     pub fn rings(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let transport = self.transport.clone();
@@ -286,7 +287,7 @@ impl Drop for Session {
 /// A mount that another process may go on with: it is not served any more.
 #[derive(Debug)]
 pub struct Given {
-    /// What the process has to know.
+    /// The state for the process.
     pub state: FrontState,
     /// The kernel's end of the session.
     pub device: OwnedFd,
@@ -298,12 +299,12 @@ pub struct Given {
     again: Option<Again>,
 }
 
-/// What becomes of requests that the process before received and did not answer.
+/// The handling of requests that the process before received and did not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Again {
     /// They are carried out, once.
     CarriedOut,
-    /// They are answered with `EIO`: one of them may be what ended several processes.
+    /// They are answered with `EIO`: one of them may have ended several processes.
     Refused,
 }
 
@@ -328,14 +329,14 @@ impl Given {
         Ok(Self { state, device, area: area.map(Arc::new), waking: None, again: None })
     }
 
-    /// A mount that a process left when it crashed, and what it had open.
+    /// A mount that a process left when it crashed, and its open files.
     #[must_use]
     pub fn found(state: FrontState, device: OwnedFd, open: &[OpenRecord], again: Again) -> Self {
         Self { state: state.after_crash(open), device, area: None, waking: None, again: Some(again) }
     }
 
-    /// Waits until the mount is served again, as far as requests tell that this process
-    /// made to hold others up: they keep it busy. So long at most.
+    /// Waits until the mount is served again, as far as shown by requests that this
+    /// process made to hold others up: they keep it busy. So long at most.
     pub fn settle(&self, patience: Duration) {
         self.waking.iter().for_each(|waking| waking.wait(patience));
     }

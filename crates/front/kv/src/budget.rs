@@ -1,4 +1,4 @@
-//! Memory that all connections share for what is long: each has a little without asking.
+//! Memory that all connections share for long data: each has a little without asking.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ impl Share {
         Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
-    /// Makes it what a buffer of so many bytes needs; answers whether there is enough.
+    /// Adjusts it to a buffer of so many bytes; answers whether there is enough.
     pub(crate) fn fit(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(FREE);
         let left = &self.budget.0;

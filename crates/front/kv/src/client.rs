@@ -1,4 +1,4 @@
-//! What the commands of a connection work on.
+//! The state that the commands of a connection work on.
 
 use crate::budget::Share;
 use crate::resp::Answers;
@@ -13,12 +13,12 @@ const LOCKS: usize = 64;
 /// Cursors that are remembered, for all connections together.
 const CURSORS_MAX: usize = 4096;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) values: Arc<dyn KeyValue>,
     pub(crate) password: Option<Vec<u8>>,
-    /// Held while a key changes, so that what reads a value and puts another one is one
-    /// step for all clients.
+    /// Held while a key changes, so that a command that reads a value and puts another
+    /// one is one step for all clients.
     changing: [Mutex<()>; LOCKS],
     pub(crate) cursors: Mutex<Cursors>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Client {
     pub(crate) caller: Caller,
     pub(crate) number: u64,
     pub(crate) name: Vec<u8>,
-    /// Whether it has said the password, or there is none.
+    /// Whether it has sent the password, or there is none.
     pub(crate) is_known: bool,
     pub(crate) is_over: bool,
     pub(crate) answers: Answers,
@@ -95,7 +95,7 @@ pub(crate) type Words<'a> = &'a [&'a [u8]];
 #[derive(Debug)]
 pub(crate) struct Refusal(pub(crate) String);
 
-/// What becomes of a command; it has answered.
+/// The outcome of a command; it has answered.
 pub(crate) type Done = Result<(), Refusal>;
 
 pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, Refusal> {

@@ -10,9 +10,9 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a request may have: room for the longest value, and for a thousand keys.
+/// The limits of a request: room for the longest value, and for a thousand keys.
 const LIMITS: Limits = Limits { words: 1024, bytes: VALUE_MAX + (256 << 10) };
-/// What a request of a client may have that has not said the password.
+/// The limits of a client's request before the password.
 const LIMITS_BEFORE: Limits = Limits { words: 16, bytes: 4 << 10 };
 /// Bytes that are read at a time.
 const AT_A_TIME: usize = FREE;
@@ -80,7 +80,7 @@ pub(crate) fn serve(
     }
 }
 
-/// What was received and is no whole request yet.
+/// Received bytes that are no whole request yet.
 #[derive(Default)]
 struct Input {
     buf: Vec<u8>,
@@ -107,9 +107,10 @@ impl Input {
         }
     }
 
-    /// Receives what there is, up to what the present request needs and a little more.
+    /// Receives the available bytes, up to the need of the present request and a
+    /// little more.
     fn receive(&mut self, socket: &mut dyn Socket, needed: usize) -> io::Result<usize> {
-        // What a client claims is only taken as it comes.
+        // Memory is only taken as data comes, not as a client claims.
         let most = (needed - self.len).clamp(AT_A_TIME, 16 * AT_A_TIME);
         if self.buf.len() < self.len + (needed - self.len).min(most) {
             self.buf.resize(self.len + most, 0);
@@ -153,7 +154,7 @@ fn carry_out(socket: &mut dyn Socket, client: &mut Client, bytes: &[u8]) -> io::
     }
 }
 
-/// Sends the answers. A client that takes too long for that is hung up on.
+/// Sends the answers. A client that takes too long for that is disconnected.
 fn flush(socket: &mut dyn Socket, client: &mut Client) -> io::Result<()> {
     let bytes = &mut client.answers.bytes;
     let (begun, mut done) = (Instant::now(), 0);

@@ -3,8 +3,8 @@
 //! a crash finds half of one.
 //!
 //! The file system is used in the caller's name, so that modules which judge or account
-//! callers do; bits of mode are looked at here. What is the bucket's own business (leftovers,
-//! what stays of a replaced file) is done as root.
+//! callers do; bits of mode are looked at here. The bucket's own work (leftovers, the kept
+//! parts of a replaced file) is done as root.
 
 use crate::held::{Held, check};
 use crate::listing::{Listing, UnfinishedName};
@@ -32,7 +32,7 @@ pub struct FileBucket {
     dir: Held,
     /// Held while a key changes.
     changing: [Mutex<()>; LOCKS],
-    /// What the last scan found that is not at its end.
+    /// The listing of the last scan that is not at its end.
     listing: Mutex<Option<Arc<Listing>>>,
 }
 
@@ -170,11 +170,11 @@ impl FileBucket {
         };
         let (dir, temporary) = (self.dir.ino(), new.name.name());
         match self.fs().rename(caller, dir, &temporary, dir, name, mode) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if Some(error.errno()) == otherwise => return Ok(false),
             renamed => renamed?,
         }
-        // What was exchanged is removed.
+        // The exchanged file is removed.
         new.is_done = mode != RenameMode::Exchange;
         drop(new);
         self.names_changed(&[name.to_owned(), temporary], old.as_ref());
@@ -195,7 +195,8 @@ impl FileBucket {
         lost.into_iter().for_each(|lost| cache.attributes_changed(lost.ino()));
     }
 
-    /// A new file with this value, durable, and with what stays of an old one.
+    /// A new file with this value, durable, and with the kept parts of an old
+    /// one.
     fn write_new(
         &self,
         caller: &Caller,
@@ -210,7 +211,7 @@ impl FileBucket {
             let made =
                 self.fs().create(caller, self.dir.ino(), &name.name(), first.into(), 0, true, flags.into());
             match made {
-                // What an earlier process left.
+                // A leftover of an earlier process.
                 Err(error) if error.errno() == Errno::EEXIST => {}
                 made => break (name, made?),
             }
@@ -294,7 +295,7 @@ impl FileBucket {
         }
         let listing = Arc::new(Listing::read(self.fs(), self.dir.ino())?);
         for name in &listing.leftovers {
-            // Somebody else may remove it too.
+            // Another process may remove it too.
             let _ = self.fs().unlink(&Caller::root(), self.dir.ino(), name);
         }
         if !listing.leftovers.is_empty() {

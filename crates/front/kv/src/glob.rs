@@ -1,5 +1,5 @@
-//! Patterns of keys as Redis has them: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what is
-//! meant as it is.
+//! Patterns of keys as Redis has them: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a
+//! literal character.
 
 /// Whether a key matches. Takes time by the product of the lengths, not more.
 pub(crate) fn matches(pattern: &[u8], key: &[u8]) -> bool {
@@ -23,7 +23,7 @@ pub(crate) fn matches(pattern: &[u8], key: &[u8]) -> bool {
     pattern[at..].iter().all(|rest| *rest == b'*')
 }
 
-/// Where the pattern goes on behind what matches one byte.
+/// Where the pattern goes on behind the part that matches one byte.
 fn one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),
@@ -58,7 +58,7 @@ fn class(pattern: &[u8], mut at: usize, byte: u8) -> Option<usize> {
     (found != negated).then_some(at + 1)
 }
 
-/// What all matching keys begin with.
+/// The prefix of all matching keys.
 pub(crate) fn prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
     &pattern[..end]

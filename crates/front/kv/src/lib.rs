@@ -2,8 +2,8 @@
 //! and between the Redis protocol and keys and values. It holds no storage logic.
 //!
 //! Reading order: `held` (finding a directory), `files` (any file system's directory as
-//! keys and values); `resp` (the protocol), `budget`, `client` (what a connection has),
-//! `commands`, `connection`, `server`.
+//! keys and values); `resp` (the protocol), `budget`, `client` (the state of a
+//! connection), `commands`, `connection`, `server`.
 #![forbid(unsafe_code)]
 
 mod budget;

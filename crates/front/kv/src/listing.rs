@@ -44,7 +44,7 @@ impl Drop for UnfinishedName {
 pub(crate) struct Listing {
     /// In order, each with whether its kind is known to be a regular file.
     pub(crate) keys: Vec<(Vec<u8>, bool)>,
-    /// What a crash left.
+    /// Leftovers of a crash.
     pub(crate) leftovers: Vec<OsString>,
     changed: (Timestamp, Timestamp),
     /// Whether a later change is seen by the directory's times.

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Longest line of a request in bytes.
 const LINE_MAX: usize = 32 << 10;
 
-/// What a request may have.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Words of it.
@@ -16,12 +16,12 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
-/// What the bytes received until now are.
+/// The meaning of the bytes received until now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Parsed {
     /// A request: where its words are, and how many bytes it takes.
     Request(Vec<Range<usize>>, usize),
-    /// The begin of one, which has at least so many bytes.
+    /// The beginning of one, which has at least so many bytes.
     More(usize),
     /// No request, for this reason.
     Wrong(&'static str),
@@ -130,7 +130,7 @@ impl Answers {
         self.head(b'+', text);
     }
 
-    /// An error: a word in capitals, then what is wrong. It becomes one line.
+    /// An error: a word in capitals, then a description. It becomes one line.
     pub(crate) fn error(&mut self, text: &str) {
         let line: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
         self.head(b'-', line);

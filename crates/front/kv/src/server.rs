@@ -1,5 +1,4 @@
-//! The server: listening sockets, and a thread for each connection, of which there are not
-//! more than so many.
+//! The server: listening sockets, and a thread for each connection, up to a limit.
 
 use crate::budget::Budget;
 use crate::client::Shared;
@@ -28,7 +27,7 @@ pub type Identify = Box<dyn Fn(&UnixStream) -> io::Result<Caller> + Send + Sync>
 
 /// Where clients come in.
 pub enum Door {
-    /// A UNIX socket, whose clients the kernel tells.
+    /// A UNIX socket, whose clients the kernel identifies.
     Unix(UnixListener),
     /// A TCP port, whose clients all have the same rights.
     Tcp(TcpListener, Caller),
@@ -42,11 +41,11 @@ impl std::fmt::Debug for Door {
 
 /// How clients are served.
 pub struct Settings {
-    /// What clients have to say first.
+    /// The password, which clients have to send first.
     pub password: Option<Vec<u8>>,
     /// Most connections at a time.
     pub connections: usize,
-    /// Who the clients of UNIX sockets are.
+    /// Identifies the clients of UNIX sockets.
     pub identify: Identify,
 }
 
@@ -147,7 +146,7 @@ impl Socket for Stream {
 }
 
 impl Server {
-    /// Serves keys and values at these doors.
+    /// Serves keys and values at these addresses.
     ///
     /// # Errors
     /// If there are no threads left.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What to check, and how.
+/// The files to check, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckRequest {
     /// Whether to repair damage where that loses no data.
@@ -20,7 +20,7 @@ pub struct FsckRequest {
 /// The progress of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckProgress {
-    /// What is being checked.
+    /// The present phase of the check.
     pub phase: String,
     /// How many are done.
     pub done: u64,
@@ -47,7 +47,7 @@ pub struct FsckProblem {
     pub len: Option<u64>,
     /// The finding.
     pub what: String,
-    /// What a repair does, or did, or why it does nothing.
+    /// The repair that is possible or was made, or why there is none.
     pub repair: String,
     /// Whether it was repaired.
     pub repaired: bool,

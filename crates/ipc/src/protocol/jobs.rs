@@ -80,7 +80,7 @@ pub struct Job {
     pub started_ns: Option<i64>,
     /// When it ended.
     pub ended_ns: Option<i64>,
-    /// Why it failed, its first error, or what it left undone.
+    /// Why it failed, its first error, or the work left undone.
     pub message: Option<String>,
     /// The outcome for the stack file, if the job changed the tiers in the end,
     /// under the present daemon.

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct KvRequest {
     /// The directory's path below the root of the file system.
     pub directory: String,
-    /// What is to be done.
+    /// The operation.
     pub operation: KvOperation,
 }
 
-/// What is to be done with keys and values.
+/// An operation on keys and values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KvOperation {
@@ -46,7 +46,7 @@ pub enum KvOperation {
         /// The first key that is not wanted any more.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Vec<u8>>,
-        /// What keys begin with.
+        /// The prefix of keys.
         #[serde(default)]
         prefix: Vec<u8>,
         /// The cursor that the page before had.
@@ -73,7 +73,7 @@ pub enum KvWhen {
     Present,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KvAnswer {
     /// Whether the key was there, or the value was put.

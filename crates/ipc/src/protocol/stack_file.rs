@@ -1,5 +1,5 @@
-//! Replies about the stack file: how it followed a change, what a reload
-//! changed, and a dump.
+//! Replies about the stack file: how it followed a change, the changes of a
+//! reload, and a dump.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,11 +26,11 @@ pub struct StackDump {
 /// Other modules for a mounted stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModifyStack {
-    /// What the stack file is called in messages.
+    /// The name of the stack file in messages.
     pub name: String,
     /// Its text. Only its modules count.
     pub text: String,
-    /// Whether only to report what would change.
+    /// Whether only to report the changes.
     #[serde(default)]
     pub dry_run: bool,
 }

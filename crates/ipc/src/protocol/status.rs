@@ -44,7 +44,7 @@ pub struct Status {
     /// Crashes of the daemon since the mount, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<Restarts>,
-    /// What serves sessions of applications, if they may have any.
+    /// The workers of applications' sessions, if they may have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeStatus>,
     /// Open files.
@@ -103,12 +103,12 @@ pub struct LearnedStreams {
 pub struct LearnedStream {
     /// Its name.
     pub name: String,
-    /// How long its data is expected to live, as devices are told.
+    /// The expected life of its data, as devices get it.
     pub life: String,
     /// The same, in seconds.
     pub life_seconds: u64,
     /// Patterns of its files, the most frequent first.
     pub files: Vec<String>,
-    /// Files that told of them.
+    /// Files reported for them.
     pub told: u64,
 }

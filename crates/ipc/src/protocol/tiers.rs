@@ -14,7 +14,7 @@ pub struct Replaced {
     pub lost_ranges: u64,
     /// Location of the new one.
     pub location: String,
-    /// What to change for the next mount.
+    /// The change to make for the next mount.
     pub next_mount: String,
     /// How the stack file followed.
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct TierRemoved {
     pub saved: Saved,
 }
 
-/// A tier directory's own files, and what an import does with them.
+/// A tier directory's own files, and an import's effect on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportSurvey {
     /// The tier's name.
@@ -108,7 +108,7 @@ pub struct HomeReplaced {
     pub bytes: u64,
     /// Time for which operations were held up in the end, in seconds.
     pub held_up: f64,
-    /// What to change for the next mount.
+    /// The change to make for the next mount.
     pub next_mount: String,
     /// How the stack file followed.
     #[serde(default)]

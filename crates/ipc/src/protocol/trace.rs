@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What to record.
+/// The operations to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceRequest {
     /// A pattern of paths below the volume's root; all files if `None`.

@@ -1,6 +1,6 @@
-//! The bytes of files. Blocks are never overwritten: what is written goes into new blocks,
-//! and the record that refers to them follows. Only blocks that were reserved, and read as
-//! zeros until a record says otherwise, are written where they are.
+//! The bytes of files. Blocks are never overwritten: data goes into new blocks, and the
+//! record that refers to them follows. Only blocks that were reserved, and read as zeros
+//! until a record says otherwise, are written where they are.
 
 use crate::core::{Core, Open, Write};
 use crate::device::BLOCK;
@@ -25,8 +25,8 @@ pub(crate) type Locked<'a, 'b> = (&'a Inode, &'b mut State);
 
 /// Reads; short at the end of the file only.
 pub(crate) fn read(core: &Core, open: &Open, offset: u64, buf: &mut [u8]) -> Result<usize> {
-    // A kernel that writes back may read what was opened for writing only.
-    // Held until the end, so that the blocks stay this file's.
+    // A kernel that writes back may read a file opened for writing only. Held
+    // until the end, so that the blocks stay this file's.
     let state = open.inode.state.read();
     let len = state.size.saturating_sub(offset).min(buf.len() as u64) as usize;
     read_state(core, &state, offset, &mut buf[..len])?;
@@ -125,7 +125,8 @@ fn write_piece(
     if flags.kill_set_id {
         changes.extend(without_set_id(state, flags.write_back));
     }
-    // The kernel does not say whose writes it writes back; who opened the file is likely.
+    // The kernel does not say whose writes it writes back; the process that opened the
+    // file is likely.
     let who = if flags.write_back { Arc::clone(&open.who) } else { core.who(caller) };
     if state.written_by.as_ref() != Some(&who) {
         changes.push(Change::Wrote(who));
@@ -193,12 +194,12 @@ fn put(
     Ok((changes, taken))
 }
 
-/// Whole blocks: `data`, and around it what the file has there.
+/// Whole blocks: `data`, and around it the file's bytes.
 fn surrounded(core: &Core, state: &State, offset: u64, data: &[u8]) -> Result<Vec<u8>> {
     let (from, end) = (offset / BLOCK * BLOCK, offset + data.len() as u64);
     let to = end.next_multiple_of(BLOCK);
     let mut bytes = vec![0; (to - from) as usize];
-    // What is behind the end of the file is not the file's, and stays zero.
+    // Bytes behind the end of the file are not the file's, and stay zero.
     let fill = |from_byte: u64, to_byte: u64, bytes: &mut [u8]| {
         let to_byte = to_byte.min(state.size);
         if from_byte < to_byte {
@@ -259,7 +260,7 @@ pub(crate) fn store(core: &Core, pieces: &[Piece], mut bytes: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Moves the contents of a small file into a block. What the file contains stays the same.
+/// Moves the contents of a small file into a block. The file does not change otherwise.
 pub(crate) fn leave_inline(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>) -> Result<()> {
     let Content::Inline(bytes) = &file.1.content else {
         return if file.1.extents().is_some() { Ok(()) } else { Err(Errno::EINVAL.into()) };
@@ -272,8 +273,8 @@ pub(crate) fn leave_inline(core: &Core, caller: &Caller, file: &mut Locked<'_, '
     rewrite(core, caller, file, 0, &block)
 }
 
-/// Makes what the last block has behind the end of the file zero, before the file grows
-/// over it; not if that block is written anyway.
+/// Zeroes the last block behind the end of the file, before the file grows over it; not
+/// if that block is written anyway.
 fn clear_tail(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, unless: Option<u64>) -> Result<()> {
     let (size, last) = (file.1.size, file.1.size / BLOCK);
     let is_written =
@@ -291,12 +292,12 @@ fn clear_tail(core: &Core, caller: &Caller, file: &mut Locked<'_, '_>, unless: O
 pub(crate) struct Rewritten {
     pieces: Vec<Piece>,
     sum: u32,
-    /// What was taken for them.
+    /// The blocks taken for them.
     pub(crate) taken: Vec<Run>,
 }
 
 impl Rewritten {
-    /// Writes what a block is to be.
+    /// Writes the new contents of a block.
     pub(crate) fn add(
         &mut self,
         core: &Core,

@@ -46,9 +46,10 @@ pub(crate) fn release(core: &Core, handle: HandleId, is_dir: bool) -> Result<()>
     ended
 }
 
-/// Frees what a file has that has no name and is not open any more.
+/// Frees the blocks of a file that has no name and is not open any more.
 fn end_if_unnamed(core: &Core, inode: &Inode) -> Result<()> {
-    // A name is only lost under the lock, by one who sees whether the file is open.
+    // A name is only removed under the lock, by an operation that sees whether the
+    // file is open.
     if inode.state.read().nlink > 0 {
         return Ok(());
     }

@@ -18,7 +18,7 @@ const TARGET_MAX: usize = 4095;
 /// The bytes of a name.
 ///
 /// # Errors
-/// `ENAMETOOLONG`, and `EINVAL` for what is no name.
+/// `ENAMETOOLONG`, and `EINVAL` for an invalid name.
 pub(crate) fn name_of(name: &OsStr) -> Result<&[u8]> {
     let name = name.as_bytes();
     match name {
@@ -29,7 +29,7 @@ pub(crate) fn name_of(name: &OsStr) -> Result<&[u8]> {
     }
 }
 
-/// What a directory has under a name.
+/// A directory's entry of a name.
 ///
 /// # Errors
 /// `ENOTDIR`, and `ENOENT` for a directory that is gone.
@@ -82,7 +82,7 @@ pub(crate) fn lookup(core: &Core, parent: InodeId, name: &OsStr) -> Result<Entry
     }
 }
 
-/// What is to be made.
+/// The inode to be made.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Making<'a> {
     /// Type and permission bits, before the mask.
@@ -233,7 +233,7 @@ pub(crate) fn link(
     Ok(core.entry(&inode, &state))
 }
 
-/// What becomes of a file that loses a name: it stays as long as it is open.
+/// The change of a file that loses a name: it stays as long as it is open.
 pub(crate) fn loses_name(inode: &Inode, state: &State, now: Timestamp) -> Vec<Change> {
     match state.nlink.saturating_sub(1) {
         _ if state.is_dir() => vec![Change::End],

@@ -1,5 +1,5 @@
-//! Renames. One that is in one directory, and not about directories, locks that one; all
-//! others are one at a time, so that several directories can be locked in any order.
+//! Renames. A rename within one directory that moves no directory locks only that one;
+//! all others run one at a time, so that several directories can be locked in any order.
 
 use crate::core::{Core, Write};
 use crate::directory::Named;
@@ -12,7 +12,7 @@ use braid_contract::{Caller, Errno, FileKind, InodeId, RenameMode, Result, Times
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// Directories in one another, at most, as far as renames can tell.
+/// Directories in one another, at most, as renames see it.
 const DEPTH_MAX: u32 = 1 << 20;
 
 /// A rename of one name to another.

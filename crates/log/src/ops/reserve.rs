@@ -1,4 +1,4 @@
-//! Space of files: reserved, given back, and told from holes.
+//! Space of files: reserved, given back, and distinguished from holes.
 
 use crate::core::{Core, Open, Write};
 use crate::device::BLOCK;
@@ -64,7 +64,7 @@ fn change(
     recorded
 }
 
-/// What changes in the blocks of a file that is no small one.
+/// The changes in the blocks of a file that is not a small one.
 fn prepare(
     core: &Core,
     caller: &Caller,
@@ -159,7 +159,7 @@ pub(crate) fn seek(open: &Open, offset: u64, target: SeekTarget) -> Result<u64> 
         return Ok(if target == SeekTarget::Data { offset } else { state.size });
     };
     let (mut at, end) = (offset, state.size.div_ceil(BLOCK));
-    // What is reserved reads as zeros, and is a hole like others.
+    // Reserved space reads as zeros, and is a hole like others.
     for piece in extents.within(offset / BLOCK, end).filter(|piece| piece.is_written) {
         let from = (piece.at * BLOCK).max(offset);
         match target {

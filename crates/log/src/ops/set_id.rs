@@ -1,4 +1,5 @@
-//! What a write, and a new owner, take from a program: the rights of its owner.
+//! Set-id bits: a write, and a new owner, take the owner's rights from a
+//! program.
 
 use crate::inode::State;
 use crate::record::Change;

@@ -1,6 +1,6 @@
 //! Keys and values: the files of a directory, each made and written by one record, and
-//! several of them by one, too. What is replaced is replaced by another inode, so that
-//! what the kernel has yet to write back of the old one can't reach the new one.
+//! several of them by one, too. A replaced file gets another inode, so that data of
+//! the old one that the kernel has yet to write back can't reach the new one.
 
 use crate::core::{Core, Write};
 use crate::device::BLOCK;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What is to become of a key.
+/// A requested change of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a [u8],
@@ -28,7 +28,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) value: Option<&'a [u8]>,
 }
 
-/// What a change of keys did beside the log.
+/// Effects of a change of keys beside the log.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     /// Whether something was changed.
@@ -258,7 +258,7 @@ fn apply(
     record(core, caller, (dir, &mut dir_state), (batch, names), victims, mode)
 }
 
-/// Records what becomes of a directory, of new files, and of those that lose a name.
+/// Records the changes of a directory, of new files, and of those that lose a name.
 fn record(
     core: &Core,
     caller: &Caller,

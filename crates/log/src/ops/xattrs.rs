@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
-/// The attribute that says who made a file and who wrote it last.
+/// The attribute with the creator and the last writer of a file.
 const PROVENANCE: &[u8] = b"braid.provenance";
 /// Longest value in bytes, as in the kernel.
 const VALUE_MAX: usize = 65536;
@@ -26,12 +26,13 @@ fn name_of(name: &OsStr) -> Result<&[u8]> {
     match name {
         _ if name.len() > NAME_MAX => Err(Errno::ERANGE.into()),
         _ if is_known => Ok(name),
-        // ACLs are among them: the kernel is told that there are none.
+        // ACLs are among them: the kernel learns that there are none.
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }
 
-/// Refuses what never was an inode. One that is gone and still open is in memory alone.
+/// Refuses numbers that never were an inode's. A removed inode that is still open is in
+/// memory alone.
 fn live(state: &State) -> Result<()> {
     if state.mode != 0 { Ok(()) } else { Err(Errno::ESTALE.into()) }
 }
@@ -106,7 +107,7 @@ pub(crate) fn remove(core: &Core, caller: &Caller, ino: InodeId, name: &OsStr) -
     change(core, caller, inode.ino, &mut state, changes)
 }
 
-/// Who made a file, and who wrote it last, and when: a line for each.
+/// The creator and the last writer of a file, with times: a line for each.
 fn provenance(state: &State) -> String {
     let mut text = String::new();
     let mut tell = |what: &str, who: &Who, at: Timestamp| {

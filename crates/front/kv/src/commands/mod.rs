@@ -78,7 +78,7 @@ const COMMANDS: &[Command] = &[
     reads("command", -1, NONE, command),
 ];
 
-/// Commands before the password is said.
+/// Commands that are allowed before the password.
 const FOR_ALL: [&str; 3] = ["hello", "auth", "quit"];
 
 /// Carries out a request, and answers it.

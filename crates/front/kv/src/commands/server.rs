@@ -7,7 +7,7 @@ use crate::glob;
 const REDIS_VERSION: &str = "7.0.0";
 /// Longest name of a connection in bytes.
 const NAME_MAX: usize = 64;
-/// What `CONFIG GET` answers: that nothing is saved by itself after so many changes.
+/// The answer of `CONFIG GET`: nothing is saved by itself after so many changes.
 const CONFIG: [(&str, &str); 2] = [("appendonly", "no"), ("save", "")];
 
 pub(super) fn ping(client: &mut Client, words: Words<'_>) -> Done {

@@ -14,8 +14,8 @@ fn put(client: &Client, key: &[u8], value: &[u8], when: PutWhen) -> Result<bool,
     Ok(client.shared.values.put(&client.caller, key, value, options)?)
 }
 
-/// Reads a value and puts another one, as one step for all clients: what `change` makes of
-/// it, if anything.
+/// Reads a value and puts another one, as one step for all clients: the result of
+/// `change`, if any.
 fn change<T>(
     client: &mut Client,
     key: &[u8],
