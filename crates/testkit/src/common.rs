@@ -46,8 +46,8 @@ impl Common {
         }
     }
 
-    /// Probes each directory in turn and keeps what they share, with each other
-    /// and with `self`.
+    /// Probes each directory in turn and keeps the features that they share,
+    /// with each other and with `self`.
     ///
     /// # Errors
     /// The error that kept a directory from being probed.
@@ -94,7 +94,8 @@ impl fmt::Display for Common {
     }
 }
 
-/// What one file system does, tried out in a directory of its own below `dir`.
+/// The features of one file system, tried out in a directory of its own below
+/// `dir`.
 fn probe(dir: &Path) -> Result<Common, Errno> {
     let base = dir.join(format!(".probe-{}", std::process::id()));
     rustix::fs::mkdir(&base, Mode::RWXU)?;

@@ -68,7 +68,8 @@ impl fmt::Display for Failure {
         let shrunk =
             if self.reproduced { "shrunk to" } else { "which alone shows no difference again, the last of" };
         writeln!(f, "seed {}, case {}, {shrunk} {} operations:", self.seed, self.case, self.ops.len())?;
-        // Of a sequence that could not be shrunk, only what came right before.
+        // Of a sequence that could not be shrunk, only the operations right
+        // before.
         let end = self.ops.len().min(self.difference.index + 1);
         let start = if self.reproduced { 0 } else { end.saturating_sub(SHOWN) };
         for (index, op) in self.ops[..end].iter().enumerate().skip(start) {

@@ -1,5 +1,5 @@
-//! A file system that records each request, and a call of every operation: for what passes
-//! operations on.
+//! A file system that records each request, and a call of every operation: for tests of
+//! layers that pass operations on.
 
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileKind, FileSystem,
@@ -18,8 +18,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// What was called so far, in order: the operation, and all of the request. No operation:
-    /// the capabilities.
+    /// The calls so far, in order: the operation, and all of the request. No operation: the
+    /// capabilities.
     pub fn calls(&self) -> Vec<(Option<Operation>, String)> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -79,7 +79,8 @@ impl Service for Recorder {
             Operation::Getxattr => Reply::Getxattr(Ok(bytes)),
             Operation::Listxattr => Reply::Listxattr(Ok(bytes)),
             Operation::Path => Reply::Path(Ok(PathBuf::from(number.to_string()))),
-            // The others only succeed or fail: an error tells the calls apart.
+            // The others only succeed or fail: an error distinguishes the
+            // calls.
             other => other.failed(Errno(i32::try_from(number).unwrap_or(i32::MAX)).into()),
         }
     }

@@ -170,8 +170,8 @@ fn flags() -> impl Strategy<Value = OpenSpec> {
 }
 
 fn mode() -> impl Strategy<Value = u16> {
-    // The owner may read and write: what others may not is beside the point,
-    // and for the superuser none of it matters.
+    // The owner may read and write: the rights of others are beside the point,
+    // and none matter to the superuser.
     prop_oneof![
         8 => Just(0o755u16),
         4 => Just(0o644u16),

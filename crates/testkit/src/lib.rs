@@ -62,7 +62,7 @@ pub trait Subject: Send {
     /// Everything that can be seen in the tree and through the open slots.
     ///
     /// # Errors
-    /// What kept the tree from being read.
+    /// The error that kept the tree from being read.
     fn snapshot(&mut self) -> Result<Tree, Errno>;
 }
 
@@ -71,14 +71,14 @@ pub trait Side: Sync {
     /// A subject with an empty tree of its own.
     ///
     /// # Errors
-    /// What kept the tree from being made.
+    /// The error that kept the tree from being made.
     fn begin(&self, case: &str) -> io::Result<Box<dyn Subject>>;
 
     /// One more subject in the tree of `case`, which is made if need be.
     /// Sides without a tree that can be shared answer as [`begin`](Self::begin).
     ///
     /// # Errors
-    /// What kept the tree from being made.
+    /// The error that kept the tree from being made.
     fn join(&self, case: &str) -> io::Result<Box<dyn Subject>> {
         self.begin(case)
     }

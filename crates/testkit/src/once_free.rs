@@ -1,4 +1,4 @@
-//! Waiting for what a dropped volume still holds.
+//! Waits for resources that a dropped volume still holds.
 
 use braid_contract::{Errno, Result};
 use std::time::Instant;

@@ -87,7 +87,7 @@ impl Data {
     }
 }
 
-/// What an operation on attributes is about.
+/// The target of an operation on attributes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Target {
     /// The file that a path leads to.

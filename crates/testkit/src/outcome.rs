@@ -1,4 +1,4 @@
-//! What operations answer, in a form that two sides can be compared in.
+//! The results of operations, in a form in which two sides can be compared.
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -106,7 +106,7 @@ pub enum Time {
 const RECENT_SECS: i64 = 24 * 60 * 60;
 
 impl Time {
-    /// Tells a time that was set from one of the clock.
+    /// Distinguishes a time that was set from one of the clock.
     #[must_use]
     pub fn of(secs: i64, nanos: u32) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
@@ -118,7 +118,7 @@ impl Time {
     }
 }
 
-/// Attributes, without what two file systems may report differently.
+/// Attributes, without those that two file systems may report differently.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// Kind of inode.

@@ -132,7 +132,7 @@ struct Shared {
 
 impl Shared {
     /// Opens the shared files; the first to do so makes them at their full
-    /// size, so that no operation depends on what other threads did.
+    /// size, so that no operation depends on other threads.
     fn begin(
         sides: (&dyn Side, &dyn Side),
         name: &str,

@@ -1,8 +1,8 @@
 //! Making a failing sequence short and its numbers simple.
 //!
-//! A failure may depend on more than the sequence, such as what a volume did
-//! before or which thread came first. So a candidate is tried several times if
-//! the sequence itself does not fail every time.
+//! A failure may depend on more than the sequence, such as the volume's past or
+//! the order of threads. So a candidate is tried several times if the sequence
+//! itself does not fail every time.
 
 use crate::differential::Difference;
 use crate::op::{Data, Op, OpenSpec, SeekTo, SetTime};

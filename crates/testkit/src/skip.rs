@@ -26,7 +26,7 @@ pub fn must_run_all() -> bool {
     std::env::var_os(ALL_TESTS).is_some_and(|value| value != "0" && !value.is_empty())
 }
 
-/// As [`skipped`], for what no rights help with, such as a newer kernel.
+/// As [`skipped`], for needs that no rights help with, such as a newer kernel.
 pub fn unsupported(needs: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

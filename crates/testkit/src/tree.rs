@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 pub struct Tree {
     /// By path; the root's is empty.
     pub nodes: BTreeMap<Vec<u8>, Node>,
-    /// By slot: what open files show, linked or not.
+    /// By slot: the contents of open files, linked or not.
     pub open: BTreeMap<u8, Node>,
 }
 
@@ -51,7 +51,7 @@ pub fn difference(left: &Tree, right: &Tree) -> Option<(String, String)> {
     (!texts.0.is_empty()).then_some(texts)
 }
 
-/// Adds to each text what differs in one node; nothing if they agree.
+/// Adds to each text the differences of one node; nothing if they agree.
 fn describe(name: &str, left: Option<&Node>, right: Option<&Node>, texts: &mut (String, String)) {
     const ENOUGH: usize = 4096;
     if left == right || texts.0.len() > ENOUGH {

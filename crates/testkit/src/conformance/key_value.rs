@@ -26,7 +26,7 @@ pub struct Fresh {
     pub value_max: usize,
     /// It acts for the callers that it is given, and not always for the same one.
     pub knows_callers: bool,
-    /// What it needs.
+    /// Its resources.
     pub kept: Box<dyn Any>,
 }
 
@@ -56,7 +56,8 @@ fn root() -> Caller {
     Caller::root()
 }
 
-/// A key out of few, so that they meet, with all that names of files can't have.
+/// A key out of few, so that they meet, with bytes that names of files can't
+/// have.
 fn key(random: &mut SplitMix) -> Vec<u8> {
     let len = random.below(4) as usize;
     (0..len).map(|_| random.pick(b"a/\0.%\xff")).collect()

@@ -17,12 +17,12 @@ use std::fmt;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What became of a suite.
+/// The outcome of a suite.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The suite.
     pub suite: &'static str,
-    /// What it ran on.
+    /// The implementation that it ran on.
     pub implementation: String,
     /// The cases that passed.
     pub passed: Vec<&'static str>,

@@ -101,8 +101,8 @@ pub enum RunnerWord {
 }
 
 impl RunnerWord {
-    /// What this word means to a target of this name, which has one test and no ignored
-    /// ones; `None` if no test runner says it.
+    /// The meaning of this word to a target of this name, which has one test and no
+    /// ignored ones; `None` if no test runner says it.
     #[must_use]
     pub fn of(word: &str, target: &str) -> Option<Self> {
         Some(match word {

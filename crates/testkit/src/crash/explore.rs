@@ -50,9 +50,9 @@ impl Limits {
     fn extras(&self, random: &mut SplitMix) -> Extras {
         let mut one_in = |count: u64| count > 0 && random.below(count) == 0;
         let (recover_again, use_again) = (one_in(self.recover_again), one_in(self.use_again));
-        // A second recovery, and writes after recovery, could not be told from
-        // the recovery that is recorded: a replay, which has neither, would
-        // crash at another moment of the same number.
+        // A second recovery, and writes after recovery, could not be
+        // distinguished from the recovery that is recorded: a replay, which has
+        // neither, would crash at another moment of the same number.
         let record = one_in(self.crash_again);
         Extras { recover_again: recover_again && !record, use_again: use_again && !record, record }
     }
@@ -104,14 +104,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The number of a workload's first step: what makes its start has some too.
+/// The number of a workload's first step: its start takes some too.
 fn first_step(start: Start) -> usize {
-    // Blank: making the volume and `d`. Else also what makes the start, a clean
-    // unmount, and the mount of the workload itself.
+    // Blank: making the volume and `d`. Else also the steps of the start, a
+    // clean unmount, and the mount of the workload itself.
     2 + if start == Start::Blank { 0 } else { start.ops().len() + 2 }
 }
 
-/// What many workloads begin with, kept.
+/// The start of many workloads, kept.
 struct Prepared {
     machine: FrozenMachine,
     history: History,
@@ -145,7 +145,7 @@ impl<'a> Explorer<'a> {
         Self { subject, limits, prepared: RefCell::default() }
     }
 
-    /// Runs a workload and looks at what crashes of it leave, sampled by
+    /// Runs a workload and checks the states after crashes of it, sampled by
     /// `seed`.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl<'a> Explorer<'a> {
         Ok(totals)
     }
 
-    /// Repeats a failure, and prints what happens to the disks until the crash
+    /// Repeats a failure, and prints the effects on the disks until the crash
     /// and after it; `None` if it does not come again.
     ///
     /// # Errors
@@ -259,7 +259,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// Recovers with any extras that a state may have failed with. A line does
-    /// not tell them, and some may put right what fails without.
+    /// not list them, and some may put right a state that fails without.
     fn recover_anyhow(
         &self,
         workload: &Workload,

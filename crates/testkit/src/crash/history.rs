@@ -13,7 +13,7 @@ use braid_contract::InodeId;
 /// A file of the workload, by number: in the order in which they were made.
 pub(crate) type FileId = u8;
 
-/// What each name leads to.
+/// The file that each name leads to.
 pub(crate) type Names = [Option<FileId>; Name::ALL.len()];
 
 /// When the power went: after `done` steps, and in the middle of the next one
@@ -26,7 +26,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Whether what `step` asked for may have happened.
+    /// Whether the request of `step` may have happened.
     fn reaches(&self, step: usize) -> bool {
         step < self.done || self.in_flight && step == self.done
     }
@@ -70,7 +70,8 @@ pub(crate) struct FileHistory {
     /// Since when (step) which version's contents are durable, and its times.
     durable: Vec<(usize, usize)>,
     durable_times: Vec<(usize, usize)>,
-    /// What its attributes were after a step, and since when which are durable.
+    /// Its attributes after each step, and the steps from which on they are
+    /// durable.
     attributes: Vec<(usize, Attributes)>,
     durable_attributes: Vec<(usize, usize)>,
 }
@@ -117,7 +118,7 @@ impl FileHistory {
         self.window(moment, loses_power).any(|version| version.in_doubt)
     }
 
-    /// What its attributes are now.
+    /// Its present attributes.
     pub(crate) fn attributes_now(&self) -> Attributes {
         self.attributes.last().map_or(Attributes::NEW, |(_, attributes)| *attributes)
     }
@@ -152,7 +153,7 @@ struct NameChange {
     asked: bool,
 }
 
-/// What makes changes of names durable.
+/// The operations that make changes of names durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Settling {
     Dir(Dir),

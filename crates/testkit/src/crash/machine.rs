@@ -1,5 +1,5 @@
 //! The simulated machine that a workload runs on: its disks, its clock, and
-//! what becomes of them in a crash.
+//! their fate in a crash.
 
 use super::Drives;
 use super::history::Rules;
@@ -75,13 +75,13 @@ impl Setup {
         Model { journal_order: self.journal_order, fsync_names: self.fsync_names, tear: self.tear }
     }
 
-    /// What the end of the process may do here: what a zoned store gathers is in its
-    /// memory.
+    /// The possible effects of the end of the process: a zoned store gathers data in
+    /// its memory.
     pub(crate) fn rules_of_process(&self) -> Rules {
         if self.zoned { self.rules() } else { Rules::ProcessCrash }
     }
 
-    /// What loss of power may do here.
+    /// The possible effects of a loss of power.
     pub(crate) fn rules(&self) -> Rules {
         Rules::PowerLoss { ordered: self.journal_order, fsync_names: self.fsync_names }
     }
@@ -167,7 +167,7 @@ impl Machine {
         self.environment.clock()
     }
 
-    /// What a volume is on.
+    /// The drives of a volume.
     pub(crate) fn drives(&self) -> Drives {
         let environment = Arc::clone(&self.environment);
         Drives { disks: self.disks.clone(), zoned: self.zoned.clone(), environment }
@@ -202,7 +202,7 @@ impl Machine {
         }
     }
 
-    /// What no process would survive.
+    /// Violations that no process would survive.
     pub(crate) fn violations(&self) -> Vec<String> {
         let of_disks = self.disks.iter().flat_map(Disk::violations);
         of_disks.chain(self.zoned.iter().flat_map(|zoned| zoned.broken_rules())).collect()

@@ -6,21 +6,21 @@
 //! such moment, disks that a machine may find afterwards are built (all of them
 //! when they are few, sampled by a seed when they are many; always those on
 //! which everything, nothing, and all but one effect or just one persisted, as
-//! far as the budget goes), recovery runs on them, and what it leaves is held
-//! against the book that was kept of the workload:
+//! far as the budget goes), recovery runs on them, and its result is compared
+//! with the record of the workload:
 //!
 //! * every name that is there leads to a file that can be opened and read in
 //!   full, and no other names are there;
-//! * the names are those after some step at or after what was made durable
-//!   (where the file system keeps no order: any of the changes since may be
-//!   missing), and a rename happened as a whole or not at all;
-//! * each 8-byte word of a file is what it was at the file's last completed
-//!   sync, or what a later step, up to the one in flight, made it, zeros where
-//!   one of these had zeros or nothing; never another file's bytes, never older
-//!   ones, and within a sector of 512 bytes all from the same write (but for
-//!   zeros at its end, where a size was lost and the data was not);
+//! * the names are those after some step at or after the durable one (where the
+//!   file system keeps no order: any of the changes since may be missing), and
+//!   a rename happened as a whole or not at all;
+//! * each 8-byte word of a file is as at the file's last completed sync, or as
+//!   a later step, up to the one in flight, made it, zeros where one of these
+//!   had zeros or nothing; never another file's bytes, never older ones, and
+//!   within a sector of 512 bytes all from the same write (but for zeros at its
+//!   end, where a size was lost and the data was not);
 //! * a file that is found larger than it ever was before it was cut has nothing
-//!   of what was cut off;
+//!   of the part that was cut off;
 //! * the size is between the smallest and the largest since that sync, so never
 //!   below it unless the file was cut since;
 //! * the modification time is not before that of the last full sync and not
@@ -30,7 +30,7 @@
 //!   and at most the step in flight in part;
 //! * the volume can be used again: files grow with zeros, and take data;
 //! * a second recovery changes nothing that can be seen, and a crash during
-//!   recovery leaves what the first crash might have left;
+//!   recovery leaves a state that the first crash might have left;
 //! * the check of the volume (fsck) finds nothing, and nothing was done to the
 //!   disks that would have killed a process.
 //!
@@ -71,7 +71,7 @@ use crate::sim::{Disk, SimEnvironment, SimZoned};
 use braid_contract::{FileSystem, InodeId, Result};
 use std::sync::Arc;
 
-/// What a volume is on.
+/// The drives of a volume.
 #[derive(Clone, Debug)]
 pub struct Drives {
     /// The disks, home first.
@@ -90,7 +90,7 @@ pub trait Subject: Sync {
     /// Opens the volume on these drives: makes it, or recovers it.
     ///
     /// # Errors
-    /// What kept it from being opened, which is a failure.
+    /// The error that kept it from being opened, which is a failure.
     fn open(&self, setup: &Setup, drives: Drives) -> Result<Box<dyn Mounted>>;
 
     /// Checks the drives, without a repair: each problem as a line.
@@ -111,8 +111,8 @@ pub trait Mounted {
     /// Moves the range that `offset` is in to the tier on disk `to_tier`.
     ///
     /// # Errors
-    /// What kept it from being moved; `EINVAL`, `ENOENT` and `EOPNOTSUPP` mean
-    /// that there was nothing to be moved.
+    /// The error that kept it from being moved; `EINVAL`, `ENOENT` and
+    /// `EOPNOTSUPP` mean that there was nothing to be moved.
     fn migrate(&self, ino: InodeId, offset: u64, to_tier: usize, between: &mut dyn FnMut()) -> Result<()>;
 
     /// Moves everything off the tier on disk `tier`, and lets it take new data
@@ -126,26 +126,26 @@ pub trait Mounted {
     /// on, an open that is given the disk goes without it.
     ///
     /// # Errors
-    /// What kept it in the volume; `EBUSY`, `ENOENT` and `ENOTEMPTY` mean that
-    /// it is not to be removed.
+    /// The error that kept it in the volume; `EBUSY`, `ENOENT` and `ENOTEMPTY`
+    /// mean that it is not to be removed.
     fn remove_tier(&self, disk: usize) -> Result<()>;
 
     /// Makes disk `disk` a tier of the volume.
     ///
     /// # Errors
-    /// What kept it out; `EEXIST` means that it is one.
+    /// The error that kept it out; `EEXIST` means that it is one.
     fn add_tier(&self, disk: usize) -> Result<()>;
 
     /// Has another process go on with it, and handles with that; `None` if it is not to
     /// be handed over at present.
     ///
     /// # Errors
-    /// What kept it from that, which is a failure.
+    /// The error that kept it from that, which is a failure.
     fn hand_over(&self) -> Result<Option<Box<dyn Mounted>>>;
 
     /// Unmounts it cleanly.
     ///
     /// # Errors
-    /// What kept it from being unmounted, which is a failure.
+    /// The error that kept it from being unmounted, which is a failure.
     fn shutdown(&self) -> Result<()>;
 }

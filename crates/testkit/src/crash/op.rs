@@ -1,5 +1,5 @@
-//! The operations of crash workloads, and their text: replays read what
-//! failures print.
+//! The operations of crash workloads, and their text: failures print it, and
+//! replays read it.
 
 use crate::sim::Failing;
 use std::fmt;
@@ -163,7 +163,7 @@ pub enum Op {
     Close(Name),
     /// Unmounts cleanly and mounts again.
     Remount,
-    /// Another process goes on with what is open.
+    /// Another process takes over open files.
     HandOver,
     /// The process dies, another one mounts.
     Kill,
@@ -263,7 +263,7 @@ fn failing_text(failing: Failing) -> &'static str {
     }
 }
 
-/// What can't be read as a workload, and where.
+/// The part that can't be read as a workload, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError(pub String);
 

@@ -1,7 +1,7 @@
 //! The possible results of a crash, and the comparison with the actual one.
 //!
 //! An [`Expectation`] is made once for each moment at which the power goes, and
-//! every crash state of that moment is held against it.
+//! every crash state of that moment is compared with it.
 
 use super::content::Content;
 use super::history::{Attributes, FileId, History, Moment, Names, Rules};
@@ -23,7 +23,7 @@ struct Stretch {
     sources: Vec<Source>,
 }
 
-/// What may be left of one file.
+/// The possible states of one file.
 #[derive(Clone, Debug)]
 struct FileExpectation {
     id: FileId,
@@ -56,7 +56,7 @@ pub(crate) struct Expectation {
 }
 
 impl Expectation {
-    /// What may be left if the power goes, or the process dies, at a moment.
+    /// The possible states if the power goes, or the process dies, at a moment.
     pub(crate) fn new(history: &History, moment: Moment, rules: Rules) -> Self {
         let names = history.legal_names(moment, rules);
         let visible = |id: FileId| names.iter().any(|names| names.contains(&Some(id)));
@@ -268,8 +268,8 @@ fn eras(versions: &[&Content]) -> Vec<Era> {
     eras
 }
 
-/// What may be where, given that all changes of size up to version `certain`
-/// came about.
+/// The possible contents by place, given that all changes of size up to version
+/// `certain` came about.
 fn stretches(cuts: &[u64], versions: &[&Content], certain: usize) -> Vec<Stretch> {
     let stretch = |pair: &[u64]| {
         // Before the last cut that took it away, it was something else.

@@ -46,7 +46,7 @@ pub(crate) struct Run<'a> {
     open: [Option<Open>; Name::ALL.len()],
     orphans: Vec<Open>,
     sub: Option<InodeId>,
-    /// A disk has failed since the volume was mounted: a sync may tell of it
+    /// A disk has failed since the volume was mounted: a sync may report it
     /// later.
     troubled: bool,
 }
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Looks at the tree, which must be as the book says.
+    /// Reads the tree, which must match the history.
     pub(crate) fn look(&self) -> Outcome<tree::Seen> {
         tree::look(self.fs())
     }
@@ -243,7 +243,8 @@ impl<'a> Run<'a> {
                 }
                 Ok(())
             }
-            // What a zoned store has gathered is lost then, and some of it may be.
+            // Data that a zoned store has gathered may be lost then, in whole or
+            // in part.
             Op::Kill if self.setup.zoned => self.remount(step),
             Op::Kill => {
                 self.mounted = None;
@@ -278,7 +279,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether it may tell of a tier that failed earlier.
+    /// Whether it may report a tier that failed earlier.
     fn may_be_late(&self, error: &Error) -> bool {
         self.troubled && error.errno() == Errno::EIO
     }
@@ -407,7 +408,7 @@ impl<'a> Run<'a> {
             match self.fs().write(&Caller::root(), open.handle, at + done as u64, &data[done..], flags) {
                 Ok(0) => break Err(Error::new(Errno::EIO, "a write wrote nothing")),
                 Ok(more) => done += more,
-                // A synchronous one also tells that an earlier sync failed.
+                // A synchronous one also reports that an earlier sync failed.
                 Err(error) if self.is_failure(&error) || sync && self.may_be_late(&error) => {
                     let mut content = before;
                     content.write(at, len, source);
@@ -467,7 +468,7 @@ impl<'a> Run<'a> {
         let before = self.history.content(file).clone();
         let mut asked = before.clone();
         asked.set_size(size);
-        // No tier's own time tells of a new size: it may be lost.
+        // No tier's own time shows a new size: it may be lost.
         let result = match result {
             Err(error) if self.is_failure(&error) => self.failed_to(step, file, ino, asked),
             Ok(Some(_)) => {
@@ -536,13 +537,14 @@ impl<'a> Run<'a> {
     fn is_zeroed(&self, open: Open, at: u64, len: u64) -> Result<bool, Error> {
         let mut bytes = vec![0; len as usize];
         match self.fs().read(&Caller::root(), open.handle, at, &mut bytes, false) {
-            // Nothing is known of it then.
+            // Its state is unknown then.
             Err(error) if self.is_failure(&error) => Ok(false),
             read => read.map(|_| bytes.iter().all(|byte| *byte == 0)),
         }
     }
 
-    /// What an allocation that ran out of room leaves: as much of it as fitted.
+    /// The result of an allocation that ran out of room: as much of it as
+    /// fitted.
     fn left_by_failure(&self, open: Open, asked: &Content, size_before: u64) -> Result<Content, Error> {
         let size = self.fs().getattr(&Caller::root(), open.ino, Some(open.handle))?.size;
         if !(size_before..=asked.size).contains(&size) {

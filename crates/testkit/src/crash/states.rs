@@ -28,7 +28,7 @@ pub(crate) fn for_each_state<E>(limit: usize, seed: u64, visit: &mut Visit<'_, E
     let lost = visit(Scripted::new(), &mut seen)?;
     let mut neighbours = [neighbours(&kept), neighbours(&lost)].concat();
     let mut random = SplitMix::new(seed);
-    // A part of the budget is for what lies further in.
+    // A part of the budget is for states further in.
     while seen.len() < limit * 3 / 4 && !neighbours.is_empty() {
         let at = random.below(neighbours.len() as u64) as usize;
         visit(neighbours.swap_remove(at), &mut seen)?;

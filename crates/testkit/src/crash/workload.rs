@@ -34,7 +34,7 @@ impl Start {
     pub const ALL: [Self; 7] =
         [Self::Blank, Self::Empty, Self::Plain, Self::Spread, Self::Both, Self::Linked, Self::Growing];
 
-    /// What a workload from here begins with.
+    /// The operations that a workload from here begins with.
     pub(crate) fn lead(self) -> Vec<Op> {
         match self {
             Self::Growing => [Op::Append(Name::A, 512), Op::Fdatasync(Name::A)].repeat(4),
@@ -42,7 +42,7 @@ impl Start {
         }
     }
 
-    /// What makes it.
+    /// The operations that make it.
     pub(crate) fn ops(self) -> Vec<Op> {
         let write = |name, at, len| Op::Write { name, at, len, sync: false };
         let ends = |name, range: u64| {

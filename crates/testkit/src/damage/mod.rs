@@ -1,10 +1,10 @@
 //! Damage to the tiers of a volume that is not mounted, by plain file
-//! operations on what `docs/format.md` describes.
+//! operations on the format that `docs/format.md` describes.
 //!
-//! Each [`Kind`] says what a check must find, what the rescue script must get
-//! back and what the damaged file answers. Tests of `fsck` and of the rescue
-//! script call it, and so does the `damage` binary. It shares no code with the
-//! volume.
+//! Each [`Kind`] has the problems that a check must find, the data that the
+//! rescue script must get back, and the answers of the damaged file. Tests of
+//! `fsck` and of the rescue script call it, and so does the `damage` binary. It
+//! shares no code with the volume.
 
 #![allow(clippy::single_range_in_vec_init, reason = "one stretch of bytes is meant")]
 
@@ -214,7 +214,7 @@ impl Answer {
         Ok(())
     }
 
-    /// What can be read (`None`: nothing), and where reading fails.
+    /// The readable bytes (`None`: nothing), and where reading fails.
     fn expected(&self, before: &[u8], home: &[u8]) -> (Option<Vec<u8>>, Vec<Range<u64>>) {
         let mut bytes = before.to_vec();
         match self {

@@ -50,7 +50,7 @@ impl Sample {
     /// Makes one in `dir`, a tier in each subdirectory.
     ///
     /// # Errors
-    /// What kept it from being made.
+    /// The error that kept it from being made.
     pub fn make(dir: &Path) -> Result<Self, Error> {
         let dirs = NAMES.map(|name| dir.join(name));
         for (tier, (name, dir)) in NAMES.into_iter().zip(&dirs).enumerate() {

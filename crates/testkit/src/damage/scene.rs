@@ -301,7 +301,7 @@ pub(super) fn identity(path: &Path) -> Result<(u64, i64)> {
     Ok((stat.stx_ino, if has_btime { btime } else { 0 }))
 }
 
-/// `len` bytes of a file; what lies past its end is zero.
+/// `len` bytes of a file; bytes past its end are zero.
 pub(super) fn read(path: &Path, at: u64, len: usize) -> Result<Vec<u8>> {
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let mut bytes = vec![0; len];

@@ -257,8 +257,8 @@ fn set_size(scene: &Scene, size: u64) -> Result<Applied, Error> {
     Applied::file(scene, scene.index(scene.file.id), Answer::Size(size))
 }
 
-/// Ends in the last range: what lies beyond in a home file or an object may be
-/// leftovers otherwise.
+/// Ends in the last range: data beyond it in a home file or an object may be
+/// leftovers.
 fn size_too_large(scene: &mut Scene) -> Result<Applied, Error> {
     let (size, range_size) = (scene.file.size, scene.range_size());
     set_size(

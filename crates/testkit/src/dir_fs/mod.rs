@@ -48,8 +48,9 @@ pub enum Violation {
     ListsAgain,
     /// Punched data stays.
     PunchesNothing,
-    /// What finds an inode by its name and then changes it is not alone in the
-    /// directory, as if the kernel's locks were held by every caller.
+    /// An operation that finds an inode by its name and then changes it is not
+    /// alone in the directory, as if the kernel's locks were held by every
+    /// caller.
     TrustsCallers,
 }
 

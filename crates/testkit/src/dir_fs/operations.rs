@@ -235,7 +235,7 @@ impl FileSystem for DirFs {
     ) -> Result<(Entry, Opened)> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let made = os(rustix::fs::open(self.path(parent)?, flags, Mode::from_raw_mode(mode & !umask)))?;
-        // By its descriptor, which is all that leads to it.
+        // By its descriptor, since nothing else leads to it.
         let path = PathBuf::from(format!("/proc/self/fd/{}", made.as_raw_fd()));
         if (caller.uid, caller.gid)
             != (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())

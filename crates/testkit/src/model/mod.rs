@@ -1,6 +1,6 @@
 //! A file system in memory: the expected results of operations.
 //!
-//! It models what the superuser sees on Linux, so it knows no permission
+//! It models the view of the superuser on Linux, so it knows no permission
 //! checks, and it never runs out of room. Clones are cheap: the state after
 //! each operation of a sequence can be kept.
 

@@ -117,7 +117,7 @@ impl Model {
     }
 
     /// Checks that an inode may be opened so, and truncates it if asked. An
-    /// answer means that opening it is all that is done.
+    /// answer means that there is nothing to do but to open it.
     fn open_existing(&mut self, ino: Ino, flags: OpenSpec) -> Result<Option<Answer>, Errno> {
         let direct = flags.direct && self.common.direct && !flags.append;
         let inode = self.inode_mut(ino)?;

@@ -215,7 +215,7 @@ impl Whole {
     }
 }
 
-/// Reads up to `size` bytes from the start, and what follows them.
+/// Reads up to `size` bytes from the start, and the bytes after them.
 pub(super) fn read_all(fd: BorrowedFd<'_>, size: u64) -> Result<Vec<u8>, Errno> {
     const EXTRA: u64 = 4096;
     // Room for a whole number of blocks, since the file may be open O_DIRECT.

@@ -93,7 +93,7 @@ impl Native {
     /// Uses the directory `root` as the tree.
     ///
     /// # Errors
-    /// What kept the directory from being opened.
+    /// The error that kept the directory from being opened.
     pub fn open(root: PathBuf, common: Arc<Common>) -> io::Result<Self> {
         let dir =
             rustix::fs::open(&root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

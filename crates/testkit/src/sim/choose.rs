@@ -77,7 +77,7 @@ enum Rest {
     Sampled(Seeded),
 }
 
-/// Answers from a list, then by a rule, and keeps what was asked. Where all is
+/// Answers from a list, then by a rule, and keeps the questions. Where all is
 /// lost after the list, it is an odometer over all outcomes.
 ///
 /// ```
@@ -120,7 +120,7 @@ impl Scripted {
         Self { rest: Rest::Kept, ..Self::default() }
     }
 
-    /// Loses what a seed chooses, like [`Seeded`].
+    /// Loses effects that a seed chooses, like [`Seeded`].
     #[must_use]
     pub fn sampling(seed: u64) -> Self {
         Self { rest: Rest::Sampled(Seeded::new(seed)), ..Self::default() }

@@ -40,7 +40,7 @@ impl SimClock {
         self.elapsed.fetch_add(READING_NS, Ordering::Relaxed) + READING_NS
     }
 
-    /// A clock of its own that shows what this one shows.
+    /// A separate clock that begins at this one's time.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { elapsed: AtomicU64::new(self.elapsed.load(Ordering::Relaxed)) }

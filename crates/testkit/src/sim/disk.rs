@@ -33,8 +33,8 @@ impl Model {
     pub const XFS: Self = Self { journal_order: true, fsync_names: true, tear: true };
     /// btrfs, with files that are written in place.
     pub const BTRFS: Self = Self { journal_order: false, fsync_names: true, tear: true };
-    /// All that any of them does, and names that only a sync of their directory
-    /// makes durable.
+    /// The freedoms of all of them, and names that only a sync of their
+    /// directory makes durable.
     pub const WORST: Self = Self { journal_order: false, fsync_names: false, tear: true };
 }
 
@@ -49,7 +49,7 @@ pub struct DiskConfig {
     pub device: u64,
     /// Keeps nothing across power loss, like tmpfs.
     pub volatile: bool,
-    /// What may become of effects that were not synced.
+    /// The possible fates of effects that were not synced.
     pub model: Model,
 }
 
@@ -81,7 +81,7 @@ impl Failing {
 /// Called before each effect.
 pub type Observer = Arc<dyn Fn(&Effect) + Send + Sync>;
 
-/// What comes before an operation of a name.
+/// A call that comes before an operation of a name.
 type Earlier = (&'static str, Box<dyn FnOnce() + Send>);
 
 /// One simulated device with a file system; cheap to clone.
@@ -90,7 +90,7 @@ pub struct Disk {
     shared: Arc<Shared>,
 }
 
-/// What all descriptors on a disk share.
+/// The state that all descriptors on a disk share.
 pub(super) struct Shared {
     pub(super) config: Arc<DiskConfig>,
     state: Mutex<Guarded>,
@@ -111,7 +111,7 @@ pub(super) struct Guarded {
     pub(super) opens: Opens,
 }
 
-/// What an effect is done to, for reports.
+/// The target of an effect, for reports.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) operation: &'static str,
@@ -227,8 +227,8 @@ impl Disk {
         Frozen::new(self.shared.config.clone(), state, clock)
     }
 
-    /// What would have killed a process of the kernel's, or might have: accesses
-    /// to mappings where the file has no block or has ended.
+    /// Accesses that would have killed a process on a real kernel, or might
+    /// have: those to mappings where the file has no block or has ended.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         lock(&self.shared.violations).clone()
@@ -278,7 +278,8 @@ impl Shared {
         Ok(result)
     }
 
-    /// Lets come what precedes an operation; `EIO` if the disk fails in this.
+    /// Runs the call that precedes an operation; `EIO` if the disk fails in
+    /// this.
     pub(super) fn may_do(&self, operation: &str) -> Result<()> {
         let earlier = lock(&self.earlier).take_if(|(next, _)| *next == operation);
         if let Some((_, earlier)) = earlier {

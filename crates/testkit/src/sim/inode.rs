@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Inode number of the root directory.
 pub(super) const ROOT: u64 = 2;
 
-/// Bits of the mode that tell the kind.
+/// Bits of the mode for the kind.
 pub(super) const KIND: u32 = 0o170_000;
 
 /// Bytes that are written as one even when power is lost.
@@ -44,7 +44,7 @@ pub(super) struct Dir {
     pub(super) subdirs: u32,
 }
 
-/// What an inode holds.
+/// The contents of an inode.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     File(Content),
@@ -121,10 +121,10 @@ pub(super) struct Touch {
     pub(super) after: Arc<Bytes>,
 }
 
-/// An inode with all that may become of it.
+/// An inode with its possible states.
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
-    /// What processes see.
+    /// The state that processes see.
     pub(super) live: Arc<Node>,
     /// The durable state.
     pub(super) base: Arc<Node>,

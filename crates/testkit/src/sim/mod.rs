@@ -3,10 +3,11 @@
 //! [`Disk`] is one device with a file system on it, in memory and
 //! deterministic, reached through [`braid_contract::NativeFd`] like the
 //! kernel's. [`Disk::freeze`] holds its state at one moment, and
-//! [`Frozen::after_power_loss`] builds what a machine would find after losing
-//! power then: everything that was synced, and of the rest what a [`Chooser`]
-//! picks within what ext4, xfs and btrfs may do. `docs/crash-model.md` says
-//! what that is. Tests and the crash explorer use this module.
+//! [`Frozen::after_power_loss`] builds the state that a machine would find
+//! after losing power then: everything that was synced, and of the rest a
+//! [`Chooser`]'s pick within the freedoms of ext4, xfs and btrfs.
+//! `docs/crash-model.md` describes these. Tests and the crash explorer use this
+//! module.
 
 mod choose;
 mod clock;

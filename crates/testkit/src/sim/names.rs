@@ -1,4 +1,4 @@
-//! Operations on names that may be lost, and what each of them depends on.
+//! Operations on names that may be lost, and the dependencies of each.
 
 use super::inode::{Body, Entry, KIND, Link, Node};
 use braid_contract::Timestamp;
@@ -100,7 +100,7 @@ pub(super) trait Nodes {
     fn node_mut(&mut self, ino: u64) -> Option<&mut Node>;
 }
 
-/// What an operation depends on, among those before it that may be lost.
+/// The dependencies of an operation, among those before it that may be lost.
 pub(super) fn needs(
     pending: &[Arc<NameOp>],
     changes: &[NameChange],

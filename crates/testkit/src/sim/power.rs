@@ -20,7 +20,7 @@ pub struct Frozen {
     plan: Arc<OnceLock<Plan>>,
 }
 
-/// What all outcomes of one state have in common.
+/// The common part of all outcomes of one state.
 struct Plan {
     /// Where the file system has one order: the numbers of the changes of
     /// metadata that may be lost.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// How often each inode is open.
 pub(super) type Opens = HashMap<u64, u32>;
 
-/// What an operation takes from outside the state.
+/// The inputs of an operation from outside the state.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
@@ -72,8 +72,8 @@ impl State {
         }
     }
 
-    /// A state of which everything is durable, from its inodes; what this one
-    /// counts, goes on.
+    /// A state of which everything is durable, from its inodes; the counters of
+    /// this one go on.
     pub(super) fn settled(&self, inodes: BTreeMap<u64, Arc<Inode>>) -> Self {
         let used = inodes.values().map(|inode| inode.live.allocated()).sum();
         Self {

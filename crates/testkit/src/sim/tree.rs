@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 const NAME_MAX: usize = 255;
-/// Mode of what a rename leaves under the old name, if asked to.
+/// Mode of the whiteout that a rename leaves under the old name, if asked to.
 const WHITEOUT: u32 = 0o020_000;
 
 /// The end of a path.

@@ -1,5 +1,5 @@
-//! One zone of a [simulated zoned device](super::SimZoned), and what power loss makes
-//! of it.
+//! One zone of a [simulated zoned device](super::SimZoned), and its states after
+//! power loss.
 
 use super::choose::Chooser;
 use braid_contract::{ZoneKind, ZoneState};
@@ -17,7 +17,7 @@ pub(super) struct Zone {
     /// Set from outside: it failed.
     pub(super) failed: Option<ZoneState>,
     block: u64,
-    /// What was written; of a conventional zone, all.
+    /// The written part; of a conventional zone, all.
     data: Arc<Vec<u8>>,
     /// How much of it is there for certain.
     durable: u64,
@@ -31,7 +31,7 @@ pub(super) struct Zone {
     unreset: Option<Arc<Zone>>,
 }
 
-/// What may have become of a zone.
+/// A possible state of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Any,
@@ -76,7 +76,7 @@ impl Zone {
         }
     }
 
-    /// Reads up to the write pointer: what was lost, or finished, is zeros. Answers
+    /// Reads up to the write pointer: the lost or finished part is zeros. Answers
     /// whether that is all.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> bool {
         let end = if self.kind == ZoneKind::Conventional { self.written() } else { self.write_pointer() };

@@ -1,6 +1,6 @@
-//! A simulated zoned device: it keeps to the rules, and at power loss forgets what was
-//! not flushed, in any combination that a device allows (`docs/crash-model.md`). Its
-//! zones are shared between all its states until they are written.
+//! A simulated zoned device: it keeps to the rules, and at power loss forgets
+//! unflushed effects, in any combination that a device allows (`docs/crash-model.md`).
+//! Its zones are shared between all its states until they are written.
 
 use super::choose::{AllLost, Chooser, Seeded};
 use super::zone::{Outcome, Zone};
@@ -70,7 +70,7 @@ struct Inner {
     effects: u64,
     /// The power went.
     off: bool,
-    /// Zones that can't be reset, though they say nothing of it.
+    /// Zones that can't be reset, without reporting it.
     stuck: BTreeSet<u32>,
     /// Zones whose next write fails after so many blocks.
     torn: BTreeMap<u32, u64>,
@@ -78,14 +78,14 @@ struct Inner {
     failing: Option<(u64, u64)>,
     /// The moments before each effect, if they are recorded.
     moments: Option<Vec<(ZoneEffect, ZonedMoment)>>,
-    /// What its user did that no device takes.
+    /// Operations of its user that no device takes.
     broken: Vec<String>,
     /// Zones whose next reads fail, and how many of them.
     unread: BTreeMap<u32, u64>,
     /// Zones whose next reset is done, and answers an error.
     unheard: BTreeSet<u32>,
-    /// The effect from which on a flush fails and loses what was not durable, as a
-    /// count, and what decides on that.
+    /// The effect from which on a flush fails and loses data that was not durable,
+    /// as a count, and the seed that decides on the loss.
     losing: Option<(u64, Option<u64>)>,
 }
 
@@ -125,7 +125,7 @@ impl SimZoned {
         Self { shape, block, inner: Mutex::new(Inner::new(zones)), observer: Mutex::default() }
     }
 
-    /// Has each change told before it happens, or not any more.
+    /// Has each change reported before it happens, or not any more.
     pub fn set_observer(&self, observer: Option<ZoneObserver>) {
         *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = observer;
     }
@@ -153,7 +153,7 @@ impl SimZoned {
         self.inner().moments = Some(Vec::new());
     }
 
-    /// What was recorded since the last call, and goes on being recorded.
+    /// The effects recorded since the last call; recording goes on.
     pub fn recorded(&self) -> Vec<(ZoneEffect, ZonedMoment)> {
         self.inner().moments.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -168,9 +168,9 @@ impl SimZoned {
         self.moment().after_power_loss(chooser)
     }
 
-    /// What its user did that no device takes, and that is an error of its own:
-    /// writes elsewhere than at a write pointer, more active zones than there may be,
-    /// reads beyond what was written.
+    /// Operations of its user that no device takes, each an error by itself: writes
+    /// elsewhere than at a write pointer, more active zones than there may be, reads
+    /// beyond the written part.
     pub fn broken_rules(&self) -> Vec<String> {
         self.inner().broken.clone()
     }
@@ -187,8 +187,9 @@ impl SimZoned {
         inner.failing = Some((inner.effects + effects, blocks));
     }
 
-    /// The first flush after so many more effects fails, and what was not durable is as
-    /// after a power loss, which a seed decides on; without one, all of it is lost.
+    /// The first flush after so many more effects fails, and data that was not durable
+    /// is as after a power loss, which a seed decides on; without one, all of it is
+    /// lost.
     pub fn lose_with_flush(&self, effects: u64, seed: Option<u64>) {
         let mut inner = self.inner();
         inner.losing = Some((inner.effects + effects, seed));
@@ -214,7 +215,7 @@ impl SimZoned {
         self.change(zone, |zone| zone.failed = Some(state));
     }
 
-    /// Loses the end of a zone, also what was flushed, from this offset on.
+    /// Loses the end of a zone, also flushed data, from this offset on.
     pub fn lose_from(&self, zone: u32, offset: u64) {
         self.change(zone, |zone| zone.lose_from(offset));
     }
@@ -228,7 +229,7 @@ impl SimZoned {
         });
     }
 
-    /// A conventional zone ends after so many bytes, though it says nothing of it.
+    /// A conventional zone ends after so many bytes, without reporting it.
     pub fn shorten(&self, zone: u32, bytes: u64) {
         self.change(zone, |zone| zone.lose_from(bytes));
     }
@@ -374,7 +375,8 @@ fn what_is_left(zones: &[Arc<Zone>], active_max: u32, chooser: &mut dyn Chooser)
         zones.iter().map(|zone| Zone::after_power_loss(zone, chooser, outcome)).collect()
     };
     match left(Outcome::Any) {
-        // No device has so many: what made others free has happened then.
+        // No device has so many: the effects that freed others have happened
+        // then.
         found if active(&found) > active_max => left(Outcome::InOrder),
         found => found,
     }

@@ -58,7 +58,7 @@ const CASES: [(Part, &[Case]); 8] = [
     (Part::Data, &lifetimes::CASES),
 ];
 
-/// All cases: what each is about, and its name.
+/// All cases: the part that each is about, and its name.
 pub fn cases() -> impl Iterator<Item = (Part, &'static str)> {
     CASES.into_iter().flat_map(|(part, cases)| cases.iter().map(move |(name, ..)| (part, *name)))
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// bytes. Its objects are no files, and it reserves nothing.
 pub type AppendOnlyStore = Layered<AppendOnly>;
 
-/// What is different in an [`AppendOnlyStore`].
+/// Variations of an [`AppendOnlyStore`].
 pub struct AppendOnly {
     inner: Arc<dyn Store>,
     seek_data: bool,
@@ -59,7 +59,7 @@ impl AppendOnly {
         }
     }
 
-    /// What an object holds that was written before this store was made.
+    /// The data of an object that was written before this store was made.
     fn found(&self, id: ObjectId) -> Result<BTreeMap<u64, u64>> {
         let (mut stretches, mut at) = (BTreeMap::new(), 0);
         let size = self.inner.stat(id)?.size;

@@ -16,8 +16,8 @@ pub(super) const CASES: [Case; 6] = [
     ("direct writes go over cached ones", |store| can(store).overwrite, direct_writes_go_over_cached_ones),
 ];
 
-/// What every device takes past the page cache is a multiple of this, or of a
-/// part of it.
+/// Every device takes multiples of this past the page cache, and some of a part
+/// of it.
 const UNIT: usize = 4096;
 
 fn capabilities_make_sense_and_stay(store: &dyn Store) {

@@ -3,8 +3,8 @@
 
 use braid_contract::{Errno, ObjectId, Result, Store, StoreCapabilities, StoreLayer, StoreOperation};
 
-/// A store, and what needs a capability that it lacks is refused without asking
-/// it.
+/// A store; an operation that needs a capability that it lacks is refused
+/// without calling it.
 pub struct Layered<S>(pub S);
 
 impl<S: Store> StoreLayer for Layered<S> {

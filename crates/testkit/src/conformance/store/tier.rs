@@ -96,7 +96,7 @@ fn a_part_of_a_file_is_shared(store: &dyn Store) {
     put(store, B, 0, &[7; 9000]);
     let from = store.object_file(A).unwrap().reopen(Access::Read).unwrap();
     let mut wanted = vec![7; 9000];
-    // Whole blocks, parts of some, and what ends before it was to.
+    // Whole blocks, parts of some, and data that ends early.
     for (offset, from_offset, len) in [(8192, 4096, 20_000), (100, 5, 3000), (30_000, 39_000, 5000)] {
         let all = len.min(data.len() as u64 - from_offset);
         let mut done = 0;

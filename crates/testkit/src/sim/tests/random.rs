@@ -1,4 +1,4 @@
-//! Random operations: what holds of every outcome.
+//! Random operations: properties of every outcome.
 
 use super::*;
 use crate::sim::Seeded;

@@ -172,7 +172,7 @@ impl Draw {
     }
 }
 
-/// What both file systems have in common, by path.
+/// The common part of both file systems, by path.
 fn tree(root: &Fd) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut todo = vec![String::new()];
