@@ -271,7 +271,13 @@ impl Pool {
         let own = (!outlives).then(|| self.dispatcher.with_own_queue().ok()).flatten();
         let dispatcher = own.unwrap_or_else(|| self.dispatcher.clone());
         let mut buffer = AlignedBuf::new();
-        let buffer = buffer.bytes(DIRECT_ALIGNMENT + REQUEST_MAX_BYTES as usize + HEADERS_MAX);
+        let len = DIRECT_ALIGNMENT + REQUEST_MAX_BYTES as usize + HEADERS_MAX;
+        if outlives {
+            // A process that is killed gets no more memory: the kernel would fail the
+            // request that it is copying.
+            buffer.make_resident(len);
+        }
+        let buffer = buffer.bytes(len);
         // The data of writes is aligned for direct I/O.
         let buffer = &mut buffer[DIRECT_ALIGNMENT - BEFORE_DATA..];
         let mut blocks = None;
