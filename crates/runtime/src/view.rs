@@ -30,10 +30,10 @@ impl View {
     pub(crate) fn new(
         top: Arc<dyn FileSystem>,
         kernel: Option<Arc<dyn FrontCache>>,
-        read_only: bool,
+        (read_only, for_others): (bool, bool),
         known: Known,
     ) -> Self {
-        Self { bounds: Bounds { top, read_only, known }, kernel }
+        Self { bounds: Bounds { top, read_only, for_others, known }, kernel }
     }
 
     /// Shows a directory to the session. The kernel let its user open it.
