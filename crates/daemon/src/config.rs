@@ -11,6 +11,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::runtime::RuntimeSettings;
 use crate::source::Source;
 use crate::view::settings::ViewSettings;
+use braid_contract::Shown;
 use braid_fuse::CacheMode;
 use braid_hint::HintConfig;
 use braid_modules::frames::Pipeline;
@@ -18,7 +19,6 @@ use braid_modules::{Configured, fused};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::zoned::ZonedSettings;
 use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
-use braid_contract::Shown;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -101,7 +101,8 @@ impl StackNode {
             BottomNode::Volume(volume) => Ok(volume),
             BottomNode::Log(log) => Err(log.place.refuse(NO_VOLUME, "docs/log.md says what there is")),
             BottomNode::View(view) => {
-                let advice = format!("name the stack file of what it is a view of: {}", view.of.value.shown());
+                let advice =
+                    format!("name the stack file of what it is a view of: {}", view.of.value.shown());
                 Err(view.place.refuse(NO_VOLUME, advice))
             }
         }

@@ -1,8 +1,9 @@
 //! From settings to stores, volume and front end.
 
 use crate::cache::Cache;
-use crate::config::{BottomNode, 
-    Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings,
+use crate::config::{
+    BottomNode, Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport,
+    VolumeSettings,
 };
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;

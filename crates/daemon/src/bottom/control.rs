@@ -281,7 +281,8 @@ impl Handler for Control {
     ) -> Result<(), ErrorReply> {
         // It guards no state of its own.
         let _recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
-        let traced = Traced { volume: self.handle.bottom.id(), range: RANGE_TRACED, policy: "none".to_owned() };
+        let traced =
+            Traced { volume: self.handle.bottom.id(), range: RANGE_TRACED, policy: "none".to_owned() };
         trace::record(&self.handle.trace, traced, request, tell)
     }
 

@@ -1,7 +1,7 @@
 //! The life of a mounted stack without a volume.
 
-use super::control::Control;
 use super::Bottom;
+use super::control::Control;
 use super::handle::Handle;
 use crate::beside::{Beside, Bound, Front, mount_advice, start_control, tell_manager};
 use crate::config::Config;
