@@ -414,7 +414,8 @@ impl View {
         sink: &mut dyn DirSink,
     ) -> Result<()> {
         let ino = self.bounds.known.directory(handle)?;
-        let plus = plus && self.bounds.dir(caller, ino).is_ok();
+        // The kernel of another mount keeps what it learns from those who may not search.
+        let plus = plus && (self.bounds.for_others || self.bounds.dir(caller, ino).is_ok());
         self.bounds.top.read_dir(
             caller,
             handle,
