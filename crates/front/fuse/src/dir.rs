@@ -68,7 +68,8 @@ impl DirSink for Entries<'_> {
         // A damaged entry must not be cached.
         let ttl = if entry.damaged { Duration::ZERO } else { ttl };
         let offset = entry.next_offset.cast_unsigned();
-        let full = self.reply.add(INodeNo(entry.ino.0), offset, entry.name, &ttl, &attr, Generation(generation));
+        let full =
+            self.reply.add(INodeNo(entry.ino.0), offset, entry.name, &ttl, &attr, Generation(generation));
         !full
     }
 }
