@@ -95,6 +95,9 @@ fn look(args: &StatusArgs) -> Result<Verdict> {
 
 fn judge(status: &Status, jobs: &[Job], now: Duration) -> Verdict {
     let mut findings: Vec<(Level, String)> = status.tiers.iter().filter_map(tier).collect();
+    if let Some(of) = &status.view {
+        return judge_view(status, of);
+    }
     if status.log.is_none() && status.tiers.iter().all(|tier| tier.available == 0) {
         findings.push((Level::Critical, "no tier has room".into()));
     }
@@ -125,10 +128,23 @@ fn judge(status: &Status, jobs: &[Job], now: Duration) -> Verdict {
     Verdict::of(findings, format!("{point}: log file system, {} available", show_size(room)))
 }
 
+/// A view is well as long as it has its session; the mount below has its own verdict.
+fn judge_view(status: &Status, of: &str) -> Verdict {
+    let (point, of) = (status.mountpoint.shown(), of.shown());
+    let over = sum(status, "view_over") > 0;
+    let gone = || (Level::Critical, format!("the session with the mount below is over: {of}"));
+    Verdict::of(over.then(gone).into_iter().collect(), format!("{point}: view of {of}"))
+}
+
 /// Bytes that files of a log file system may still take.
 fn log_room(status: &Status) -> u64 {
+    sum(status, "log_available_bytes")
+}
+
+/// The sum of the figures of this name.
+fn sum(status: &Status, name: &str) -> u64 {
     let figures = status.modules.iter().flat_map(|module| &module.figures);
-    let room = figures.filter(|figure| figure.name == "log_available_bytes");
+    let room = figures.filter(|figure| figure.name == name);
     let value = |figure: &Figure| match figure.value {
         FigureValue::Gauge(bytes) | FigureValue::Counter(bytes) => bytes as u64,
         FigureValue::Histogram(_) => 0,

@@ -6,8 +6,6 @@ use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::{Shown, counted};
-use braid_daemon::config::VolumeSettings;
-use braid_daemon::logfs::settings::LogSettings;
 use braid_daemon::{schema, stack_file, validate};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{ModifyStack, Reply, Request};
@@ -29,9 +27,11 @@ pub(crate) fn check(args: &StackCheckArgs) -> Result<()> {
     let config = stack_file::load(&args.stack)?;
     validate::stack(&config)?;
     let modules = config.stack.modules().join(" over ");
-    let tiers = |volume: &VolumeSettings| counted(volume.tiers.len() as u64, "tier");
-    let device = |log: &LogSettings| log.device.value.shown().to_string();
-    let of = config.stack.volume().map(tiers).or(config.stack.log().map(device)).unwrap_or_default();
+    let stack = &config.stack;
+    let tiers = stack.volume().map(|volume| counted(volume.tiers.len() as u64, "tier"));
+    let device = stack.log().map(|log| log.device.value.shown().to_string());
+    let view = stack.view().map(|view| view.of.value.shown().to_string());
+    let of = tiers.or(device).or(view).unwrap_or_default();
     table::print(&format!("{}: {modules} of {of}; no problems\n", args.stack.shown()))
 }
 

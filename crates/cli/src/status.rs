@@ -63,7 +63,10 @@ fn redraw(text: &str) -> String {
 
 fn render(status: &Status, colour: bool) -> String {
     if let Some(device) = &status.log {
-        return log_file_system(status, device);
+        return without_tiers(status, &format!("log file system {} on {}", status.volume, device.shown()));
+    }
+    if let Some(of) = &status.view {
+        return without_tiers(status, &format!("view of {}", of.shown()));
     }
     let mut table = Table::new(&[
         ("TIER", Align::Left),
@@ -133,13 +136,11 @@ fn render(status: &Status, colour: bool) -> String {
     )
 }
 
-/// A mounted stack with a log file system at the bottom.
-fn log_file_system(status: &Status, device: &str) -> String {
+/// A mounted stack without a volume: `what` is at the bottom.
+fn without_tiers(status: &Status, what: &str) -> String {
     format!(
-        "{}: log file system {} on {}\nkernel cache {}, requests by {}; daemon {}, version {}\n\n{}{}",
+        "{}: {what}\nkernel cache {}, requests by {}; daemon {}, version {}\n\n{}{}",
         status.mountpoint.shown(),
-        status.volume,
-        device.shown(),
         known(&status.cache),
         known(&status.transport),
         status.pid,

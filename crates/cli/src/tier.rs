@@ -24,10 +24,8 @@ pub(crate) fn list(args: &TierListArgs) -> Result<()> {
         Reply::Status(status) => Some(status),
         _ => None,
     })?;
-    if status.log.is_some() {
-        let point = status.mountpoint.shown();
-        let advice = "docs/log.md says what there is";
-        return Err(Failure::new(format!("{point}: a log file system has no tiers\n  help: {advice}")));
+    if let Some((why, advice)) = status.without_tiers() {
+        return Err(Failure::new(format!("{why}\n  help: {advice}")));
     }
     let mut tiers = status.tiers;
     if !args.json {

@@ -10,6 +10,8 @@ use crate::profile::Profile;
 use crate::refusal::{Located, Place, Refusal};
 use crate::runtime::RuntimeSettings;
 use crate::source::Source;
+use crate::view::settings::ViewSettings;
+use braid_contract::Shown;
 use braid_fuse::CacheMode;
 use braid_hint::HintConfig;
 use braid_modules::frames::Pipeline;
@@ -48,26 +50,45 @@ pub enum StackNode {
     Volume(Box<VolumeSettings>),
     /// The log-structured file system on a device of its own, at the bottom.
     Log(Box<LogSettings>),
+    /// What another mount serves, at the bottom.
+    View(Box<ViewSettings>),
 }
 
 impl StackNode {
     /// The volume at the bottom, if it is one.
     #[must_use]
     pub fn volume(&self) -> Option<&VolumeSettings> {
-        match self {
-            Self::Wrapper { child, .. } => child.volume(),
-            Self::Volume(volume) => Some(volume),
-            Self::Log(_) => None,
+        match self.bottom() {
+            BottomNode::Volume(volume) => Some(volume),
+            _ => None,
         }
     }
 
     /// The log file system at the bottom, if it is one.
     #[must_use]
     pub fn log(&self) -> Option<&LogSettings> {
+        match self.bottom() {
+            BottomNode::Log(log) => Some(log),
+            _ => None,
+        }
+    }
+
+    /// What it is a view of, if it is one.
+    #[must_use]
+    pub fn view(&self) -> Option<&ViewSettings> {
+        match self.bottom() {
+            BottomNode::View(view) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// What is below all modules.
+    pub(crate) fn bottom(&self) -> BottomNode<'_> {
         match self {
-            Self::Wrapper { child, .. } => child.log(),
-            Self::Volume(_) => None,
-            Self::Log(log) => Some(log),
+            Self::Wrapper { child, .. } => child.bottom(),
+            Self::Volume(volume) => BottomNode::Volume(volume),
+            Self::Log(log) => BottomNode::Log(log),
+            Self::View(view) => BottomNode::View(view),
         }
     }
 
@@ -76,10 +97,14 @@ impl StackNode {
     /// # Errors
     /// If something else is at the bottom.
     pub fn need_volume(&self) -> Result<&VolumeSettings, Refusal> {
-        match self {
-            Self::Wrapper { child, .. } => child.need_volume(),
-            Self::Volume(volume) => Ok(volume),
-            Self::Log(log) => Err(log.place.refuse(NO_VOLUME, "docs/log.md says what there is")),
+        match self.bottom() {
+            BottomNode::Volume(volume) => Ok(volume),
+            BottomNode::Log(log) => Err(log.place.refuse(NO_VOLUME, "docs/log.md says what there is")),
+            BottomNode::View(view) => {
+                let advice =
+                    format!("name the stack file of what it is a view of: {}", view.of.value.shown());
+                Err(view.place.refuse(NO_VOLUME, advice))
+            }
         }
     }
 
@@ -107,7 +132,7 @@ impl StackNode {
     pub(crate) fn wrappers(&self) -> Vec<&dyn Configured> {
         match self {
             Self::Wrapper { module, child } => [vec![&**module], child.wrappers()].concat(),
-            Self::Volume(_) | Self::Log(_) => Vec::new(),
+            Self::Volume(_) | Self::Log(_) | Self::View(_) => Vec::new(),
         }
     }
 
@@ -117,19 +142,49 @@ impl StackNode {
     pub fn modules(&self) -> Vec<&str> {
         match self {
             Self::Wrapper { module, child } => [vec![module.name()], child.modules()].concat(),
-            Self::Volume(_) => vec![BOTTOMS[0]],
-            Self::Log(_) => vec![BOTTOMS[1]],
+            Self::Volume(_) | Self::Log(_) | Self::View(_) => vec![self.bottom().name()],
+        }
+    }
+}
+
+/// What is at the bottom of a stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BottomNode<'a> {
+    /// A volume over tiers.
+    Volume(&'a VolumeSettings),
+    /// A log file system.
+    Log(&'a LogSettings),
+    /// What another mount serves.
+    View(&'a ViewSettings),
+}
+
+impl<'a> BottomNode<'a> {
+    /// Its key in a stack file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Volume(_) => BOTTOMS[0],
+            Self::Log(_) => BOTTOMS[1],
+            Self::View(_) => BOTTOMS[2],
+        }
+    }
+
+    /// The place of its settings.
+    pub(crate) fn place(self) -> &'a Place {
+        match self {
+            Self::Volume(volume) => &volume.place,
+            Self::Log(log) => &log.place,
+            Self::View(view) => &view.place,
         }
     }
 }
 
 /// The keys of the file systems that may be at the bottom of a stack: a volume over tiers,
-/// and a log file system.
-pub(crate) const BOTTOMS: [&str; 2] = ["volume", "log"];
+/// a log file system, and what another mount serves.
+pub(crate) const BOTTOMS: [&str; 3] = ["volume", "log", "view"];
 
 /// What is said where only a volume will do.
 pub(crate) const NO_VOLUME: &str =
-    "this stack has a log file system at the bottom, and no volume: there are no tiers";
+    "this stack has a log file system or a view at the bottom, and no volume: there are no tiers";
 
 impl Config {
     /// Has no tier measured: a flag says so.
@@ -146,7 +201,7 @@ impl Config {
         }
         match node {
             StackNode::Volume(volume) => Some(volume),
-            StackNode::Wrapper { .. } | StackNode::Log(_) => None,
+            StackNode::Wrapper { .. } | StackNode::Log(_) | StackNode::View(_) => None,
         }
     }
 
@@ -436,6 +491,8 @@ impl Cache {
         let has_one_tier = stack.volume().is_some_and(|volume| volume.tiers.len() == 1);
         match self {
             Self::Mode(mode) => mode,
+            // Others change it below, of which the kernel is not told.
+            Self::Auto if stack.view().is_some() => CacheMode::Direct,
             Self::Auto if has_one_tier => CacheMode::Passthrough,
             Self::Auto => CacheMode::WriteBack,
         }

@@ -39,9 +39,11 @@ pub mod upgrade;
 pub use braid_stack as libraries;
 mod users;
 pub mod validate;
+pub mod view;
 
 mod advice;
 mod beside;
+mod bottom;
 mod clock;
 mod control;
 mod cross_check;

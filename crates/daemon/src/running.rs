@@ -195,11 +195,14 @@ impl Running {
     /// if a volume is mounted.
     pub(crate) fn dump(&self, volume: Option<(u32, &Drills)>) -> String {
         let mut root = self.root().clone();
-        if let Some(bottom) = stack_text::bottom_mut(&mut root)
-            && let Some(Node { value: Value::Scalar(device), .. }) =
-                stack_text::get_mut(&mut bottom.node, "device")
-        {
-            self.complete(device);
+        if let Some(bottom) = stack_text::bottom_mut(&mut root) {
+            for key in ["device", "of"] {
+                if let Some(Node { value: Value::Scalar(path), .. }) =
+                    stack_text::get_mut(&mut bottom.node, key)
+                {
+                    self.complete(path);
+                }
+            }
         }
         if let (Some(volume), Some((range_size, drills))) = (stack_text::volume_mut(&mut root), volume) {
             set(volume, "range", Value::Scalar(write_size(range_size.into())));

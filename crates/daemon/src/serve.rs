@@ -2,18 +2,20 @@
 //! mount over from another process, and give it to the next.
 
 use crate::beside::{Beside, Bound, Front, Served, mount_advice, start_control, tell_manager};
+use crate::bottom;
 use crate::clock::now_ns;
-use crate::config::Config;
+use crate::config::{BottomNode, Config};
 use crate::control::Control;
 use crate::guard::{Guarded, Told};
 use crate::handle::VolumeHandle;
 use crate::kv::Owner;
-use crate::logfs;
+use crate::logfs::bottom::OpenLog;
 use crate::refusal::{Place, Refusal};
 pub use crate::serve_error::ServeError;
 use crate::upgrade::departure::{Departure, Return};
 use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
 use crate::validate::{self, MountPoint};
+use crate::view::bottom::OpenView;
 use crate::wire;
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::Server;
@@ -76,10 +78,25 @@ pub fn run(
     start: Start<'_>,
     ready: impl FnOnce(&[String]),
 ) -> Result<Outcome, ServeError> {
-    if let (Some(log), Start::Mount { mountpoint, nonempty, .. }) = (config.stack.log(), &start) {
-        logfs::mount::serve(config, log, (mountpoint, *nonempty), || ready(&[]))?;
+    if let Start::Mount { mountpoint, nonempty, .. } = start {
+        let at = (mountpoint, nonempty);
+        match config.stack.bottom() {
+            BottomNode::Log(log) => bottom::serve(config, at, || OpenLog::open(log), || ready(&[]))?,
+            BottomNode::View(view) => bottom::serve(config, at, || OpenView::open(view), || ready(&[]))?,
+            BottomNode::Volume(_) => return serve_volume(config, launch, start, ready),
+        }
         return Ok(Outcome::Unmounted);
     }
+    serve_volume(config, launch, start, ready)
+}
+
+/// The same, with a volume at the bottom.
+fn serve_volume(
+    config: &Config,
+    launch: &Launch,
+    start: Start<'_>,
+    ready: impl FnOnce(&[String]),
+) -> Result<Outcome, ServeError> {
     let (point, taken, guard) = match start {
         Start::Mount { mountpoint, nonempty, guard } => {
             let failed = |error: io::Error| ServeError::Failed(error.to_string());

@@ -91,12 +91,11 @@ impl Files {
 }
 
 /// Reads the stack file of a stack without a volume again, and applies its changes: those of
-/// modules. The caller keeps other changes of the stack away.
-pub(crate) fn reload(stack: &Stack<'_>, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+/// modules. `keys` are those of what is at the bottom. The caller keeps other changes of the stack away.
+pub(crate) fn reload(stack: &Stack<'_>, keys: &[&str], dry_run: bool) -> Result<Reloaded, ErrorReply> {
     let files = Files::read(stack.running)?;
     files.refuse_modules().map_err(invalid)?;
-    let bottom = files.new.stack.log().map_or_else(|| files.file(), |log| log.place.clone());
-    files.refuse_bottom(&["device", "workers"], &bottom).map_err(invalid)?;
+    files.refuse_bottom(keys, files.new.stack.bottom().place()).map_err(invalid)?;
     files.refuse_mount().map_err(invalid)?;
     let changes = files.module_changes();
     if !dry_run {

@@ -14,6 +14,7 @@ use crate::section::{Field, Section, nearest, one_of};
 use crate::source::{Reading, Source};
 use crate::text_file;
 use crate::users;
+use crate::view::settings::ViewSettings;
 use crate::volume_settings;
 use crate::yaml::{self, Node, Value};
 use braid_modules::Configured;
@@ -176,6 +177,9 @@ impl Nodes<'_> {
         }
         if field.name == "log" {
             return Ok(StackNode::Log(Box::new(LogSettings::from_file(&field, self.reading.base)?)));
+        }
+        if field.name == "view" {
+            return Ok(StackNode::View(Box::new(ViewSettings::from_file(&field, self.reading.base)?)));
         }
         let is_known =
             built_in().any(|name| name == field.name) || self.names.all().contains(&field.name.as_str());

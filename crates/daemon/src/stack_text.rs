@@ -57,11 +57,19 @@ fn is_module(entry: &Entry) -> bool {
     is_bottom(entry) || braid_modules::NAMES.contains(&entry.key.as_str()) || has_bottom(&entry.node)
 }
 
-/// Whether it is the file system at the bottom. A module may have a setting called `log`.
+/// Whether it is the file system at the bottom. A module may have a setting called `log` or
+/// `view`.
 fn is_bottom(entry: &Entry) -> bool {
-    let of_log = |key: &Entry| ["device", "workers"].contains(&key.key.as_str());
-    let may_be_log = matches!(entry.node.value, Value::Map(_) | Value::Null);
-    entry.key == "volume" || entry.key == "log" && may_be_log && entries(&entry.node).iter().all(of_log)
+    let has_only = |keys: &[&str]| {
+        matches!(entry.node.value, Value::Map(_) | Value::Null)
+            && entries(&entry.node).iter().all(|below| keys.contains(&below.key.as_str()))
+    };
+    match entry.key.as_str() {
+        "volume" => true,
+        "log" => has_only(&["device", "workers"]),
+        "view" => has_only(&["of"]),
+        _ => false,
+    }
 }
 
 /// Whether the bottom is somewhere below: a module that is not built in has it there.

@@ -2,10 +2,11 @@
 //! Creates and changes nothing.
 
 use crate::config::{Config, MountSettings, TierSettings, VolumeSettings, ZonedTier};
-use crate::logfs::look::look;
+use crate::logfs;
 use crate::refusal::{Place, Refusal};
 use crate::require;
 use crate::tier_store::{self, Kind};
+use crate::view;
 use braid_contract::Shown;
 use braid_ipc::mounts::{self, Mount};
 use braid_stores::zoned::{UnitDevice, UnitsAt, ZonedBlockDevice, Zonefs};
@@ -45,7 +46,10 @@ pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<Mount
         }
     }
     let found = front(config, mountpoint, nonempty)?;
-    config.stack.log().map_or(Ok(()), |log| look(log, config))?;
+    if let Some(view) = config.stack.view() {
+        view::look::keep_apart(view, &found)?;
+    }
+    without_tiers(config)?;
     for tier in &tiers {
         keep_apart(tier, &found)?;
     }
@@ -64,7 +68,13 @@ pub(crate) fn front(config: &Config, mountpoint: &Path, nonempty: bool) -> Resul
 /// The first obstacle.
 pub fn stack(config: &Config) -> Result<(), Refusal> {
     config.stack.volume().map_or(Ok(()), tiers)?;
-    config.stack.log().map_or(Ok(()), |log| look(log, config))
+    without_tiers(config)
+}
+
+/// Refuses what is at the bottom in place of a volume, if it can't be mounted like this.
+fn without_tiers(config: &Config) -> Result<(), Refusal> {
+    config.stack.log().map_or(Ok(()), |log| logfs::look::look(log, config))?;
+    config.stack.view().map_or(Ok(()), |view| view::look::look(view, config))
 }
 
 /// Refuses a configuration that no volume can be created from.

@@ -2,7 +2,8 @@
 
 use crate::cache::Cache;
 use crate::config::{
-    Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport, VolumeSettings,
+    BottomNode, Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport,
+    VolumeSettings,
 };
 use crate::drill::{self, Drills};
 use crate::handle::VolumeHandle;
@@ -162,7 +163,11 @@ fn bottom_name(config: &Config) -> String {
         volume.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join("+")
     };
     let device = |log: &LogSettings| paths::real(&log.device.value).to_string_lossy().into_owned();
-    config.stack.volume().map(names).or(config.stack.log().map(device)).unwrap_or_default()
+    match config.stack.bottom() {
+        BottomNode::Volume(volume) => names(volume),
+        BottomNode::Log(log) => device(log),
+        BottomNode::View(view) => view.of.value.to_string_lossy().into_owned(),
+    }
 }
 
 /// Has this thread, and all that it starts, write to the tiers even when the

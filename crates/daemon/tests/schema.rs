@@ -15,6 +15,7 @@ const PLACES: &[(&str, &str)] = &[
     ("/definitions/stack", "stack: { zzz: 1 }"),
     ("/definitions/volume", "stack: { volume: { zzz: 1, home: a, tiers: { a: { dir: x } } } }"),
     ("/definitions/log", "stack: { log: { zzz: 1, device: x } }"),
+    ("/definitions/view", "stack: { view: { zzz: 1, of: x } }"),
     (
         "/definitions/volume/properties/heat",
         "stack: { volume: { home: a, heat: { zzz: 1 }, tiers: { a: { dir: x } } } }",
@@ -82,7 +83,7 @@ fn it_has_the_keys_that_the_parser_knows() {
     }
     // Each module has its settings, and the module below it.
     let modules = keys(&schema, "/definitions/stack");
-    for module in modules.iter().filter(|module| !["volume", "log"].contains(&module.as_str())) {
+    for module in modules.iter().filter(|module| !["volume", "log", "view"].contains(&module.as_str())) {
         let settings = known(&format!("stack: {{ {module}: {{ zzz: 1, {VOLUME} }} }}"));
         let expected = settings.union(&modules).cloned().collect();
         assert_eq!(keys(&schema, &format!("/definitions/{module}")), expected, "{module}");
@@ -216,6 +217,8 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
          default: allow, volume: { home: a, tiers: { a: { dir: x } } } } }\n"
             .to_owned(),
         "stack: { log: { device: /dev/x, workers: 4 } }\n".to_owned(),
+        "stack: { view: { of: /mnt/all } }\n".to_owned(),
+        "stack: { deny: { paths: [ a ], view: { of: all/projects } } }\n".to_owned(),
         "stack: { compress: { log: { device: files.log } } }\nmount: { cache: direct }\n"
             .to_owned(),
         with("", "weight: 2.5, reserve: 5%, readonly: on"),
@@ -245,6 +248,8 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         "stack: { noop: { } }\n".to_owned(),
         "stack: { volume: { home: a } }\n".to_owned(),
         "stack: { log: { workers: 4 } }\n".to_owned(),
+        "stack: { view: { } }\n".to_owned(),
+        "stack: { view: { of: x }, log: { device: x } }\n".to_owned(),
         "stack: { log: { device: x, workers: 65 } }\n".to_owned(),
         "stack: { log: { device: x }, volume: { home: a, tiers: { a: { dir: x } } } }\n".to_owned(),
         "stack: { }\n".to_owned(),

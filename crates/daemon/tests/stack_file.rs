@@ -259,21 +259,21 @@ fn modules() {
     assert_eq!(
         stack(" { nop: { volume: { } } }"),
         "s.yaml:1: stack.nop: there is no module 'nop'\n  \
-         help: did you mean 'noop'? The modules are volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance, model"
+         help: did you mean 'noop'? The modules are volume, log, view, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance, model"
     );
     assert_eq!(
         stack(" { mirror: { } }"),
-        "s.yaml:1: stack.mirror: there is no module 'mirror'\n  help: a module is volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+        "s.yaml:1: stack.mirror: there is no module 'mirror'\n  help: a module is volume, log, view, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  noop:"),
         "s.yaml:2: stack.noop: found nothing below this key\n  \
-         help: put one of these there: volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: put one of these there: volume, log, view, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  noop: { }\n  volume: { }"),
         "s.yaml:3: stack.volume: found 'noop' and 'volume' where one key belongs\n  \
-         help: keep one of them; it may be volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: keep one of them; it may be volume, log, view, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     assert_eq!(
         stack("\n  volume: [1]"),
@@ -301,7 +301,7 @@ fn modules() {
     assert_eq!(
         stack("\n  deny: { paths: [ a ] }"),
         "s.yaml:2: stack.deny: found nothing below this key\n  \
-         help: put one of these there: volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: put one of these there: volume, log, view, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     let rules = |rules: &str| stack(&format!("\n  permissions:\n    rules:\n{rules}\n    volume: {{ }}"));
     assert_eq!(
@@ -342,7 +342,7 @@ fn modules() {
     assert_eq!(
         stack("\n  noop:\n    mirror: { }"),
         "s.yaml:3: stack.noop.mirror: there is no module 'mirror'\n  \
-         help: a module is volume, log, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
+         help: a module is volume, log, view, noop, deny, consistency, permissions, throttle, compress, encrypt, checksum, metrics, provenance or model"
     );
     let deep = format!(" {}volume: {}", "{ noop: ".repeat(70), "}".repeat(70));
     assert!(stack(&deep).starts_with("s.yaml:1: "));

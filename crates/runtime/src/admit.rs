@@ -16,6 +16,8 @@ pub(crate) struct Bounds {
     pub(crate) top: Arc<dyn FileSystem>,
     /// The mount is read-only where the session came from.
     pub(crate) read_only: bool,
+    /// It is the bottom of another mount, whose kernel has its own part in what is checked.
+    pub(crate) for_others: bool,
     pub(crate) known: Known,
 }
 
@@ -119,6 +121,7 @@ impl Bounds {
                 self.writable()?;
                 self.admit_xattr(caller, ino, name, WRITE)
             }
+            Request::Path { ino } if self.for_others => self.known.has(ino),
             // It may name directories that the session may not see.
             Request::Path { .. } => Err(Errno::EOPNOTSUPP.into()),
         }?;
@@ -294,6 +297,8 @@ impl Bounds {
             }
             READ if of(b"security.") || of(b"system.") => Ok(()),
             READ => check(&*self.top, caller, &attr, READ),
+            // The kernel of the other mount has seen to what follows.
+            _ if self.for_others && of(b"system.posix_acl_") => check_owner(caller, &attr),
             // The mode would have to follow, as the kernel sees to.
             _ if of(b"system.") => Err(Errno::EOPNOTSUPP.into()),
             _ if caller.uid == 0 => Ok(()),

@@ -1,7 +1,7 @@
 //! A request, copied out of the memory that the application shares; and its copy in the
 //! [ledger](crate::ledger), where a process that goes on after a crash finds it.
 
-use crate::layout::{ENTRIES, Geometry, NAME_MAX, NAME_WORDS, NUMBERS_WORDS, Slot};
+use crate::layout::{ENTRIES, GROUPS_MAX, Geometry, NAME_MAX, NAME_WORDS, NUMBERS_WORDS, Slot};
 use crate::words;
 use braid_contract::Errno;
 use braid_sdk::abi::{Failure, Numbers};
@@ -22,6 +22,8 @@ pub(crate) struct Asked {
     pub(crate) data: usize,
     /// Bytes that its answer may have.
     pub(crate) room: usize,
+    /// Groups of its caller that it brings.
+    pub(crate) groups: usize,
     pub(crate) entries: bool,
 }
 
@@ -41,9 +43,13 @@ impl Asked {
     ) -> Result<Self, Failure> {
         let (name_len, new_name_len, data) =
             ((lengths & 0xffff) as usize, (lengths >> 16 & 0xffff) as usize, (lengths >> 32) as usize);
-        let (room, entries) = (room & !ENTRIES, room & ENTRIES != 0);
+        let (groups, entries) = ((room >> 32 & 0x1_ffff) as usize, room & ENTRIES != 0);
+        let room = room & 0xffff_ffff;
         let most = geometry.data;
-        let fits = name_len <= NAME_MAX && new_name_len <= NAME_MAX && data <= most;
+        let fits = name_len <= NAME_MAX
+            && new_name_len <= NAME_MAX
+            && groups <= GROUPS_MAX
+            && data + groups * 4 <= most;
         let Some(room) = usize::try_from(room).ok().filter(|room| *room <= most && fits) else {
             return Err(Failure { errno: Errno::EINVAL.0, why: "a request of impossible lengths".into() });
         };
@@ -58,6 +64,7 @@ impl Asked {
             new_name: text(new_name, new_name_len),
             data,
             room,
+            groups,
             entries,
         })
     }
@@ -68,7 +75,7 @@ impl Asked {
         let lengths = name.len() as u64 | (new_name.len() as u64) << 16 | (self.data as u64) << 32;
         words[0].store(lengths, Ordering::Relaxed);
         let entries = if self.entries { ENTRIES } else { 0 };
-        words[1].store(self.room as u64 | entries, Ordering::Relaxed);
+        words[1].store(self.room as u64 | (self.groups as u64) << 32 | entries, Ordering::Relaxed);
         let (numbers, names) = words[2..].split_at(NUMBERS_WORDS);
         words::store_value(numbers, &self.numbers);
         words::store(names, name);

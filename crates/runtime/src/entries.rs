@@ -56,9 +56,11 @@ impl Entries for Gathered {
     }
 }
 
-/// Hands the entries on until `sink` is full. `None` if the bytes are none of this kind.
-pub(crate) fn hand_on(mut bytes: &[u8], sink: &mut dyn Entries) -> Option<()> {
+/// Hands the entries on until `sink` is full; answers those that are left. `None` if the bytes
+/// are none of this kind.
+pub(crate) fn hand_on<'a>(mut bytes: &'a [u8], sink: &mut dyn Entries) -> Option<&'a [u8]> {
     while !bytes.is_empty() {
+        let left = bytes;
         let head: Head = take(&mut bytes)?;
         let len = usize::from(head.name);
         if len > NAME_MAX {
@@ -77,10 +79,28 @@ pub(crate) fn hand_on(mut bytes: &[u8], sink: &mut dyn Entries) -> Option<()> {
             damaged: head.damaged != 0,
         };
         if !sink.add(&entry) {
-            return Some(());
+            return Some(left);
         }
     }
-    Some(())
+    Some(bytes)
+}
+
+/// The inodes among entries that were looked up with them.
+pub(crate) fn looked_up(entries: &[u8]) -> impl Iterator<Item = u64> {
+    let mut found = Found::default();
+    // What does not fit was refused before.
+    let _ = hand_on(entries, &mut found);
+    found.0.into_iter()
+}
+
+#[derive(Default)]
+struct Found(Vec<u64>);
+
+impl Entries for Found {
+    fn add(&mut self, entry: &Listed<'_>) -> bool {
+        self.0.extend(entry.attributes.map(|attributes| attributes.ino));
+        true
+    }
 }
 
 fn take<T: Pod>(bytes: &mut &[u8]) -> Option<T> {

@@ -39,6 +39,8 @@ pub struct SessionState {
     pub(crate) geometry: Geometry,
     pub(crate) class: Class,
     pub(crate) ordered: bool,
+    #[serde(default)]
+    for_others: bool,
     /// User, group, process.
     caller: (u32, u32, u32),
     groups: Vec<u32>,
@@ -74,6 +76,8 @@ pub(crate) struct Terms {
     pub(crate) geometry: Geometry,
     pub(crate) class: Class,
     pub(crate) ordered: bool,
+    /// Each request is of the caller that it names.
+    pub(crate) for_others: bool,
     pub(crate) caller: Caller,
 }
 
@@ -91,7 +95,7 @@ impl SessionState {
         heads: Vec<u64>,
         known: &Knowledge,
     ) -> Self {
-        let Terms { geometry, class, ordered, caller } = terms;
+        let Terms { geometry, class, ordered, for_others, caller } = terms;
         let handles = known.handles.iter().map(|(handle, opened)| Handle {
             handle: handle.0,
             ino: opened.ino.0,
@@ -107,6 +111,7 @@ impl SessionState {
             geometry: *geometry,
             class: *class,
             ordered: *ordered,
+            for_others: *for_others,
             caller: (caller.uid, caller.gid, caller.pid),
             groups: caller.groups.as_deref().unwrap_or_default().to_vec(),
             read_only,
@@ -126,7 +131,8 @@ impl SessionState {
     pub(crate) fn terms(&self) -> Terms {
         let (uid, gid, pid) = self.caller;
         let caller = Caller { uid, gid, groups: Some(self.groups.clone().into()), pid, tid: pid };
-        Terms { geometry: self.geometry, class: self.class, ordered: self.ordered, caller }
+        let Self { geometry, class, ordered, for_others, .. } = *self;
+        Terms { geometry, class, ordered, for_others, caller }
     }
 
     pub(crate) fn knowledge(&self) -> Knowledge {

@@ -26,6 +26,10 @@ pub(crate) enum Ask {
         class: Class,
         /// The requests of each queue are carried out one after another.
         ordered: bool,
+        /// Each request is of the caller that it names: for root and who serves the mount. A
+        /// runtime that does not know this hangs up.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        for_others: bool,
     },
     /// A directory, whose descriptor follows, is to be seen.
     Show {},

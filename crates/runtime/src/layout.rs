@@ -124,8 +124,8 @@ impl Slot {
         self.at + 1
     }
 
-    /// Of the request, the room for what is read, with [`ENTRIES`]; of the answer, the error
-    /// number, or 0.
+    /// Of the request, the room for what is read (32 bits), the caller's groups (17), and
+    /// [`ENTRIES`]; of the answer, the error number, or 0.
     pub(crate) fn room(self) -> usize {
         self.at + 2
     }
@@ -158,11 +158,20 @@ impl Slot {
     pub(crate) fn data(self) -> Range<usize> {
         self.at + SLOT_HEAD..self.at + SLOT_HEAD + self.data
     }
+
+    /// So many groups of the caller, of 4 bytes, at the end of the room for data.
+    pub(crate) fn groups(self, count: usize) -> Range<usize> {
+        let end = self.data().end;
+        end - count.div_ceil(2).min(self.data)..end
+    }
 }
 
 const _: () =
     assert!(4 + NUMBERS_WORDS + ANSWERS_WORDS + 2 * NAME_WORDS <= SLOT_HEAD, "a slot's head is too small");
 const _: () = assert!(NAME_MAX < NAME_WORDS * 8, "a name does not fit");
+
+/// Groups that a caller can have (`NGROUPS_MAX`).
+pub(crate) const GROUPS_MAX: usize = 1 << 16;
 
 /// The room is for entries of a directory.
 pub(crate) const ENTRIES: u64 = 1 << 63;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 /// Inodes that a session may know at a time.
 pub(crate) const INODES_MAX: usize = 1 << 17;
 /// Files that it may have open at a time.
-pub(crate) const HANDLES_MAX: usize = 4096;
+const HANDLES_MAX: usize = 4096;
+/// The same of a session for others, which is all users of another mount.
+const OF_OTHERS: (usize, usize) = (1 << 20, 1 << 16);
 
 /// What a session knows of an inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +43,7 @@ pub(crate) struct Known {
     handles: RwLock<HashMap<HandleId, Opened>>,
     /// What outlives this process.
     ledger: Option<Arc<Ledger>>,
+    for_others: bool,
 }
 
 /// What a session knows, for the process that goes on.
@@ -53,8 +56,13 @@ pub(crate) struct Knowledge {
 
 impl Known {
     /// Nothing yet. All that comes is in the ledger, too, if there is one.
-    pub(crate) fn kept_in(ledger: Option<Arc<Ledger>>) -> Self {
-        Self { ledger, ..Self::default() }
+    pub(crate) fn kept_in(ledger: Option<Arc<Ledger>>, for_others: bool) -> Self {
+        Self { ledger, for_others, ..Self::default() }
+    }
+
+    /// Inodes and files, at most.
+    fn most(&self) -> (usize, usize) {
+        if self.for_others { OF_OTHERS } else { (INODES_MAX, HANDLES_MAX) }
     }
 
     fn is_known(&self, ino: InodeId, count: u64) {
@@ -69,7 +77,7 @@ impl Known {
     /// `ENFILE` if it knows too many inodes.
     pub(crate) fn learn(&self, ino: InodeId) -> Result<()> {
         let mut inodes = self.inodes.lock();
-        if inodes.len() >= INODES_MAX && !inodes.contains_key(&ino) {
+        if inodes.len() >= self.most().0 && !inodes.contains_key(&ino) {
             return Err(Errno::ENFILE.into());
         }
         let known = inodes.entry(ino).or_default();
@@ -147,7 +155,7 @@ impl Known {
         directory: bool,
     ) -> Result<()> {
         let mut handles = self.handles.write();
-        if handles.len() >= HANDLES_MAX {
+        if handles.len() >= self.most().1 {
             return Err(Errno::EMFILE.into());
         }
         let opened = Opened { ino, flags, directory };

@@ -13,6 +13,7 @@ use braid_contract::{Caller, Errno, HandleId, Operation};
 use braid_sdk::abi::{self, Answer, Entries, Failure, Message, Numbers, Target};
 use braid_sys::{AlignedBuf, FutexScope, SharedWords, futex_wake};
 use parking_lot::{Mutex, MutexGuard};
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) geometry: Geometry,
     /// The session's application, whatever its requests say.
     caller: Caller,
+    /// But each request is of the caller that it names.
+    for_others: bool,
     /// Carries requests out in the name of the session's application.
     pub(crate) target: Box<dyn Target>,
     /// Where requests outlive this process: has each carried out once.
@@ -41,11 +44,11 @@ impl Shared {
     pub(crate) fn new(
         memory: SharedWords,
         geometry: Geometry,
-        caller: Caller,
+        (caller, for_others): (Caller, bool),
         (target, once): (Box<dyn Target>, Option<Once>),
     ) -> Self {
         let served_by = rustix::process::geteuid().as_raw();
-        Self { memory, geometry, caller, target, once, served_by, broken: AtomicBool::new(false) }
+        Self { memory, geometry, caller, for_others, target, once, served_by, broken: AtomicBool::new(false) }
     }
 
     /// The word by which the application wakes workers that sleep.
@@ -330,12 +333,9 @@ impl Queue {
             words::load(words, &mut buffers.written);
         }
         let mut entries = asked.entries.then(|| Gathered::new(asked.room));
-        let Caller { uid, gid, groups, pid, tid } = &self.shared.caller;
-        let (uid, gid, pid, tid) = (*uid, *gid, *pid, *tid);
-        let numbers =
-            Numbers { uid, gid, pid, tid, flags: asked.numbers.flags | abi::KNOWS_GROUPS, ..asked.numbers };
+        let (numbers, groups) = self.in_the_name_of(asked, slot);
         let message = Message {
-            groups: groups.as_deref().unwrap_or_default(),
+            groups: &groups,
             name: asked.name(),
             new_name: asked.new_name(),
             data: &buffers.written[..asked.data],
@@ -362,6 +362,21 @@ impl Queue {
                 Told { read, bytes: Vec::new(), answer }
             }
         })
+    }
+
+    /// A request in the name of its caller, with the caller's groups.
+    fn in_the_name_of(&self, asked: &Asked, slot: Slot) -> (Numbers, Cow<'_, [u32]>) {
+        if self.shared.for_others {
+            let mut groups = vec![0; asked.groups];
+            let words = &self.shared.memory.words()[slot.groups(asked.groups)];
+            words::load(words, bytemuck::cast_slice_mut(&mut groups));
+            return (asked.numbers, Cow::Owned(groups));
+        }
+        let Caller { uid, gid, groups, pid, tid } = &self.shared.caller;
+        let (uid, gid, pid, tid) = (*uid, *gid, *pid, *tid);
+        let flags = asked.numbers.flags | abi::KNOWS_GROUPS;
+        let numbers = Numbers { uid, gid, pid, tid, flags, ..asked.numbers };
+        (numbers, Cow::Borrowed(groups.as_deref().unwrap_or_default()))
     }
 
     /// Puts an answer into the slot.
@@ -410,7 +425,7 @@ pub(crate) mod testing {
 
     pub(crate) fn queue(target: impl Target + 'static, order: Order) -> Queue {
         let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
-        let shared = Shared::new(memory, GEOMETRY, Caller::root(), (Box::new(target), None));
+        let shared = Shared::new(memory, GEOMETRY, (Caller::root(), false), (Box::new(target), None));
         Queue::new(Arc::new(shared), 0, order, 0, Load::new((0, 0), braid_contract::Class::Auto))
     }
 

@@ -106,7 +106,8 @@ impl Live {
             refuse: kept.refuse,
         });
         let caller = terms.caller.clone();
-        let shared = Arc::new(Shared::new(memory, terms.geometry, caller, (Box::new(target), once)));
+        let who = (caller, terms.for_others);
+        let shared = Arc::new(Shared::new(memory, terms.geometry, who, (Box::new(target), once)));
         let order = if terms.ordered { Order::Kept } else { Order::Free };
         let queue = |(index, head): (usize, &u64)| {
             let load = Load::new((number, index), terms.class);
@@ -127,7 +128,8 @@ impl Live {
     ) -> io::Result<(Self, UnixStream)> {
         let GivenSession { state, memory, socket } = given;
         let kept = ledger_of(state.number, state.geometry, kept)?;
-        let known = Known::kept_in(kept.as_ref().map(|(ledger, _)| Arc::clone(ledger)));
+        let ledger = kept.as_ref().map(|(ledger, _)| Arc::clone(ledger));
+        let known = Known::kept_in(ledger, state.terms().for_others);
         known.go_on(state.knowledge());
         if let Some((ledger, _)) = &kept {
             state.heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
@@ -158,7 +160,7 @@ impl Live {
         gone.into_iter().for_each(|ino| ledger.knows(ino, 0));
         ledger.only_told(&handles.iter().map(|(handle, _)| *handle).collect());
         heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
-        let known = Known::kept_in(Some(Arc::clone(&ledger)));
+        let known = Known::kept_in(Some(Arc::clone(&ledger)), state.terms().for_others);
         known.found(Knowledge { inodes, handles });
         let live = Self::again(&state, memory, (mounted, known), &heads, Some((ledger, kept)))?;
         live.is_shown(shown);
@@ -175,8 +177,9 @@ impl Live {
     ) -> io::Result<Self> {
         let Mounted { top, kernel, values, .. } = mounted;
         // What it has open is closed by this, if it can't go on.
-        let view = Arc::new(Served(View::new(top, kernel, state.read_only, known)));
-        let (terms, memory) = (state.terms(), SharedWords::open(memory)?);
+        let terms = state.terms();
+        let view = Arc::new(Served(View::new(top, kernel, (state.read_only, terms.for_others), known)));
+        let memory = SharedWords::open(memory)?;
         let fits = terms.geometry.is_allowed()
             && heads.len() == terms.geometry.queues
             && memory.words().len() >= terms.geometry.words();
@@ -303,8 +306,10 @@ impl Attendant {
         self.socket.set_write_timeout(Some(TALK_TIMEOUT))?;
         let until = Instant::now() + HELLO_TIMEOUT;
         let terms = match receive(&self.socket, Some(until))? {
-            Some(Ask::Begin { version: VERSION, geometry, class, ordered }) if geometry.is_allowed() => {
-                Terms { geometry, class, ordered, caller }
+            Some(Ask::Begin { version: VERSION, geometry, class, ordered, for_others })
+                if geometry.is_allowed() =>
+            {
+                Terms { geometry, class, ordered, for_others, caller }
             }
             Some(Ask::Begin { version, .. }) if version != VERSION => {
                 let what =
@@ -314,6 +319,10 @@ impl Attendant {
             Some(_) => return self.refuse(&Error::new(Errno::EINVAL, "a session of these sizes can't be")),
             None => return Ok(false),
         };
+        if terms.for_others && !may_act_for_others(&terms.caller) {
+            let what = "only root and the user who mounted may act for others";
+            return self.refuse(&Error::new(Errno::EPERM, what));
+        }
         // The first directory says whether the mount is read-only where the session comes from.
         let Some(directory) = self.shown(until)? else { return Ok(false) };
         let gate = Arc::clone(&self.gate);
@@ -322,8 +331,9 @@ impl Attendant {
             let (ino, read_only) = look_at(mounted, &directory)?;
             let Mounted { top, kernel, values, .. } = mounted.clone();
             let kept = ledger_of(number, terms.geometry, kept)?;
-            let known = Known::kept_in(kept.as_ref().map(|(ledger, _)| Arc::clone(ledger)));
-            let view = Arc::new(Served(View::new(top, kernel, read_only, known)));
+            let ledger = kept.as_ref().map(|(ledger, _)| Arc::clone(ledger));
+            let known = Known::kept_in(ledger, terms.for_others);
+            let view = Arc::new(Served(View::new(top, kernel, (read_only, terms.for_others), known)));
             let ino = view.0.show(ino)?.ino;
             Ok((Arc::new(Live::begin(number, terms.clone(), view, values, kept)?), ino))
         };
@@ -397,6 +407,12 @@ impl Attendant {
             None => Ok(None),
         }
     }
+}
+
+/// Whether a session may say for each request whose it is: if its user has all rights that
+/// this process has.
+fn may_act_for_others(caller: &Caller) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&caller.uid)
 }
 
 /// Makes a session that sees this.

@@ -30,10 +30,10 @@ impl View {
     pub(crate) fn new(
         top: Arc<dyn FileSystem>,
         kernel: Option<Arc<dyn FrontCache>>,
-        read_only: bool,
+        (read_only, for_others): (bool, bool),
         known: Known,
     ) -> Self {
-        Self { bounds: Bounds { top, read_only, known }, kernel }
+        Self { bounds: Bounds { top, read_only, for_others, known }, kernel }
     }
 
     /// Shows a directory to the session. The kernel let its user open it.
@@ -206,7 +206,7 @@ impl View {
                 before.renamed.iter().flatten().for_each(|ino| kernel.attributes_changed(*ino));
             }
             Reply::Setattr(Ok(attr)) => {
-                if before.cut {
+                if before.owned {
                     kernel.data_changed(attr.ino)
                 } else {
                     kernel.attributes_changed(attr.ino)
@@ -256,7 +256,8 @@ pub(crate) struct Before {
     renamed: Renamed,
     /// A file whose data changes.
     changed: Option<InodeId>,
-    cut: bool,
+    /// Its size or time, which a kernel that writes back believes by itself.
+    owned: bool,
     root: bool,
 }
 
@@ -269,7 +270,7 @@ impl View {
             names: Vec::new(),
             renamed,
             changed: None,
-            cut: false,
+            owned: false,
             root: false,
         };
         let watched = self.kernel.is_some();
@@ -302,7 +303,9 @@ impl View {
                 before.changed = of_handle(handle)
             }
             Request::CopyRange { to, .. } => before.changed = of_handle(to),
-            Request::Setattr { changes, .. } => before.cut = changes.size.is_some(),
+            Request::Setattr { changes, .. } => {
+                before.owned = changes.size.is_some() || changes.mtime.is_some();
+            }
             _ => {}
         }
         before
@@ -411,7 +414,8 @@ impl View {
         sink: &mut dyn DirSink,
     ) -> Result<()> {
         let ino = self.bounds.known.directory(handle)?;
-        let plus = plus && self.bounds.dir(caller, ino).is_ok();
+        // The kernel of another mount keeps what it learns from those who may not search.
+        let plus = plus && (self.bounds.for_others || self.bounds.dir(caller, ino).is_ok());
         self.bounds.top.read_dir(
             caller,
             handle,

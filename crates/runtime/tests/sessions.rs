@@ -272,7 +272,8 @@ fn every_request_is_answered_while_workers_come_go_and_pause() {
         let settings =
             Settings { workers: 3, policy, poll: quick, rebalance: 20 * quick, ..Settings::default() };
         let small = Geometry { queues: 3, depth: 2, data: 4096 };
-        let options = Options { geometry: small, ordered, class: Class::Throughput, poll: quick };
+        let options =
+            Options { geometry: small, ordered, class: Class::Throughput, poll: quick, for_others: false };
         let Bed { fs, runtime, dir, .. } = bed(settings, options);
         let (runtime, over) = (runtime.unwrap(), AtomicBool::new(false));
         let (socket, data) = (dir.path().join("socket"), dir.path().join("data"));

@@ -45,11 +45,9 @@ impl State {
     /// `None` once the volume is unmounted.
     fn ask(poller: &mut Poller) -> Result<Option<Self>> {
         let Some(status) = poller.status()? else { return Ok(None) };
-        if status.log.is_some() {
-            return Err(Failure::new(format!(
-                "{}: a log file system has no tiers to watch\n  help: braid status shows its figures",
-                status.mountpoint
-            )));
+        if let Some((why, _)) = status.without_tiers() {
+            let advice = "braid status shows its figures";
+            return Err(Failure::new(format!("{why}\n  help: {advice}")));
         }
         Ok(Some(Self { status, jobs: poller.jobs() }))
     }

@@ -15,3 +15,4 @@ mod modules;
 mod permissions;
 mod reload;
 mod throttle;
+mod view;

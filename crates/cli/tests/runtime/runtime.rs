@@ -561,3 +561,37 @@ fn the_settings_are_in_the_stack_file_and_in_its_dump() {
     assert!(status == 2 && said.contains("1 to 64"), "{said}");
     bench.unmount_clean();
 }
+
+#[test]
+fn only_who_serves_the_mount_acts_for_others() {
+    let _turn = turn();
+    let Some(bench) = mounted() else { return };
+    fs::write(bench.path("m/secret"), "secret").unwrap();
+    fs::set_permissions(bench.path("m/secret"), fs::Permissions::from_mode(0o640)).unwrap();
+    let for_others = Options { for_others: true, ..Options::default() };
+    let refused = as_user(|| Seen::with(&bench, "m", for_others).err().map(|error| error.errno().0));
+    assert_eq!(refused, Some(1));
+
+    // Root's session does what the caller of each request may, by the groups that it brings.
+    let seen = Seen::with(&bench, "m", for_others).unwrap();
+    let secret = seen.look("secret").unwrap();
+    let open = |caller: &Caller| errno(seen.fs.open(caller, secret, READ.into()).map(drop));
+    let user = |groups: Option<&[u32]>| Caller {
+        uid: USER,
+        gid: USER,
+        groups: groups.map(std::sync::Arc::from),
+        pid: 1,
+        tid: 1,
+    };
+    assert_eq!(open(&Caller::root()), Ok(()));
+    assert_eq!([open(&user(None)), open(&user(Some(&[5, 6])))], [Err(13), Err(13)]);
+    assert_eq!(open(&user(Some(&[5, 0]))), Ok(()));
+    let many: Vec<u32> = (100_000..165_535).chain([0]).collect();
+    assert_eq!(open(&user(Some(&many))), Err(13), "it has no room for so many");
+    let roomy = Geometry { data: 512 << 10, ..Geometry::default() };
+    let seen = Seen::with(&bench, "m", Options { geometry: roomy, ..for_others }).unwrap();
+    let secret = seen.look("secret").unwrap();
+    errno(seen.fs.open(&user(Some(&many)), secret, READ.into())).unwrap();
+    drop(seen);
+    bench.unmount_clean();
+}

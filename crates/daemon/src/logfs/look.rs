@@ -21,7 +21,7 @@ pub(crate) fn look(log: &LogSettings, config: &Config) -> Result<(), Refusal> {
 }
 
 /// Refuses settings of a mount that a log file system can't keep to.
-pub(super) fn unfit(mount: &MountSettings, create: bool) -> Result<(), Refusal> {
+fn unfit(mount: &MountSettings, create: bool) -> Result<(), Refusal> {
     if create {
         let advice = "make one first: braid log create DEVICE; then mount without this flag";
         return Err(Place::flag("--create").refuse("a mount makes no log file system", advice));

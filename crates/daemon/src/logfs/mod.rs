@@ -1,10 +1,8 @@
 //! Log-structured file systems: made, mounted, checked and shown. Mounted, one is the bottom
-//! of a stack, as a volume is, but has no tiers. [`settings`] is what a stack file says of it.
+//! of a stack (`bottom`), as a volume is, but has no tiers. [`settings`] is what a stack file says of it.
 
-mod control;
-mod handle;
+pub(crate) mod bottom;
 pub(crate) mod look;
-pub(crate) mod mount;
 mod refuse;
 pub mod settings;
 

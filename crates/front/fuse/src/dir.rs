@@ -60,7 +60,7 @@ impl DirSink for Entries<'_> {
                 let mut attr = convert::negative_attr();
                 let known = entry.kind.unwrap_or(FileKind::Regular);
                 attr.kind = convert::file_type(if is_dot(entry) { FileKind::Directory } else { known });
-                // Inode number 0 makes the kernel look the name up itself.
+                // Node number 0 makes the kernel look the name up itself.
                 attr.ino = INodeNo(if is_dot(entry) { entry.ino.0 } else { 0 });
                 (attr, 0, self.front.ttl)
             }
@@ -68,7 +68,8 @@ impl DirSink for Entries<'_> {
         // A damaged entry must not be cached.
         let ttl = if entry.damaged { Duration::ZERO } else { ttl };
         let offset = entry.next_offset.cast_unsigned();
-        let full = self.reply.add(attr.ino, offset, entry.name, &ttl, &attr, Generation(generation));
+        let full =
+            self.reply.add(INodeNo(entry.ino.0), offset, entry.name, &ttl, &attr, Generation(generation));
         !full
     }
 }

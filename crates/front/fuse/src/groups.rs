@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::Arc;
 
 /// The supplementary groups of a thread; `None` if it is not visible from here.
-pub(crate) fn of_thread(tid: u32) -> Option<Arc<[u32]>> {
+#[must_use]
+pub fn of_thread(tid: u32) -> Option<Arc<[u32]>> {
     if tid == 0 {
         return None;
     }

@@ -44,6 +44,7 @@ mod serve;
 mod session;
 
 pub use config::{CacheMode, FuseConfig};
+pub use groups::of_thread as groups_of_thread;
 pub use handover::FrontState;
 pub use ledger::{Ledger, OpenKind, OpenRecord};
 pub use mount::{access_times, generic_options, remount};

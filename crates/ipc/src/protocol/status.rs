@@ -1,7 +1,7 @@
 //! The status of a mounted volume. The contract has that of its tiers.
 
 use super::Restarts;
-use braid_contract::{ModuleStatus, MoveCount, NamedTier, RuntimeStatus, TierStatus};
+use braid_contract::{ModuleStatus, MoveCount, NamedTier, RuntimeStatus, Shown, TierStatus};
 use serde::{Deserialize, Serialize};
 
 /// The state of a mounted file system: of a volume, where it is not said otherwise.
@@ -38,6 +38,10 @@ pub struct Status {
     /// and its figures are with the modules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// The directory of another mount that this is a view of, if it is one: it has no tiers of
+    /// its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<String>,
     /// Whether another process goes on with the mount if the daemon crashes.
     #[serde(default)]
     pub outlives_crash: bool,
@@ -71,6 +75,25 @@ pub struct Status {
     /// The modules, from the top down, with their figures. Filled in by the daemon.
     #[serde(default)]
     pub modules: Vec<ModuleStatus>,
+}
+
+impl Status {
+    /// Why it has no tiers, with advice, if it is that of no volume.
+    #[must_use]
+    pub fn without_tiers(&self) -> Option<(String, String)> {
+        let point = self.mountpoint.shown();
+        match (&self.log, &self.view) {
+            (Some(_), _) => {
+                let advice = "docs/log.md says what there is";
+                Some((format!("{point}: a log file system has no tiers"), advice.into()))
+            }
+            (None, Some(of)) => {
+                let advice = format!("ask the mount that it is of: {}", of.shown());
+                Some((format!("{point}: a view has no tiers of its own"), advice))
+            }
+            (None, None) => None,
+        }
+    }
 }
 
 /// A file that is used much.

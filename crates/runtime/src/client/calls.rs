@@ -1,9 +1,10 @@
 //! Requests of a session: one each, or several where the data does not fit one slot.
 
 use super::Session;
+use crate::entries;
 use crate::layout::NAME_MAX;
 use braid_contract::{Errno, FileSystem, Operation, Served};
-use braid_sdk::abi::{self, Answer, Capabilities, Failure, Message, Target};
+use braid_sdk::abi::{self, Answer, Capabilities, Failure, Message, Numbers, Target};
 use std::sync::Arc;
 
 impl Session {
@@ -15,7 +16,7 @@ impl Session {
 }
 
 /// A session as a file system.
-struct Files(Arc<Session>);
+pub(super) struct Files(pub(super) Arc<Session>);
 
 impl Target for Files {
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure> {
@@ -37,7 +38,13 @@ impl Target for Files {
         if operation == Operation::Forget as u32 {
             return this.queue().post(&this.link, &message).map(|()| Answer::default());
         }
-        this.queue().call(&this.link, message)
+        let lists = message.entries.is_some();
+        let answer = this.queue().call(&this.link, message)?;
+        if lists {
+            this.take_back(&answer.bytes)?;
+            return Ok(Answer { bytes: Vec::new(), ..answer });
+        }
+        Ok(answer)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -46,6 +53,15 @@ impl Target for Files {
 }
 
 impl Session {
+    /// Takes back lookups of entries for which there was no room.
+    fn take_back(&self, entries: &[u8]) -> Result<(), Failure> {
+        entries::looked_up(entries).try_for_each(|ino| {
+            let numbers =
+                Numbers { operation: Operation::Forget as u32, ino, count: 1, ..Numbers::default() };
+            self.queue().post(&self.link, &Message::new(numbers))
+        })
+    }
+
     fn read_in_pieces(&self, message: Message<'_>) -> Result<Answer, Failure> {
         let mut answer = Answer::default();
         for piece in message.buffer.chunks_mut(self.link.geometry.data) {

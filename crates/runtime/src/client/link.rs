@@ -13,6 +13,8 @@ use std::time::Duration;
 pub(super) struct Link {
     pub(super) memory: SharedWords,
     pub(super) geometry: Geometry,
+    /// Requests name their callers.
+    pub(super) for_others: bool,
     /// How long a thread polls for an answer before it sleeps.
     pub(super) poll: Duration,
     pub(super) polling: Polling,

@@ -3,6 +3,7 @@
 mod calls;
 mod link;
 mod queue;
+mod rooted;
 mod values;
 
 use crate::hello::{Answer, Ask, VERSION, receive, send};
@@ -12,6 +13,7 @@ use braid_contract::{Class, Errno, Error, InodeId, Result, Shown};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use link::Link;
 use queue::Queue;
+pub use rooted::GroupsOf;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,6 +35,9 @@ pub struct Options {
     pub class: Class,
     /// The requests of each queue are carried out one after another, in their order.
     pub ordered: bool,
+    /// Each request acts for the caller that it names, not for this process: only for root
+    /// and the user who serves the mount.
+    pub for_others: bool,
     /// How long a thread polls for an answer before it sleeps.
     pub poll: Duration,
 }
@@ -40,14 +45,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (geometry, class) = (Geometry::default(), Class::default());
-        Self { geometry, class, ordered: false, poll: Duration::from_micros(50) }
+        Self { geometry, class, ordered: false, for_others: false, poll: Duration::from_micros(50) }
     }
 }
 
 /// A session with a runtime. Each thread uses a queue of its own, as far as there are enough.
 ///
 /// Requests act in the name of the process that began the session, with the groups that it
-/// had then.
+/// had then, unless it acts for others.
 pub struct Session {
     link: Link,
     queues: Vec<Queue>,
@@ -80,8 +85,15 @@ impl Session {
         }
         let queues = (0..geometry.queues).map(|index| Queue::new(index, geometry)).collect();
         let (poll, polling) = (options.poll, Polling::default());
-        let link = Link { memory, geometry, poll, polling, socket: stream };
+        let for_others = options.for_others;
+        let link = Link { memory, geometry, for_others, poll, polling, socket: stream };
         Ok((Arc::new(Self { link, queues }), ino))
+    }
+
+    /// Whether the runtime has gone: no request will be answered any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.link.is_over()
     }
 
     /// The queue of this thread.
@@ -104,8 +116,8 @@ fn ask(
     directory: &OwnedFd,
     options: Options,
 ) -> io::Result<Result<(SharedWords, InodeId)>> {
-    let Options { geometry, class, ordered, .. } = options;
-    send(stream, &Ask::Begin { version: VERSION, geometry, class, ordered })?;
+    let Options { geometry, class, ordered, for_others, .. } = options;
+    send(stream, &Ask::Begin { version: VERSION, geometry, class, ordered, for_others })?;
     send(stream, &Ask::Show {})?;
     pass_descriptors(stream, &[directory.as_fd()])?;
     let answer = || receive(stream, None)?.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));

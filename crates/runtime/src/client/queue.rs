@@ -1,10 +1,10 @@
 //! A queue of a session, from the side of the application.
 
 use super::link::Link;
-use crate::layout::{ENTRIES, Geometry, NAME_MAX, Slot, state};
+use crate::layout::{ENTRIES, GROUPS_MAX, Geometry, NAME_MAX, Slot, state};
 use crate::{entries, words};
 use braid_contract::Errno;
-use braid_sdk::abi::{Answer, Failure, Message};
+use braid_sdk::abi::{self, Answer, Failure, Message, Numbers};
 use braid_sys::{FutexScope, futex_wait, futex_wake};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// So often a thread that sleeps looks whether there is still a runtime.
 const LOOK: Duration = Duration::from_millis(100);
+/// Bytes of entries of a directory in one answer, at most: as many as programs ask for.
+const LISTED_MAX: usize = 32 << 10;
 
 /// A queue of a link.
 pub(super) struct Queue {
@@ -83,7 +85,14 @@ impl Queue {
 
     fn put(&self, link: &Link, slot: Slot, message: &Message<'_>) {
         let shared = link.memory.words();
-        words::store_value(&shared[slot.numbers()], &message.numbers);
+        let groups = if link.for_others { message.groups } else { &[] };
+        let used = message.data.len().div_ceil(8) + groups.len().div_ceil(2);
+        // What brings so much data is about an open file: its caller was looked at before.
+        let fits = groups.len() <= GROUPS_MAX && used * 8 <= self.geometry.data;
+        let (groups, lost) = if fits { (groups, 0) } else { (&[][..], abi::KNOWS_GROUPS) };
+        let numbers = Numbers { flags: message.numbers.flags & !lost, ..message.numbers };
+        words::store_value(&shared[slot.numbers()], &numbers);
+        words::store(&shared[slot.groups(groups.len())], bytemuck::cast_slice(groups));
         words::store(&shared[slot.name()], message.name);
         words::store(&shared[slot.new_name()], message.new_name);
         words::store(&shared[slot.data()], message.data);
@@ -91,10 +100,10 @@ impl Queue {
             (message.name.len() as u64, message.new_name.len() as u64, message.data.len() as u64);
         shared[slot.lengths()].store(name | new_name << 16 | data << 32, Ordering::Relaxed);
         let room = match message.entries {
-            Some(_) => self.geometry.data as u64 | ENTRIES,
+            Some(_) => self.geometry.data.min(LISTED_MAX) as u64 | ENTRIES,
             None => message.buffer.len() as u64,
         };
-        shared[slot.room()].store(room, Ordering::Relaxed);
+        shared[slot.room()].store(room | (groups.len() as u64) << 32, Ordering::Relaxed);
         let word = &shared[slot.state()];
         word.store(state::next(word.load(Ordering::Relaxed)) | state::ASKED, Ordering::Relaxed);
     }
@@ -161,7 +170,7 @@ impl Queue {
         let mut bytes = vec![0; len];
         words::load(data, &mut bytes);
         match &mut message.entries {
-            Some(sink) => entries::hand_on(&bytes, &mut **sink).ok_or_else(breach)?,
+            Some(sink) => answer.bytes = entries::hand_on(&bytes, &mut **sink).ok_or_else(breach)?.to_vec(),
             None => answer.bytes = bytes,
         }
         Ok(answer)

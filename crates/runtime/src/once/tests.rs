@@ -45,7 +45,7 @@ impl Bed {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let top = Arc::new(DirFs::new(dir.path(), Choice::Cached));
-        let view = Arc::new(Served(View::new(top, None, false, Known::default())));
+        let view = Arc::new(Served(View::new(top, None, (false, false), Known::default())));
         view.0.show(ROOT).unwrap();
         Self { view, ledger: ledger(), dir }
     }
@@ -273,7 +273,7 @@ fn queue(bed: &Bed, names: &Arc<Names>) -> (Queue, Arc<Ledger>) {
     let (view, kept) = (Arc::clone(&bed.view), Arc::clone(&ledger));
     let once = Once { view, ledger: kept, names: Arc::clone(names), refuse: false };
     let target = Below(Arc::clone(&bed.view) as Arc<dyn FileSystem>);
-    let shared = Shared::new(memory, GEOMETRY, me(), (Box::new(target), Some(once)));
+    let shared = Shared::new(memory, GEOMETRY, (me(), false), (Box::new(target), Some(once)));
     (Queue::new(Arc::new(shared), 0, Order::Free, 0, Load::new((0, 0), Class::Auto)), ledger)
 }
 

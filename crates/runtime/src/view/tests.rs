@@ -31,7 +31,7 @@ impl Bed {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         let top = Arc::new(DirFs::new(dir.path(), Choice::Cached));
-        let view = View::new(top, None, false, Known::default());
+        let view = View::new(top, None, (false, false), Known::default());
         view.show(InodeId::ROOT).unwrap();
         Some(Self { fs: Served(view), dir })
     }
@@ -115,7 +115,7 @@ fn no_file_runs_with_the_rights_of_a_group_that_its_maker_is_not_in() {
     fs::set_permissions(bed.dir.path(), Permissions::from_mode(0o2777)).unwrap();
     let inner = DirFs::new(bed.dir.path(), Choice::Cached);
     let top = Arc::new(Noting { inner, modes: Mutex::default() });
-    let view = View::new(Arc::clone(&top) as Arc<dyn FileSystem>, None, false, Known::default());
+    let view = View::new(Arc::clone(&top) as Arc<dyn FileSystem>, None, (false, false), Known::default());
     view.show(InodeId::ROOT).unwrap();
     let (fs, root, member) = (Served(view), InodeId::ROOT, Caller { gid: GROUP, ..user() });
     let create = |caller: &Caller, name: &str, mode, exclusive| {

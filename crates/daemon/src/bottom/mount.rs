@@ -1,9 +1,8 @@
-//! The life of a mounted stack with a log file system at the bottom.
+//! The life of a mounted stack without a volume.
 
+use super::Bottom;
 use super::control::Control;
-use super::handle::LogHandle;
-use super::look::unfit;
-use super::settings::LogSettings;
+use super::handle::Handle;
 use crate::beside::{Beside, Bound, Front, mount_advice, start_control, tell_manager};
 use crate::config::Config;
 use crate::refusal::{Place, Refusal};
@@ -15,25 +14,25 @@ use braid_ipc::protocol::Ended;
 use braid_runtime::Before;
 use sd_notify::NotifyState;
 use std::path::Path;
+use std::sync::Arc;
 
-/// Mounts the stack that `config` describes, and answers until it is unmounted. `ready` is
-/// called once it can be used.
+/// Mounts the stack that `config` describes on what `open` opens, and answers until it is
+/// unmounted. `ready` is called once it can be used.
 ///
 /// # Errors
 /// If it can't be mounted, or does not end cleanly.
 pub(crate) fn serve(
     config: &Config,
-    log: &LogSettings,
     (mountpoint, nonempty): (&Path, bool),
+    open: impl FnOnce() -> Result<Arc<dyn Bottom>, Refusal>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    unfit(&config.mount, config.create)?;
-    let point = validate::front(config, mountpoint, nonempty)?;
+    let point = validate::mount(config, mountpoint, nonempty)?;
     let bound = Bound::of(&config.mount)?;
     braid_sys::set_up_allocator();
     wire::prepare_to_write_back(config);
-    let handle = LogHandle::open(config, log)?;
-    let begun = begin(config, log, &handle, &point, bound);
+    let handle = Handle::new(config, open()?)?;
+    let begun = begin(config, &handle, &point, bound);
     let (session, beside) = begun.inspect_err(|_| {
         // It was never used; an error of closing it does not matter.
         let _ = handle.close();
@@ -46,8 +45,7 @@ pub(crate) fn serve(
 /// Mounts, and starts what answers beside the session.
 fn begin(
     config: &Config,
-    log: &LogSettings,
-    handle: &LogHandle,
+    handle: &Handle,
     point: &MountPoint,
     bound: Bound,
 ) -> Result<(Session, Beside<Control>), Refusal> {
@@ -55,7 +53,7 @@ fn begin(
     let place = Place::flag(format!("mount point {}", point.given.to_string_lossy()));
     let session = wire::mount(handle.file_system(), &point.path, config, None)
         .map_err(|error| place.refuse(format!("can't be mounted: {error}"), mount_advice(&error)))?;
-    let control = Control::new(handle.clone(), config, log, &session);
+    let control = Control::new(handle.clone(), config, &session);
     let front = Front {
         session: &session,
         mount: &config.mount,
@@ -76,7 +74,7 @@ fn begin(
 }
 
 /// Serves until it is unmounted, and closes the file system.
-fn end(session: Session, beside: Beside<Control>, handle: LogHandle) -> Result<(), ServeError> {
+fn end(session: Session, beside: Beside<Control>, handle: Handle) -> Result<(), ServeError> {
     let served = session.run();
     let Beside { control, server, metrics, kv, signals, runtime } = beside;
     tracing::info!("unmounted; closing the file system");

@@ -1,16 +1,14 @@
-//! The control socket of a mounted stack with a log file system at the bottom. What is about
-//! volumes and their tiers is refused.
+//! The control socket of a mounted stack without a volume. What is about volumes and their
+//! tiers is refused.
 
-use super::handle::LogHandle;
-use super::settings::LogSettings;
+use super::handle::Handle;
 use crate::beside::{Answers, Served};
 use crate::config::Config;
 use crate::kv::{self, Buckets};
 use crate::modify::{self, Stack};
-use crate::paths;
 use crate::running::Running;
 use crate::{stack_changes, trace};
-use braid_contract::{Caller, Errno, Figure, FileSystem, ModuleStatus, RuntimeStatus};
+use braid_contract::{Caller, ModuleStatus, RuntimeStatus};
 use braid_fuse::Session;
 use braid_ipc::Handler;
 use braid_ipc::protocol::{
@@ -27,15 +25,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
-/// Bytes that a trace takes for a range of files, which a log file system has none of.
+/// Bytes that a trace takes for a range of files, where there are no ranges.
 const RANGE_TRACED: u32 = 2 << 20;
 
 /// Answers requests.
 pub(super) struct Control {
-    handle: LogHandle,
-    /// As it is shown.
-    device: String,
-    workers: u64,
+    handle: Handle,
     session: Served,
     running: Running,
     /// Held while the stack changes.
@@ -51,12 +46,9 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(handle: LogHandle, config: &Config, log: &LogSettings, session: &Session) -> Self {
-        let workers = handle.fs.free_by_worker().len() as u64;
+    pub(super) fn new(handle: Handle, config: &Config, session: &Session) -> Self {
         Self {
             handle,
-            device: paths::real(&log.device.value).to_string_lossy().into_owned(),
-            workers,
             session: Served::of(session),
             running: Running::of(config),
             changing: Mutex::default(),
@@ -81,29 +73,6 @@ impl Control {
     fn stack(&self) -> Stack<'_> {
         Stack { modules: &self.handle.modules, running: &self.running }
     }
-
-    fn uuid(&self) -> String {
-        self.handle.fs.uuid().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// What the file system has and did, as the figures of one more module.
-    fn figures(&self) -> Result<Vec<Figure>, ErrorReply> {
-        let fs = &self.handle.fs;
-        let space = fs.statfs(&Caller::root())?;
-        let mut figures = vec![
-            Figure::gauge("log_size_bytes", "Size of the file system", space.total),
-            Figure::gauge("log_available_bytes", "Bytes that files may still take", space.available),
-            Figure::gauge("log_inodes", "Inodes in use", space.files - space.files_free),
-            Figure::gauge("log_workers", "Workers, each with a log", self.workers),
-            Figure::counter("log_flushes", "Flushes of the device since the mount", fs.flushes()),
-            Figure::counter("log_taken_bytes", "Bytes that workers took of others' shares", fs.stolen()),
-        ];
-        for (worker, free) in fs.free_by_worker().into_iter().enumerate() {
-            let figure = Figure::gauge("log_share_free_bytes", "Free bytes of a worker's share", free);
-            figures.push(figure.with("worker", worker.to_string()));
-        }
-        Ok(figures)
-    }
 }
 
 impl Answers for Control {
@@ -116,14 +85,6 @@ impl Answers for Control {
         // Likewise.
         let _ = self.runtime.set(Arc::downgrade(runtime));
     }
-}
-
-/// Refuses what only a volume has.
-fn no_volume<T>() -> Result<T, ErrorReply> {
-    Err(ErrorReply::new(
-        "this is a log file system, and no volume: it has no tiers, ranges or jobs\n  \
-         help: docs/log.md says what there is",
-    ))
 }
 
 impl Handler for Control {
@@ -148,9 +109,10 @@ impl Handler for Control {
         let hello = self.hello();
         let mut modules = self.handle.modules_status();
         let place = modules.len() as u32;
-        modules.push(ModuleStatus { module: "log".to_owned(), place, figures: self.figures()? });
-        Ok(Status {
-            volume: self.uuid(),
+        let bottom = &self.handle.bottom;
+        modules.push(ModuleStatus { module: bottom.name().to_owned(), place, figures: bottom.figures()? });
+        let mut status = Status {
+            volume: bottom.id(),
             mountpoint: hello.mountpoint,
             version: hello.version,
             pid: hello.pid,
@@ -160,7 +122,8 @@ impl Handler for Control {
             remaps: None,
             cache: self.session.cache.to_owned(),
             transport: self.session.transport().to_owned(),
-            log: Some(self.device.clone()),
+            log: None,
+            view: None,
             outlives_crash: false,
             restarts: None,
             runtime: self.runtime.get().and_then(Weak::upgrade).map(|runtime| runtime.status()),
@@ -173,11 +136,13 @@ impl Handler for Control {
             hottest: Vec::new(),
             moves: Vec::new(),
             modules,
-        })
+        };
+        bottom.tell(&mut status);
+        Ok(status)
     }
 
     fn explain(&self, _: u64) -> Result<Explanation, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
@@ -199,26 +164,25 @@ impl Handler for Control {
     fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {
         let times = braid_fuse::access_times(options);
         if times.is_some_and(|times| times.renewal == braid_contract::Renewal::Always) {
-            let message = "reading does not renew access times on a log file system".to_owned();
-            return Err(ErrorReply { errno: Some(Errno::EOPNOTSUPP.0), message });
+            return self.handle.bottom.refuse_access_times();
         }
         Ok(())
     }
 
     fn affected(&self, _: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn drill(&self, _: Option<&str>, _: Option<&[String]>) -> Result<Drill, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn replace_tier(&self, _: &str, _: &str) -> Result<Replaced, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn start_job(&self, _: &StartJob) -> Result<Job, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn jobs(&self) -> Vec<Job> {
@@ -226,31 +190,31 @@ impl Handler for Control {
     }
 
     fn job(&self, _: JobId, _: Option<JobChange>) -> Result<Job, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn undo_evacuation(&self, _: &str) -> Result<(), ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn pin(&self, _: &PinRequest) -> Result<Pinned, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn add_tier(&self, _: &str, _: &str, _: &BTreeMap<String, String>) -> Result<TierAdded, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn set_tier(&self, _: &str, _: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn remove_tier(&self, _: &str, _: bool) -> Result<TierRemoved, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn survey_import(&self, _: &str) -> Result<ImportSurvey, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
@@ -263,13 +227,12 @@ impl Handler for Control {
 
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
         let _changing = self.changing();
-        stack_changes::reload(&self.stack(), dry_run)
+        let keys = self.handle.bottom.keys();
+        stack_changes::reload(&self.stack(), keys, dry_run)
     }
 
     fn upgrade(&self, _: &str) -> Result<Upgrading, ErrorReply> {
-        let message =
-            "a log file system has what is open in its process: unmount, and mount with the program";
-        Err(ErrorReply::new(message))
+        Err(ErrorReply::new(self.handle.bottom.no_upgrade()))
     }
 
     fn may_modify(&self, uid: u32) -> bool {
@@ -299,7 +262,7 @@ impl Handler for Control {
         _: &BTreeMap<String, String>,
         _: Option<u64>,
     ) -> Result<Replacing, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn replace_home(
@@ -308,7 +271,7 @@ impl Handler for Control {
         _: Option<u64>,
         _: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 
     fn record_trace(
@@ -318,7 +281,8 @@ impl Handler for Control {
     ) -> Result<(), ErrorReply> {
         // It guards no state of its own.
         let _recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
-        let traced = Traced { volume: self.uuid(), range: RANGE_TRACED, policy: "none".to_owned() };
+        let traced =
+            Traced { volume: self.handle.bottom.id(), range: RANGE_TRACED, policy: "none".to_owned() };
         trace::record(&self.handle.trace, traced, request, tell)
     }
 
@@ -331,6 +295,6 @@ impl Handler for Control {
         _: &FsckRequest,
         _: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<FsckSummary, ErrorReply> {
-        no_volume()
+        self.handle.bottom.refuse()
     }
 }

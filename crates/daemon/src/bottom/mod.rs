@@ -1,0 +1,75 @@
+//! Stacks with something else at the bottom than a volume: how one is mounted, what serves it,
+//! and what answers for it. There are no tiers, ranges or jobs.
+//!
+//! A [`Bottom`] is such a file system; `logfs` has one, `view` another. `handle` is one that is
+//! open, with modules on top; `mount` is its life, and `control` answers requests.
+
+mod control;
+mod handle;
+mod mount;
+
+pub(crate) use mount::serve;
+
+use crate::kv::Owner;
+use crate::modules::Modules;
+use crate::refusal::Place;
+use braid_contract::{Errno, Figure, FileSystem, Result};
+use braid_ipc::protocol::{ErrorReply, Status};
+use std::sync::Arc;
+
+/// A file system at the bottom of a stack that is no volume.
+pub(crate) trait Bottom: Send + Sync {
+    /// Its key in a stack file.
+    fn name(&self) -> &'static str;
+
+    /// The place of its settings.
+    fn place(&self) -> &Place;
+
+    /// Its settings, all of which only a mount sets.
+    fn keys(&self) -> &'static [&'static str];
+
+    /// Itself, below all modules.
+    fn file_system(&self) -> Arc<dyn FileSystem>;
+
+    /// Its id: 32 hexadecimal digits.
+    fn id(&self) -> String;
+
+    /// What it has and did.
+    ///
+    /// # Errors
+    /// If it can't tell.
+    fn figures(&self) -> Result<Vec<Figure>>;
+
+    /// Adds to the status of a mount what is said of this kind of file system.
+    fn tell(&self, status: &mut Status);
+
+    /// Whose directories are served as keys and values, below these modules; `top` is the whole
+    /// stack.
+    fn owner(&self, modules: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner;
+
+    /// Why there is nothing that only a volume has, with advice.
+    fn no_volume(&self) -> String;
+
+    /// Why no other program can go on with the mount.
+    fn no_upgrade(&self) -> &'static str;
+
+    /// Why reading does not renew access times as an option asks for.
+    fn no_access_times(&self) -> &'static str;
+
+    /// Ends all use of it.
+    ///
+    /// # Errors
+    /// If it is not as it should be.
+    fn close(&self) -> Result<()>;
+}
+
+impl dyn Bottom {
+    /// Refuses what only a volume has.
+    fn refuse<T>(&self) -> std::result::Result<T, ErrorReply> {
+        Err(ErrorReply::new(self.no_volume()))
+    }
+
+    fn refuse_access_times(&self) -> std::result::Result<(), ErrorReply> {
+        Err(ErrorReply { errno: Some(Errno::EOPNOTSUPP.0), message: self.no_access_times().to_owned() })
+    }
+}

@@ -1,0 +1,113 @@
+//! A session with another mount's runtime, as the bottom of a stack.
+
+use super::look::{Seen, acts_for_others, find};
+use super::settings::ViewSettings;
+use crate::bottom::Bottom;
+use crate::kv::Owner;
+use crate::modules::Modules;
+use crate::refusal::{Place, Refusal};
+use braid_contract::{Errno, Error, Figure, FileSystem, Result, Shown};
+use braid_ipc::protocol::Status;
+use braid_runtime::{Geometry, Options, Session};
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Queues of a view: what the kernel asks at once is dealt among them. The largest request of
+/// the kernel takes two slots.
+const GEOMETRY: Geometry = Geometry { queues: 4, depth: 8, data: 512 << 10 };
+
+/// A session with the runtime of another mount.
+pub(crate) struct OpenView {
+    place: Place,
+    /// What it is of.
+    of: PathBuf,
+    fs: Arc<dyn FileSystem>,
+    session: Arc<Session>,
+    /// Keeps the mount below from being unmounted: it is in use.
+    _in_use: OwnedFd,
+}
+
+impl OpenView {
+    /// Begins the session.
+    pub(crate) fn open(view: &ViewSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
+        let Seen { dir, mount, socket } = find(view)?;
+        let place = &view.of.place;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let in_use = rustix::fs::open(&dir, flags, Mode::empty())
+            .map_err(|error| place.refuse(format!("{}: {error}", dir.shown()), "name a directory"))?;
+        let for_others = acts_for_others(&mount);
+        let options = Options { geometry: GEOMETRY, for_others, ..Options::default() };
+        let (session, root) =
+            Session::begin(&socket, &dir, options).map_err(|error| refuse_session(place, &error))?;
+        let fs = session.rooted(root, braid_fuse::groups_of_thread);
+        Ok(Arc::new(Self { place: view.place.clone(), of: dir, fs, session, _in_use: in_use }))
+    }
+}
+
+fn refuse_session(place: &Place, error: &Error) -> Refusal {
+    let advice = match error.errno() {
+        Errno::EAGAIN => "end other sessions: braid runtime MOUNT lists them",
+        Errno::EACCES | Errno::EPERM => "mount the view as root, or as the user who mounted what is below",
+        _ => "mount what is below with this version of Braid; its log may say more",
+    };
+    place.refuse(format!("no session begins: {error}"), advice)
+}
+
+impl Bottom for OpenView {
+    fn name(&self) -> &'static str {
+        "view"
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["of"]
+    }
+
+    fn file_system(&self) -> Arc<dyn FileSystem> {
+        Arc::clone(&self.fs)
+    }
+
+    fn id(&self) -> String {
+        // It has nothing of its own that would outlive it.
+        format!("{:032x}", std::process::id())
+    }
+
+    fn figures(&self) -> Result<Vec<Figure>> {
+        let is_over = u64::from(self.session.is_over());
+        let what = "Whether the session with the mount below is over: all fails with ENOTCONN";
+        Ok(vec![Figure::gauge("view_over", what, is_over)])
+    }
+
+    fn tell(&self, status: &mut Status) {
+        status.view = Some(self.of.to_string_lossy().into_owned());
+    }
+
+    fn owner(&self, _: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner {
+        Owner::Files(top)
+    }
+
+    fn no_volume(&self) -> String {
+        let of = self.of.shown();
+        format!(
+            "this is a view, and no volume: it has no tiers, ranges or jobs of its own\n  \
+             help: ask the mount that it is of: {of}"
+        )
+    }
+
+    fn no_upgrade(&self) -> &'static str {
+        "a view has its session in its process: unmount, and mount with the program"
+    }
+
+    fn no_access_times(&self) -> &'static str {
+        "the mount below says when reading renews access times"
+    }
+
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
