@@ -3,16 +3,18 @@
 //! those of the same name. Where there are modules that come in libraries, operations are
 //! held up for that (LabStor §3.3): those under way end first.
 
+use crate::clock::now_ns;
 use crate::config::StackNode;
+use crate::guard::{Exchanged, KeptState, Origin};
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served, Service,
-    dispatch,
+    AfterCrash, Crash, Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result,
+    Served, Service, dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The modules between the front end and the volume.
@@ -25,6 +27,10 @@ pub(crate) struct Modules {
     fixed: Option<String>,
     /// From the top down.
     members: Mutex<Vec<Arc<dyn Member>>>,
+    /// How these went on after a crash; empty if none of them has seen one.
+    after_crash: Mutex<Vec<AfterCrash>>,
+    /// Who keeps their states.
+    exchanged: OnceLock<Exchanged>,
 }
 
 /// How long operations under way may take before modules are exchanged.
@@ -83,7 +89,8 @@ impl Modules {
         let told = top.capabilities();
         let top = Arc::new(Served(Top(ArcSwap::from_pointee(Now::of((top, &members))))));
         let fixed = stack.fixed_module().map(str::to_owned);
-        Ok(Self { volume, top, told, fixed, members: Mutex::new(members) })
+        let (members, after_crash) = (Mutex::new(members), Mutex::default());
+        Ok(Self { volume, top, told, fixed, members, after_crash, exchanged: OnceLock::new() })
     }
 
     /// The file system will not be used any more.
@@ -111,12 +118,52 @@ impl Modules {
     /// The modules from the top down, with their figures.
     pub(crate) fn status(&self) -> Vec<ModuleStatus> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut after_crash = self.after_crash().clone().into_iter();
         let status = |(place, member): (u32, &Arc<dyn Member>)| ModuleStatus {
             module: member.name().to_owned(),
             place,
             figures: member.figures(),
+            after_crash: after_crash.next(),
         };
         (1..).zip(members.iter()).map(status).collect()
+    }
+
+    fn after_crash(&self) -> MutexGuard<'_, Vec<AfterCrash>> {
+        // Each change is a single assignment.
+        self.after_crash.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The modules from the top down.
+    pub(crate) fn present(&self) -> Vec<Arc<dyn Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells of exchanges from now on. Only the first call counts.
+    pub(crate) fn tell_exchanges(&self, exchanged: Exchanged) {
+        let _ = self.exchanged.set(exchanged);
+    }
+
+    /// After a crash, before the first operation: has modules take over what was kept of their
+    /// states, then put right what was left, the lowest first (LabStor §3.3, `StateRepair`).
+    ///
+    /// # Errors
+    /// If a module says that going on would be wrong.
+    pub(crate) fn go_on_after_crash(&self, kept: &[KeptState], count: u64) -> Result<()> {
+        let members = self.present();
+        let mut taken: Vec<_> =
+            (1..).zip(&members).map(|(place, member)| take_over(place, &**member, kept)).collect();
+        for (member, (crash, after)) in members.iter().zip(&mut taken).rev() {
+            let crash = Crash { count, ..*crash };
+            let Err(error) = member.repair(crash) else { continue };
+            tracing::error!(module = member.name(), %error, "what a crash has left could not be repaired");
+            if error.errno() == Errno::ENOTRECOVERABLE {
+                return Err(error.context(format!("module {} can't go on after the crash", member.name())));
+            }
+            let said = format!("it could not repair what the crash left: {error}");
+            after.error = Some(after.error.take().map_or(said.clone(), |first| format!("{first}; {said}")));
+        }
+        *self.after_crash() = taken.into_iter().map(|(_, after)| after).collect();
+        Ok(())
     }
 
     /// The names of the modules from the top down, and what each has gathered. No operation
@@ -203,8 +250,32 @@ impl Modules {
             }
         };
         *members = next.members;
+        drop(members);
+        self.after_crash().clear();
+        self.exchanged.get().into_iter().for_each(Exchanged::now);
         Ok(paused_ns)
     }
+}
+
+/// Has a module take over what was kept of its state, which must be its own. Answers what it is
+/// to know of the crash, and people.
+fn take_over(place: u32, member: &dyn Member, kept: &[KeptState]) -> (Crash, AfterCrash) {
+    let nothing = Crash { count: 0, state_age: None };
+    let origin = Origin::of(place, member);
+    let Some(state) = kept.iter().find(|state| state.origin == origin) else {
+        if let Some(other) = kept.iter().find(|state| state.origin.place == place) {
+            tracing::warn!(module = origin.module, other = ?other.origin, "the module begins anew: what was kept is of another one");
+        }
+        return (nothing, AfterCrash::default());
+    };
+    if let Err(error) = member.import(&state.state()) {
+        tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
+        let error = Some(format!("it begins anew, since it did not take its state over: {error}"));
+        return (nothing, AfterCrash { state_age_seconds: None, error });
+    }
+    let age = Duration::from_nanos(now_ns().saturating_sub(state.at_ns));
+    let after = AfterCrash { state_age_seconds: Some(age.as_secs_f64()), error: None };
+    (Crash { count: 0, state_age: Some(age) }, after)
 }
 
 /// Has modules take over the states of those of the same name. Those that are gone are asked

@@ -5,7 +5,7 @@ use crate::beside::{Beside, Bound, Front, Served, mount_advice, start_control, t
 use crate::clock::now_ns;
 use crate::config::Config;
 use crate::control::Control;
-use crate::guard::{Guarded, Told};
+use crate::guard::{Guarded, States, Told};
 use crate::handle::VolumeHandle;
 use crate::kv::Owner;
 use crate::logfs;
@@ -153,6 +153,18 @@ impl Beside<Control> {
         guard.link.serves(&Text::for_guard(front, path), &[device.as_fd(), listener.as_fd()]);
         Ok(())
     }
+
+    /// Has the guard keep the states of the modules, from now on.
+    fn keep_states(mut self, volume: &VolumeHandle) -> Self {
+        let guard = self.control.guard().0.filter(|guard| guard.keeps_states && guard.link.outlives());
+        self.states = guard.and_then(|guard| {
+            let modules = Arc::clone(&volume.modules);
+            let begun = States::begin(guard.link, move || modules.present());
+            begun.inspect_err(|error| tracing::error!(%error, "after a crash, modules begin anew")).ok()
+        });
+        self.states.iter().for_each(|states| volume.modules.tell_exchanges(states.exchanged()));
+        self
+    }
 }
 
 impl Serving<'_> {
@@ -224,7 +236,7 @@ impl Serving<'_> {
                     let _ = session.unmounter().unmount();
                     Err(self.refuse_restart(&why))
                 }
-                Ok(()) => Ok((session, beside)),
+                Ok(()) => Ok((session, beside.keep_states(volume))),
             },
             Err(error) => {
                 let advice =
@@ -321,7 +333,7 @@ impl Serving<'_> {
         let open = open.chain(in_sessions);
         let crashes = inheritance.restarts().map_or(0, |restarts| restarts.count);
         let remains = CrashState { open: open.collect(), nameless: nameless.clone(), crashes };
-        wire::open_after_crash(self.config, &remains)
+        wire::open_after_crash(self.config, &remains, &inheritance.kept)
     }
 
     fn begin_again(
@@ -348,6 +360,7 @@ impl Serving<'_> {
                 if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
                     beside.control.guard().0.iter().for_each(|guard| guard.link.is_alone(why.clone()));
                 }
+                let beside = beside.keep_states(&volume);
                 Ok((session, beside, volume))
             }
             Err(error) => {
@@ -374,7 +387,8 @@ fn serve(
 
 /// Ends all use of the volume in this process.
 fn depart(given: Given, beside: Beside<Control>, volume: VolumeHandle) -> Departure {
-    let Beside { control, server, metrics, kv, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime, states } = beside;
+    drop(states);
     let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
     drop((metrics, kv));
     volume.stop_recording();
@@ -402,7 +416,8 @@ fn sessions_of(inheritance: &Inheritance) -> io::Result<Before> {
 }
 
 fn end(served: io::Result<()>, beside: Beside<Control>, volume: &VolumeHandle) -> Result<(), ServeError> {
-    let Beside { control, server, metrics, kv, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime, states } = beside;
+    drop(states);
     tracing::info!("unmounted; closing the volume");
     runtime.iter().for_each(|runtime| runtime.stop());
     tell_manager(&[NotifyState::Stopping]);

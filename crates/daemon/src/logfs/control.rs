@@ -148,7 +148,12 @@ impl Handler for Control {
         let hello = self.hello();
         let mut modules = self.handle.modules_status();
         let place = modules.len() as u32;
-        modules.push(ModuleStatus { module: "log".to_owned(), place, figures: self.figures()? });
+        modules.push(ModuleStatus {
+            module: "log".to_owned(),
+            place,
+            figures: self.figures()?,
+            after_crash: None,
+        });
         Ok(Status {
             volume: self.uuid(),
             mountpoint: hello.mountpoint,
