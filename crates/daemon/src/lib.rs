@@ -41,6 +41,7 @@ mod users;
 pub mod validate;
 
 mod advice;
+mod after_crash;
 mod beside;
 mod clock;
 mod control;
@@ -48,6 +49,8 @@ mod cross_check;
 pub mod debug;
 mod device;
 mod drill;
+#[cfg(test)]
+mod fake_member;
 mod guard;
 mod handle;
 mod hints;

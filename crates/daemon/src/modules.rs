@@ -3,14 +3,14 @@
 //! those of the same name. Where there are modules that come in libraries, operations are
 //! held up for that (LabStor §3.3): those under way end first.
 
-use crate::clock::now_ns;
+use crate::after_crash;
 use crate::config::StackNode;
-use crate::guard::{Exchanged, KeptState, Origin};
+use crate::guard::{Exchanged, KeptState};
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    AfterCrash, Crash, Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result,
-    Served, Service, dispatch,
+    AfterCrash, Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served,
+    Service, dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;
@@ -149,20 +149,7 @@ impl Modules {
     /// # Errors
     /// If a module says that going on would be wrong.
     pub(crate) fn go_on_after_crash(&self, kept: &[KeptState], count: u64) -> Result<()> {
-        let members = self.present();
-        let mut taken: Vec<_> =
-            (1..).zip(&members).map(|(place, member)| take_over(place, &**member, kept)).collect();
-        for (member, (crash, after)) in members.iter().zip(&mut taken).rev() {
-            let crash = Crash { count, ..*crash };
-            let Err(error) = member.repair(crash) else { continue };
-            tracing::error!(module = member.name(), %error, "what a crash has left could not be repaired");
-            if error.errno() == Errno::ENOTRECOVERABLE {
-                return Err(error.context(format!("module {} can't go on after the crash", member.name())));
-            }
-            let said = format!("it could not repair what the crash left: {error}");
-            after.error = Some(after.error.take().map_or(said.clone(), |first| format!("{first}; {said}")));
-        }
-        *self.after_crash() = taken.into_iter().map(|(_, after)| after).collect();
+        *self.after_crash() = after_crash::go_on(&self.present(), kept, count)?;
         Ok(())
     }
 
@@ -255,27 +242,6 @@ impl Modules {
         self.exchanged.get().into_iter().for_each(Exchanged::now);
         Ok(paused_ns)
     }
-}
-
-/// Has a module take over what was kept of its state, which must be its own. Answers what it is
-/// to know of the crash, and people.
-fn take_over(place: u32, member: &dyn Member, kept: &[KeptState]) -> (Crash, AfterCrash) {
-    let nothing = Crash { count: 0, state_age: None };
-    let origin = Origin::of(place, member);
-    let Some(state) = kept.iter().find(|state| state.origin == origin) else {
-        if let Some(other) = kept.iter().find(|state| state.origin.place == place) {
-            tracing::warn!(module = origin.module, other = ?other.origin, "the module begins anew: what was kept is of another one");
-        }
-        return (nothing, AfterCrash::default());
-    };
-    if let Err(error) = member.import(&state.state()) {
-        tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
-        let error = Some(format!("it begins anew, since it did not take its state over: {error}"));
-        return (nothing, AfterCrash { state_age_seconds: None, error });
-    }
-    let age = Duration::from_nanos(now_ns().saturating_sub(state.at_ns));
-    let after = AfterCrash { state_age_seconds: Some(age.as_secs_f64()), error: None };
-    (Crash { count: 0, state_age: Some(age) }, after)
 }
 
 /// Has modules take over the states of those of the same name. Those that are gone are asked

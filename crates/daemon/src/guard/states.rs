@@ -176,3 +176,96 @@ impl Shared {
         known.state = Some(state);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_member::Fake;
+    use crate::guard::KeptStates;
+    use crate::guard::kept::KeptState;
+    use crate::peer::Peer;
+    use std::os::unix::net::UnixStream;
+
+    /// What the guard's side hears: each message, and the bytes behind it.
+    fn heard(peer: &mut Peer) -> (Told, Vec<u8>) {
+        let told = peer.hear().unwrap();
+        let bytes =
+            if let Told::State { len, .. } = &told { peer.hear_bytes(*len).unwrap() } else { Vec::new() };
+        (told, bytes)
+    }
+
+    fn bed() -> (Arc<Fake>, Vec<Arc<dyn Member>>, Arc<Shared>, Peer) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let link = Arc::new(Link::new(ours).unwrap());
+        let shared = Shared { link, told: Mutex::default(), changed: Condvar::new() };
+        let fake = Arc::new(Fake::new("b"));
+        let members: Vec<Arc<dyn Member>> = vec![Arc::new(Fake::new("a")), Arc::clone(&fake) as _];
+        theirs.set_nonblocking(true).unwrap();
+        (fake, members, Arc::new(shared), Peer(theirs))
+    }
+
+    #[test]
+    fn the_guard_is_told_what_changed() {
+        let (fake, members, shared, mut guard) = bed();
+        assert!(!shared.ask(0, &members), "none of them keeps anything");
+        fake.has(Ok(b"one"));
+        assert!(shared.ask(0, &members));
+        let (Told::State { origin, version: 1, .. }, bytes) = heard(&mut guard) else { panic!() };
+        assert_eq!((origin.place, origin.module.as_str(), &bytes[..]), (2, "b", &b"one"[..]));
+        shared.ask(0, &members);
+        let (Told::SameStates { places, .. }, _) = heard(&mut guard) else { panic!() };
+        assert_eq!(places, [2]);
+        // One that can't be said leaves the one before.
+        fake.has(Err(Errno::EIO));
+        shared.ask(0, &members);
+        fake.has(Ok(b"two"));
+        shared.ask(0, &members);
+        assert_eq!(heard(&mut guard).1, b"two");
+        fake.has(Ok(&vec![0; STATE_MAX + 1]));
+        shared.ask(0, &members);
+        let (Told::NoState { place: Some(2) }, _) = heard(&mut guard) else { panic!() };
+        shared.ask(0, &members);
+        assert!(guard.hear::<Told>().is_err(), "there is nothing to say of it any more");
+    }
+
+    #[test]
+    fn what_was_asked_before_an_exchange_is_not_told_after_it() {
+        let (fake, members, shared, mut guard) = bed();
+        fake.has(Ok(b"one"));
+        Exchanged(Arc::clone(&shared)).now();
+        let (Told::NoState { place: None }, _) = heard(&mut guard) else { panic!() };
+        shared.ask(0, &members);
+        assert!(guard.hear::<Told>().is_err());
+        shared.ask(1, &members);
+        assert_eq!(heard(&mut guard).1, b"one");
+    }
+
+    #[test]
+    fn who_does_not_come_back_is_not_asked_again() {
+        let (fake, members, shared, _guard) = bed();
+        fake.has(Err(Errno::EAGAIN));
+        shared.ask(0, &members);
+        shared.ask(0, &members);
+        assert_eq!(fake.told.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_guard_has_the_last_state_of_each_place() {
+        let state = |place, at_ns| KeptState {
+            origin: Origin { place, module: "m".into(), code: "1".into() },
+            version: 1,
+            bytes: vec![1],
+            at_ns,
+        };
+        let mut kept = KeptStates::default();
+        kept.put(state(1, 10));
+        kept.put(state(2, 10));
+        kept.put(state(2, 20));
+        kept.are_still(&[1, 7], 30);
+        assert_eq!(kept.all(), [state(1, 30), state(2, 20)]);
+        kept.drop(Some(1));
+        assert_eq!(kept.all(), [state(2, 20)]);
+        kept.drop(None);
+        assert!(kept.all().is_empty());
+    }
+}
