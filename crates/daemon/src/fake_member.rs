@@ -6,8 +6,8 @@ use braid_testkit::every_operation::Recorder;
 use std::sync::{Arc, Mutex};
 
 pub(crate) struct Fake {
-    name: &'static str,
-    child: Served<Recorder>,
+    pub(crate) name: &'static str,
+    pub(crate) child: Served<Recorder>,
     pub(crate) told: Arc<Mutex<Vec<String>>>,
     pub(crate) snapshot: Mutex<std::result::Result<Option<State>, Errno>>,
     pub(crate) repair: std::result::Result<(), Errno>,

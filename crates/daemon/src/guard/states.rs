@@ -30,7 +30,7 @@ pub(crate) struct Exchanged(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     link: Arc<Link>,
-    told: Mutex<Known>,
+    known: Mutex<Known>,
     changed: Condvar,
 }
 
@@ -48,7 +48,7 @@ struct Known {
 struct OfModule {
     /// Its state, if the guard keeps that.
     state: Option<State>,
-    /// People were told that there is none.
+    /// People were told that it is not kept.
     is_said: bool,
     /// It did not come back, and is not asked any more.
     is_silent: bool,
@@ -63,7 +63,7 @@ impl States {
         link: Arc<Link>,
         present: impl Fn() -> Vec<Arc<dyn Member>> + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared { link, told: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared { link, known: Mutex::default(), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("states".into());
         let thread = thread.spawn(move || of_thread.run(&present))?;
@@ -100,7 +100,7 @@ impl Exchanged {
 impl Shared {
     fn known(&self) -> MutexGuard<'_, Known> {
         // Each change leaves it whole.
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, present: &dyn Fn() -> Vec<Arc<dyn Member>>) {
@@ -147,7 +147,7 @@ impl Shared {
                     module.is_silent = error.errno() == Errno::EAGAIN;
                     if !std::mem::replace(&mut module.is_said, true) {
                         let module = member.name();
-                        tracing::error!(module, %error, "after a crash, the module begins anew");
+                        tracing::error!(module, %error, "after a crash, the module goes on with an older state, or anew");
                     }
                 }
             }
@@ -181,8 +181,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::fake_member::Fake;
-    use crate::guard::KeptStates;
-    use crate::guard::kept::KeptState;
+    use crate::guard::kept::{KeptState, KeptStates};
     use crate::peer::Peer;
     use std::os::unix::net::UnixStream;
 
@@ -197,7 +196,7 @@ mod tests {
     fn bed() -> (Arc<Fake>, Vec<Arc<dyn Member>>, Arc<Shared>, Peer) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let link = Arc::new(Link::new(ours).unwrap());
-        let shared = Shared { link, told: Mutex::default(), changed: Condvar::new() };
+        let shared = Shared { link, known: Mutex::default(), changed: Condvar::new() };
         let fake = Arc::new(Fake::new("b"));
         let members: Vec<Arc<dyn Member>> = vec![Arc::new(Fake::new("a")), Arc::clone(&fake) as _];
         theirs.set_nonblocking(true).unwrap();
