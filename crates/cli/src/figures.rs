@@ -1,7 +1,7 @@
 //! The modules' counters, as lines of `braid status`.
 
 use braid_contract::units::{show_latency, show_size};
-use braid_contract::{Figure, FigureValue, ModuleStatus};
+use braid_contract::{AfterCrash, Figure, FigureValue, ModuleStatus};
 use std::fmt::Write as _;
 
 /// A line for each module that counted anything, and for each set of labels.
@@ -17,12 +17,23 @@ pub(crate) fn render(modules: &[ModuleStatus]) -> String {
                 None => lines.push((labels, vec![show(figure)])),
             }
         }
+        text.push_str(&after_crash(module));
         for (labels, shown) in lines {
             // Writing to a string does not fail.
             _ = writeln!(text, "module {} {}{labels}: {}", module.place, module.module, shown.join(", "));
         }
     }
     text
+}
+
+/// How a module went on after the last crash; nothing if it had nothing to go on with.
+fn after_crash(module: &ModuleStatus) -> String {
+    let Some(AfterCrash { state_age_seconds, error }) = &module.after_crash else { return String::new() };
+    let age = state_age_seconds.map(|seconds| show_latency((seconds * 1e9) as u64));
+    let with = age.map(|age| format!("after the crash, it went on with what it had gathered {age} before"));
+    let failed = error.as_ref().map(|error| format!("after the crash: {error}"));
+    let lines = with.into_iter().chain(failed);
+    lines.map(|line| format!("module {} {}: {line}\n", module.place, module.module)).collect()
 }
 
 fn is_nothing(value: &FigureValue) -> bool {
@@ -55,7 +66,7 @@ fn show(figure: &Figure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_contract::Distribution;
+    use braid_contract::{AfterCrash, Distribution};
 
     #[test]
     fn what_was_counted_is_shown_in_its_unit() {
@@ -67,14 +78,25 @@ mod tests {
             Figure::seconds("wait_seconds", "", 1_500_000),
             Figure::new("latency_seconds", "", FigureValue::Histogram(latency)).with("operation", "read"),
         ];
+        let went_on = |place, state_age_seconds, error: Option<&str>| ModuleStatus {
+            module: "keep".into(),
+            place,
+            figures: Vec::new(),
+            after_crash: Some(AfterCrash { state_age_seconds, error: error.map(str::to_owned) }),
+        };
         let modules = [
-            ModuleStatus { module: "deny".into(), place: 1, figures },
-            ModuleStatus { module: "noop".into(), place: 2, figures: Vec::new() },
+            ModuleStatus { module: "deny".into(), place: 1, figures, after_crash: None },
+            ModuleStatus { module: "noop".into(), place: 2, figures: Vec::new(), after_crash: None },
+            went_on(3, Some(0.0123), None),
+            went_on(4, None, Some("it begins anew")),
+            went_on(5, None, None),
         ];
         assert_eq!(
             render(&modules),
             "module 1 deny: refused 3, data 2.00 KiB, wait 1.5 ms\n\
-             module 1 deny, read: latency 2 times, 2.0 ms on average\n"
+             module 1 deny, read: latency 2 times, 2.0 ms on average\n\
+             module 3 keep: after the crash, it went on with what it had gathered 12.3 ms before\n\
+             module 4 keep: after the crash: it begins anew\n"
         );
     }
 }

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::table::{self, Align, Table};
 use braid_contract::Shown;
+use braid_contract::units::show_size;
 use braid_daemon::libraries::{self, Registry, Repositories};
 use braid_daemon::{debug, trace};
 use braid_ipc::protocol::{Reply, Request};
@@ -101,7 +102,7 @@ fn refused(args: &RepoArgs, why: &str) -> Failure {
 }
 
 pub(crate) fn debug(args: &ModuleDebugArgs) -> Result<()> {
-    let report = debug::run(&args.name, &args.settings, &trace::load(&args.trace)?)?;
+    let report = debug::run(&args.name, &args.settings, &trace::load(&args.trace)?, args.repair)?;
     if args.json {
         table::print_json(&report)?;
     } else {
@@ -121,13 +122,22 @@ pub(crate) fn debug(args: &ModuleDebugArgs) -> Result<()> {
             table.row(vec![operation.operation.to_owned(), count, failed, without, with]);
         }
         table::print(&table.render())?;
+        report.repair.as_ref().map_or(Ok(()), |repair| table::print(&repaired(repair)))?;
     }
-    let said: Vec<&String> = report.errors.iter().chain(&report.wrong).collect();
+    let repair = report.repair.iter().filter_map(|repair| repair.error.as_ref());
+    let said: Vec<&String> = report.errors.iter().chain(&report.wrong).chain(repair).collect();
     if said.is_empty() {
         return Ok(());
     }
     said.iter().for_each(|said| eprintln!("braid: {said}"));
     Err(Failure::new(format!("module {} does not do what it should with this trace", args.name)))
+}
+
+/// How a module went on as after a crash, for people.
+fn repaired(repair: &debug::Repair) -> String {
+    let how = if repair.error.is_some() { "failed" } else { "done" };
+    let state = repair.state_bytes.map_or_else(|| "nothing".to_owned(), show_size);
+    format!("repair: {how}; kept for it: {state}\n")
 }
 
 /// Serves as the process of a module that is not trusted.

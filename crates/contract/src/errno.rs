@@ -62,6 +62,7 @@ errnos! {
     ESTALE = 116, "Stale file handle";
     EDQUOT = 122, "Disk quota exceeded";
     ECANCELED = 125, "Operation canceled";
+    ENOTRECOVERABLE = 131, "State not recoverable";
 }
 
 /// Whether, when and where a failed operation is worth a retry.

@@ -1,5 +1,6 @@
 //! Figures of a module: what it counted, for `braid status` and for metrics.
 
+use crate::crash::AfterCrash;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,6 +14,9 @@ pub struct ModuleStatus {
     /// Its figures; none of a module that counts nothing.
     #[serde(default)]
     pub figures: Vec<Figure>,
+    /// How it went on after the last crash; `None` if there was none since it was put there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_crash: Option<AfterCrash>,
 }
 
 /// One figure. Those of one name, with different labels, are of the same kind and meaning.

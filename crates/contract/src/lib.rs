@@ -13,6 +13,7 @@ mod operations;
 
 mod attr;
 mod caller;
+mod crash;
 mod environment;
 mod errno;
 mod error;
@@ -41,6 +42,7 @@ mod zoned;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
+pub use crash::{AfterCrash, Crash};
 pub use environment::{DeviceCounters, Environment};
 pub use errno::{Errno, Retry};
 pub use error::{Context, Error, RefusalKind, Result};

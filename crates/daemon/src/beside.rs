@@ -2,6 +2,7 @@
 //! socket, metrics, keys and values, sessions of applications, and signals.
 
 use crate::config::MountSettings;
+use crate::guard::States;
 use crate::kv::{self, Buckets, Owner};
 use crate::metrics::{self, Listener};
 use crate::refusal::{Located, Refusal};
@@ -93,6 +94,8 @@ pub(crate) struct Beside<C> {
     pub(crate) kv: Option<kv::Serving>,
     pub(crate) signals: Watch,
     pub(crate) runtime: Option<Arc<Runtime>>,
+    /// Has a guard keep the states of modules.
+    pub(crate) states: Option<States>,
 }
 
 impl<C: Answers + 'static> Beside<C> {
@@ -137,7 +140,7 @@ impl<C: Answers + 'static> Beside<C> {
         let served = Served::of(session);
         let (cache, transport) = (served.cache, served.transport());
         tracing::info!(mountpoint = %point.shown(), cache, transport, "mounted");
-        Ok(Self { control, server, metrics, kv, signals, runtime })
+        Ok(Self { control, server, metrics, kv, signals, runtime, states: None })
     }
 }
 

@@ -2,7 +2,11 @@
 //! the operations of a trace, on a volume of one directory that is made for that, and
 //! compares what is read with what was written.
 
+use crate::clock::now_ns;
 use crate::config::Config;
+use crate::guard::{KeptState, Origin, STATE_MAX};
+use crate::handle::VolumeHandle;
+use crate::modules::Modules;
 use crate::refusal::{Place, Refusal};
 use crate::source::Reading;
 use crate::yaml::{self, Entry, Node, Value};
@@ -11,6 +15,7 @@ use braid_contract::{
     Caller, Error, FallocateMode, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, RenameMode, SetAttr,
     WriteFlags,
 };
+use braid_modules::State;
 use braid_placement::{Trace, TraceOp, TraceOpKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,6 +40,18 @@ pub struct Report {
     pub wrong: Vec<String>,
     /// The first error of each kind of operation.
     pub errors: Vec<String>,
+    /// How the module went on as after a crash, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Repair>,
+}
+
+/// How a module went on as after a crash.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Repair {
+    /// The length of the state that would have been kept; `None` if there is none.
+    pub state_bytes: Option<u64>,
+    /// What failed.
+    pub error: Option<String>,
 }
 
 /// A kind of operation.
@@ -52,13 +69,14 @@ pub struct Operation {
     pub with_ns: u64,
 }
 
-/// Carries the operations of a trace out, without and with the module.
+/// Carries the operations of a trace out, without and with the module; then, with `repairs`,
+/// has another one of the same kind go on as after a crash.
 ///
 /// # Errors
 /// If there is no such module, or its settings (in YAML) are wrong.
-pub fn run(module: &str, settings: &str, trace: &Trace) -> Result<Report, Refusal> {
-    let (_, bare) = played(None, trace)?;
-    let (mut report, with) = played(Some((module, settings)), trace)?;
+pub fn run(module: &str, settings: &str, trace: &Trace, repairs: bool) -> Result<Report, Refusal> {
+    let (_, bare) = played(None, trace, false)?;
+    let (mut report, with) = played(Some((module, settings)), trace, repairs)?;
     report.operations = with
         .into_iter()
         .map(|(operation, with)| {
@@ -85,13 +103,13 @@ impl Tally {
 
 type Tallies = BTreeMap<&'static str, Tally>;
 
-fn played(module: Option<(&str, &str)>, trace: &Trace) -> Result<(Report, Tallies), Refusal> {
+fn played(module: Option<(&str, &str)>, trace: &Trace, repairs: bool) -> Result<(Report, Tallies), Refusal> {
     let place = Place::flag("--trace");
     let failed = |error: &dyn std::fmt::Display| {
         place.refuse(error.to_string(), "it needs room in the directory for temporary files")
     };
     let dir = scratch().map_err(|error| failed(&error))?;
-    let played = play_in(&dir, module, trace);
+    let played = play_in(&dir, module, trace, repairs);
     std::fs::remove_dir_all(&dir).map_err(|error| failed(&error))?;
     played
 }
@@ -104,17 +122,55 @@ fn scratch() -> std::io::Result<std::path::PathBuf> {
     Ok(dir)
 }
 
-fn play_in(dir: &Path, module: Option<(&str, &str)>, trace: &Trace) -> Result<(Report, Tallies), Refusal> {
+fn play_in(
+    dir: &Path,
+    module: Option<(&str, &str)>,
+    trace: &Trace,
+    repairs: bool,
+) -> Result<(Report, Tallies), Refusal> {
     let config = config(dir, module)?;
+    if let (true, Some(module)) = (repairs, config.stack.fixed_module()) {
+        let found = format!("'{module}' has open files to itself, and no place in a mount with restart");
+        return Err(Place::flag("--repair").refuse(found, "leave it out"));
+    }
     let handle = wire::open(&config, true)?;
     let mut play = Play::new(handle.file_system(), trace);
     trace.ops.iter().for_each(|op| play.step(op));
-    let (report, tallies) = (play.report, play.tallies);
+    let (mut report, tallies) = (play.report, play.tallies);
+    report.repair = repairs.then(|| repair(&handle, &config));
     let closed = handle.shutdown();
     closed.map_err(|error| {
         Place::flag("--trace").refuse(error.to_string(), "the volume was not closed cleanly")
     })?;
     Ok((report, tallies))
+}
+
+/// Has another module go on with what the present one has gathered, as after a crash.
+fn repair(handle: &VolumeHandle, config: &Config) -> Repair {
+    let mut told = Repair::default();
+    let mut kept = Vec::new();
+    if let Some(member) = handle.modules.present().first() {
+        match member.snapshot() {
+            Ok(Some(state)) if state.bytes.len() > STATE_MAX => {
+                told.error = Some(format!("its state of {} bytes would not be kept", state.bytes.len()));
+            }
+            Ok(Some(State { version, bytes })) => {
+                told.state_bytes = Some(bytes.len() as u64);
+                kept.push(KeptState { origin: Origin::of(1, &**member), version, bytes, at_ns: now_ns() });
+            }
+            Ok(None) => {}
+            Err(error) => told.error = Some(error.to_string()),
+        }
+    }
+    let went_on = Modules::new(&config.stack, handle.volume.clone()).and_then(|next| {
+        next.go_on_after_crash(&kept, 1)?;
+        let status = next.status();
+        next.end();
+        Ok(status.into_iter().find_map(|module| module.after_crash?.error))
+    });
+    let failed = went_on.unwrap_or_else(|error| Some(error.to_string()));
+    told.error = told.error.or(failed);
+    told
 }
 
 /// A stack of one module, or of none, on one directory.

@@ -42,6 +42,7 @@ pub mod validate;
 pub mod view;
 
 mod advice;
+mod after_crash;
 mod beside;
 mod bottom;
 mod clock;
@@ -50,6 +51,8 @@ mod cross_check;
 pub mod debug;
 mod device;
 mod drill;
+#[cfg(test)]
+mod fake_member;
 mod guard;
 mod handle;
 mod hints;

@@ -3,16 +3,18 @@
 //! those of the same name. Where there are modules that come in libraries, operations are
 //! held up for that (LabStor §3.3): those under way end first.
 
+use crate::after_crash;
 use crate::config::StackNode;
+use crate::guard::{Exchanged, KeptState};
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served, Service,
-    dispatch,
+    AfterCrash, Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served,
+    Service, dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The modules between the front end and the volume.
@@ -25,6 +27,10 @@ pub(crate) struct Modules {
     fixed: Option<String>,
     /// From the top down.
     members: Mutex<Vec<Arc<dyn Member>>>,
+    /// How these went on after a crash; empty if none of them has seen one.
+    after_crash: Mutex<Vec<AfterCrash>>,
+    /// Who keeps their states.
+    exchanged: OnceLock<Exchanged>,
 }
 
 /// How long operations under way may take before modules are exchanged.
@@ -83,7 +89,8 @@ impl Modules {
         let told = top.capabilities();
         let top = Arc::new(Served(Top(ArcSwap::from_pointee(Now::of((top, &members))))));
         let fixed = stack.fixed_module().map(str::to_owned);
-        Ok(Self { volume, top, told, fixed, members: Mutex::new(members) })
+        let (members, after_crash) = (Mutex::new(members), Mutex::default());
+        Ok(Self { volume, top, told, fixed, members, after_crash, exchanged: OnceLock::new() })
     }
 
     /// The file system will not be used any more.
@@ -111,12 +118,39 @@ impl Modules {
     /// The modules from the top down, with their figures.
     pub(crate) fn status(&self) -> Vec<ModuleStatus> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut after_crash = self.after_crash().clone().into_iter();
         let status = |(place, member): (u32, &Arc<dyn Member>)| ModuleStatus {
             module: member.name().to_owned(),
             place,
             figures: member.figures(),
+            after_crash: after_crash.next(),
         };
         (1..).zip(members.iter()).map(status).collect()
+    }
+
+    fn after_crash(&self) -> MutexGuard<'_, Vec<AfterCrash>> {
+        // Each change is a single assignment.
+        self.after_crash.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The modules from the top down.
+    pub(crate) fn present(&self) -> Vec<Arc<dyn Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells of exchanges from now on. Only the first call counts.
+    pub(crate) fn tell_exchanges(&self, exchanged: Exchanged) {
+        let _ = self.exchanged.set(exchanged);
+    }
+
+    /// After a crash, before the first operation: has modules take over what was kept of their
+    /// states, then put right what was left, the lowest first (LabStor §3.3, `StateRepair`).
+    ///
+    /// # Errors
+    /// If a module says that going on would be wrong.
+    pub(crate) fn go_on_after_crash(&self, kept: &[KeptState], count: u64) -> Result<()> {
+        *self.after_crash() = after_crash::go_on(&self.present(), kept, count)?;
+        Ok(())
     }
 
     /// The names of the modules from the top down, and what each has gathered. No operation
@@ -203,6 +237,9 @@ impl Modules {
             }
         };
         *members = next.members;
+        drop(members);
+        self.after_crash().clear();
+        self.exchanged.get().into_iter().for_each(Exchanged::now);
         Ok(paused_ns)
     }
 }

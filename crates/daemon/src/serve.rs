@@ -6,7 +6,7 @@ use crate::bottom;
 use crate::clock::now_ns;
 use crate::config::{BottomNode, Config};
 use crate::control::Control;
-use crate::guard::{Guarded, Told};
+use crate::guard::{Guarded, States, Told};
 use crate::handle::VolumeHandle;
 use crate::kv::Owner;
 use crate::logfs::bottom::OpenLog;
@@ -170,6 +170,18 @@ impl Beside<Control> {
         guard.link.serves(&Text::for_guard(front, path), &[device.as_fd(), listener.as_fd()]);
         Ok(())
     }
+
+    /// Has the guard keep the states of the modules, from now on.
+    fn keep_states(mut self, volume: &VolumeHandle) -> Self {
+        let guard = self.control.guard().0.filter(|guard| guard.keeps_states && guard.link.outlives());
+        self.states = guard.and_then(|guard| {
+            let modules = Arc::clone(&volume.modules);
+            let begun = States::begin(guard.link, move || modules.present());
+            begun.inspect_err(|error| tracing::error!(%error, "after a crash, modules begin anew")).ok()
+        });
+        self.states.iter().for_each(|states| volume.modules.tell_exchanges(states.exchanged()));
+        self
+    }
 }
 
 impl Serving<'_> {
@@ -241,7 +253,7 @@ impl Serving<'_> {
                     let _ = session.unmounter().unmount();
                     Err(self.refuse_restart(&why))
                 }
-                Ok(()) => Ok((session, beside)),
+                Ok(()) => Ok((session, beside.keep_states(volume))),
             },
             Err(error) => {
                 let advice =
@@ -338,7 +350,7 @@ impl Serving<'_> {
         let open = open.chain(in_sessions);
         let crashes = inheritance.restarts().map_or(0, |restarts| restarts.count);
         let remains = CrashState { open: open.collect(), nameless: nameless.clone(), crashes };
-        wire::open_after_crash(self.config, &remains)
+        wire::open_after_crash(self.config, &remains, &inheritance.kept)
     }
 
     fn begin_again(
@@ -365,6 +377,7 @@ impl Serving<'_> {
                 if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
                     beside.control.guard().0.iter().for_each(|guard| guard.link.is_alone(why.clone()));
                 }
+                let beside = beside.keep_states(&volume);
                 Ok((session, beside, volume))
             }
             Err(error) => {
@@ -391,7 +404,8 @@ fn serve(
 
 /// Ends all use of the volume in this process.
 fn depart(given: Given, beside: Beside<Control>, volume: VolumeHandle) -> Departure {
-    let Beside { control, server, metrics, kv, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime, states } = beside;
+    drop(states);
     let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
     drop((metrics, kv));
     volume.stop_recording();
@@ -419,7 +433,8 @@ fn sessions_of(inheritance: &Inheritance) -> io::Result<Before> {
 }
 
 fn end(served: io::Result<()>, beside: Beside<Control>, volume: &VolumeHandle) -> Result<(), ServeError> {
-    let Beside { control, server, metrics, kv, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime, states } = beside;
+    drop(states);
     tracing::info!("unmounted; closing the volume");
     runtime.iter().for_each(|runtime| runtime.stop());
     tell_manager(&[NotifyState::Stopping]);

@@ -6,7 +6,7 @@
 //! keeps open is what the mount needs to stay.
 
 use crate::clock::now_ns;
-use crate::guard::Told;
+use crate::guard::{KeptState, KeptStates, STATE_MAX, Told};
 use crate::peer::Peer;
 use crate::upgrade::{Giver, Handover, Launch, Remains, Text, adopt};
 use braid_contract::Shown;
@@ -39,6 +39,10 @@ struct Kept {
     sessions: BTreeMap<u64, (SessionState, Vec<OwnedFd>)>,
     /// The socket at which sessions begin.
     sessions_begin: Option<OwnedFd>,
+    /// What modules have gathered.
+    states: KeptStates,
+    /// The process that will serve the mount goes on with these.
+    hands_states_on: bool,
     /// Why no other process can go on.
     alone: Option<String>,
     /// The mount has ended.
@@ -135,6 +139,10 @@ impl Supervisor {
                 if kept.serving.is_none() {
                     notify(&[NotifyState::Ready]);
                 }
+                // Modules have gathered more in a process that took over without a crash.
+                if !std::mem::take(&mut kept.hands_states_on) {
+                    kept.states.drop(None);
+                }
                 let (program, at_ns) = (PathBuf::from(program), now_ns());
                 kept.serving = Some(Serving { pid, program, text, descriptors, at_ns });
             }
@@ -159,6 +167,15 @@ impl Supervisor {
                 }
             }
             Told::SessionEnded { session } => drop(kept.sessions.remove(&session)),
+            Told::State { origin, version, len, at_ns } => {
+                if len > STATE_MAX as u64 {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                let bytes = peer.hear_bytes(len)?;
+                kept.states.put(KeptState { origin, version, bytes, at_ns });
+            }
+            Told::SameStates { places, at_ns } => kept.states.are_still(&places, at_ns),
+            Told::NoState { place } => kept.states.drop(place),
             Told::Alone { why } => kept.alone = Some(why),
             Told::Ended => kept.ended = true,
         }
@@ -207,6 +224,7 @@ impl Supervisor {
             guard.push(memory.try_clone().map_err(text)?);
         }
         let nameless = self.kept.nameless.iter().map(|(ino, fd)| Ok((*ino, fd.try_clone()?)));
+        let refuse = self.short >= REFUSE_AFTER;
         let remains = Remains {
             text: serving.text.clone(),
             descriptors: &serving.descriptors,
@@ -214,15 +232,18 @@ impl Supervisor {
             nameless: nameless.collect::<io::Result<_>>().map_err(text)?,
             restarts: Restarts { count: self.crashes, how: how.to_owned(), paused_ns: 0 },
             crashed_at_ns,
-            refuse: self.short >= REFUSE_AFTER,
+            refuse,
             sessions: self.kept.sessions.values(),
             sessions_begin: self.kept.sessions_begin.as_ref(),
+            // Perhaps it is one of them that ends them all.
+            kept: if refuse { Vec::new() } else { self.kept.states.all() },
         };
         let handover = Handover::after_crash(remains).map_err(text)?;
         let giver = Giver::start(&serving.program, launch)?;
         let (child, heirs_end) = giver.hand_over(&handover)?;
         drop((handover, heirs_end));
         tracing::info!(pid = child.id(), program = %serving.program.shown(), "another process serves the mount");
+        self.kept.hands_states_on = !refuse;
         Ok(Peer(ours))
     }
 }

@@ -6,6 +6,7 @@ use crate::config::{
     VolumeSettings,
 };
 use crate::drill::{self, Drills};
+use crate::guard::KeptState;
 use crate::handle::VolumeHandle;
 use crate::logfs::settings::LogSettings;
 use crate::refusal::Refusal;
@@ -52,9 +53,20 @@ pub(crate) fn open_taken(
     Ok(handle)
 }
 
-/// Opens the volume whose process crashed, and goes on with what was open.
-pub(crate) fn open_after_crash(config: &Config, remains: &CrashState) -> Result<VolumeHandle, Refusal> {
-    open_by(config, false, &|volume| Volume::open_after_crash(volume, remains.clone()))
+/// Opens the volume whose process crashed, and goes on with what was open, and with what was
+/// kept of its modules' states.
+pub(crate) fn open_after_crash(
+    config: &Config,
+    remains: &CrashState,
+    kept: &[KeptState],
+) -> Result<VolumeHandle, Refusal> {
+    let settings = config.stack.need_volume()?;
+    let handle = open_by(config, false, &|volume| Volume::open_after_crash(volume, remains.clone()))?;
+    handle.modules.go_on_after_crash(kept, remains.crashes).map_err(|error| {
+        let place = settings.place.whole_file();
+        place.refuse(error.to_string(), "unmount, and mount anew; the log may say more")
+    })?;
+    Ok(handle)
 }
 
 fn open_by(

@@ -2,7 +2,7 @@
 //! state that it hands to its successor.
 
 use crate::frames::Pipeline;
-use braid_contract::{Errno, Error, Figure, FileSystem, Result};
+use braid_contract::{Crash, Errno, Error, Figure, FileSystem, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
@@ -49,6 +49,24 @@ pub trait Module: FileSystem + Sized + 'static {
     /// invalid bytes; then nothing has changed.
     fn import(&self, state: &State) -> Result<()> {
         state.expect_version(State::default().version)
+    }
+
+    /// What the next process would [import](Self::import) if this one crashed; `None` of a
+    /// module that keeps nothing for that. It is called once a second, while operations
+    /// are under way, and changes nothing.
+    fn snapshot(&self) -> Option<State> {
+        None
+    }
+
+    /// Puts right what a crash of the process has left, after [`import`](Self::import) and
+    /// before the first operation, when all modules below have done so (LabStor §3.3,
+    /// `StateRepair`).
+    ///
+    /// # Errors
+    /// If it can't: people are told, and the module goes on; with `ENOTRECOVERABLE`, which
+    /// says that this would be wrong, the mount does not.
+    fn repair(&self, _after: Crash) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -98,6 +116,25 @@ pub trait Member: FileSystem {
     /// [`Module::import`]
     fn import(&self, state: &State) -> Result<()>;
 
+    /// What tells the module's code from that of another version: only that takes a
+    /// [snapshot](Self::snapshot) over.
+    fn origin(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    /// [`Module::snapshot`]
+    ///
+    /// # Errors
+    /// If a loaded module can't say; `EAGAIN` if it does not come back.
+    fn snapshot(&self) -> Result<Option<State>> {
+        Ok(None)
+    }
+
+    /// [`Module::repair`]
+    fn repair(&self, _after: Crash) -> Result<()> {
+        Ok(())
+    }
+
     /// [`Module::end`]
     fn end(&self);
 }
@@ -117,6 +154,14 @@ impl<M: Module> Member for M {
 
     fn import(&self, state: &State) -> Result<()> {
         Module::import(self, state)
+    }
+
+    fn snapshot(&self) -> Result<Option<State>> {
+        Ok(Module::snapshot(self))
+    }
+
+    fn repair(&self, after: Crash) -> Result<()> {
+        Module::repair(self, after)
     }
 
     fn end(&self) {

@@ -101,6 +101,10 @@ extern "C" {
 #define BRAID_UNCACHED 1
 #define BRAID_PASSTHROUGH 2
 
+/* Flags of modules */
+#define BRAID_EXPORTS_IN_USE 1
+#define BRAID_HAS_REPAIR 2
+
 /* What a file system can do */
 #define BRAID_CAN_PASS_THROUGH 1
 #define BRAID_CAN_RENAME_OTHERWISE 2
@@ -121,6 +125,7 @@ struct braid_answers;
 struct braid_reply;
 struct braid_capabilities;
 struct braid_file_system;
+struct braid_crash;
 struct braid_module;
 
 /* Bytes, which stay the caller's. Names are not ended by NUL. */
@@ -295,11 +300,23 @@ struct braid_file_system {
     void (*capabilities)(void *context, struct braid_capabilities *capabilities);
 };
 
+/* A crash of the process that served the mount: another one goes on with it. */
+struct braid_crash {
+    /* How many there were since the mount, with this one. */
+    uint64_t count;
+    /* How old the state is that the module took over just now, in nanoseconds. */
+    uint64_t state_age;
+    /* Whether it took one over. */
+    uint32_t has_state;
+    uint32_t padding;
+};
+
 /* A module. Its functions may be called by several threads at once. */
 struct braid_module {
     /* BRAID_ABI */
     uint32_t abi;
-    uint32_t padding;
+    /* BRAID_EXPORTS_IN_USE, BRAID_HAS_REPAIR */
+    uint32_t flags;
     /* The key in a stack file, ended by NUL: small letters, digits, '-'. */
     const char *name;
     /* Its version, for people, ended by NUL. */
@@ -316,10 +333,15 @@ struct braid_module {
     int32_t (*call)(void *context, struct braid_request *request, struct braid_reply *reply);
     /* Changes those of the child, with which it is called. NULL: they stay. */
     void (*capabilities)(void *context, struct braid_capabilities *capabilities);
-    /* Its state, for its successor. No call is under way. NULL: it has none. */
+    /* Its state, for its successor. No call is under way, or with BRAID_EXPORTS_IN_USE
+       perhaps. NULL: it has none. */
     int32_t (*export_state)(void *module, uint32_t *version, const struct braid_sink *state);
     /* Takes the state of another one over, before its first call. NULL: it takes none. */
     int32_t (*import_state)(void *module, uint32_t version, struct braid_bytes state, const struct braid_sink *why);
+    /* Only read with BRAID_HAS_REPAIR. Puts right what a crash has left, after
+       `import_state` and before the first call; the child may be called. Answers 0, or
+       an error number: ENOTRECOVERABLE if going on would be wrong. */
+    int32_t (*repair)(void *module, const struct braid_crash *crash, const struct braid_sink *why);
 };
 
 /* A module is a shared library with this function. What it answers stays as it is. */

@@ -3,11 +3,12 @@
 use crate::bridge::carry_out;
 use crate::failure::{of_error, to_error};
 use crate::target::{Served, capabilities_to};
-use braid_contract::{FileSystem, Result};
-use braid_sys::module::{Answer, Capabilities, Child, Failure, Message, Plugin, Target};
+use braid_contract::{Crash, FileSystem, Result};
+use braid_sys::module::{Answer, Capabilities, Child, Failure, Message, Plugin, RawCrash, Target};
 use serde::de::DeserializeOwned;
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Exported state of a module: bytes in the format of its version.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,6 +28,10 @@ pub trait PluginModule: FileSystem + Sized + 'static {
     /// The version, for people.
     const VERSION: &'static CStr;
 
+    /// Whether [`export`](Self::export) may be called while operations are under way: only
+    /// then is the state kept for the case of a crash.
+    const EXPORTS_IN_USE: bool = false;
+
     /// The settings in a stack file, with `deny_unknown_fields`. Words and numbers come as
     /// such.
     type Settings: DeserializeOwned;
@@ -40,7 +45,8 @@ pub trait PluginModule: FileSystem + Sized + 'static {
     /// The file system will not be used any more.
     fn end(&self) {}
 
-    /// The module's state, for its successor. No operation is under way.
+    /// The module's state, for its successor. No operation is under way, unless the module
+    /// [says](Self::EXPORTS_IN_USE) that some may be.
     fn export(&self) -> State {
         State::default()
     }
@@ -54,6 +60,17 @@ pub trait PluginModule: FileSystem + Sized + 'static {
             return Ok(());
         }
         Err(braid_contract::Error::new(braid_contract::Errno::EINVAL, "it takes no state over"))
+    }
+
+    /// Puts right what a crash of the process has left, after [`import`](Self::import) and
+    /// before the first operation (LabStor §3.3, `StateRepair`). The child may be called.
+    ///
+    /// # Errors
+    /// If it can't: people are told, and the module goes on; with `ENOTRECOVERABLE`, which
+    /// says that this would be wrong, the mount does not.
+    fn repair(&self, after: Crash) -> Result<()> {
+        let _ = after;
+        Ok(())
     }
 }
 
@@ -73,6 +90,7 @@ fn settings<M: PluginModule>(text: &[u8]) -> std::result::Result<M::Settings, Fa
 impl<M: PluginModule> Plugin for Described<M> {
     const NAME: &'static CStr = M::NAME;
     const VERSION: &'static CStr = M::VERSION;
+    const EXPORTS_IN_USE: bool = M::EXPORTS_IN_USE;
 
     fn check(text: &[u8]) -> std::result::Result<(), Failure> {
         settings::<M>(text).map(|_| ())
@@ -96,6 +114,10 @@ impl<M: PluginModule> Plugin for Described<M> {
         let state = State { version, bytes: state.to_owned() };
         self.0.import(&state).map_err(|error| of_error(&error))
     }
+
+    fn repair(&self, crash: &RawCrash) -> std::result::Result<(), Failure> {
+        self.0.repair(crash_of(crash)).map_err(|error| of_error(&error))
+    }
 }
 
 impl<M: PluginModule> Target for Described<M> {
@@ -106,6 +128,23 @@ impl<M: PluginModule> Target for Described<M> {
     fn capabilities(&self) -> Capabilities {
         capabilities_to(&self.0.capabilities())
     }
+}
+
+/// A crash, for the interface.
+#[must_use]
+pub fn crash_to(crash: Crash) -> RawCrash {
+    let age = crash.state_age.unwrap_or_default().as_nanos();
+    RawCrash {
+        count: crash.count,
+        state_age: u64::try_from(age).unwrap_or(u64::MAX),
+        has_state: u32::from(crash.state_age.is_some()),
+        padding: 0,
+    }
+}
+
+fn crash_of(crash: &RawCrash) -> Crash {
+    let state_age = (crash.has_state != 0).then(|| Duration::from_nanos(crash.state_age));
+    Crash { count: crash.count, state_age }
 }
 
 /// The error of a failure that comes from the interface.

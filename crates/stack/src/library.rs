@@ -3,17 +3,28 @@
 use crate::bounded::bounded;
 use crate::isolated::{IsolatedLibrary, IsolatedModule};
 use crate::trust;
-use braid_sdk::abi::{Failure, LoadedModule, ModuleLibrary, Target, module_image};
+use braid_sdk::abi::{Failure, LoadedModule, ModuleLibrary, RawCrash, Target, module_image};
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use twox_hash::XxHash3_128;
 
 /// The largest library, in bytes: it is copied to memory.
 const SIZE_MAX: u64 = 256 << 20;
 
 /// A library.
 #[derive(Debug)]
-pub(crate) enum Library {
+pub(crate) struct Library {
+    pub(crate) code: Code,
+    /// What tells its code from that of others, of the same version or not.
+    sum: u128,
+}
+
+/// Where the code of a library runs.
+#[derive(Debug)]
+pub(crate) enum Code {
     /// Its code runs in this process.
     Trusted(Arc<ModuleLibrary>),
     /// It does not, for a reason.
@@ -28,44 +39,56 @@ impl Library {
         // Its file system may not answer.
         let (image, owner, distrust) =
             bounded("reading it", move || read(&path)).map_err(|error| error.to_string())??;
-        match distrust {
-            None => ModuleLibrary::load(&image).map(|library| Self::Trusted(Arc::new(library))),
-            Some(why) => {
-                let library = IsolatedLibrary::open(image, owner)?;
-                Ok(Self::Isolated(Arc::new(library), why))
-            }
+        let sum = sum_of(&image).map_err(|error| error.to_string())?;
+        let code = match distrust {
+            None => ModuleLibrary::load(&image).map(|library| Code::Trusted(Arc::new(library)))?,
+            Some(why) => Code::Isolated(Arc::new(IsolatedLibrary::open(image, owner)?), why),
+        };
+        Ok(Self { code, sum })
+    }
+
+    /// Its version, and what tells it from other code of this version.
+    pub(crate) fn origin(&self) -> String {
+        format!("{} {:032x}", self.version(), self.sum)
+    }
+
+    /// Whether its modules' state may be asked for while operations are under way.
+    pub(crate) fn exports_in_use(&self) -> bool {
+        match &self.code {
+            Code::Trusted(library) => library.exports_in_use(),
+            Code::Isolated(library, _) => library.exports_in_use,
         }
     }
 
     /// The module's name.
     pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Trusted(library) => library.name(),
-            Self::Isolated(library, _) => &library.name,
+        match &self.code {
+            Code::Trusted(library) => library.name(),
+            Code::Isolated(library, _) => &library.name,
         }
     }
 
     /// The module's version.
     pub(crate) fn version(&self) -> &str {
-        match self {
-            Self::Trusted(library) => library.version(),
-            Self::Isolated(library, _) => &library.version,
+        match &self.code {
+            Code::Trusted(library) => library.version(),
+            Code::Isolated(library, _) => &library.version,
         }
     }
 
     /// Why it is not trusted.
     pub(crate) fn distrust(&self) -> Option<&str> {
-        match self {
-            Self::Trusted(_) => None,
-            Self::Isolated(_, why) => Some(why),
+        match &self.code {
+            Code::Trusted(_) => None,
+            Code::Isolated(_, why) => Some(why),
         }
     }
 
     /// Whether these settings, as JSON, are right.
     pub(crate) fn check(&self, settings: &str) -> Result<(), String> {
-        match self {
-            Self::Trusted(library) => library.check(settings),
-            Self::Isolated(library, _) => library.check(settings),
+        match &self.code {
+            Code::Trusted(library) => library.check(settings),
+            Code::Isolated(library, _) => library.check(settings),
         }
     }
 
@@ -75,9 +98,9 @@ impl Library {
         settings: &str,
         child: Box<dyn Target>,
     ) -> Result<Arc<dyn Instance>, Failure> {
-        Ok(match self {
-            Self::Trusted(library) => Arc::new(library.create(settings, child)?),
-            Self::Isolated(library, _) => {
+        Ok(match &self.code {
+            Code::Trusted(library) => Arc::new(library.create(settings, child)?),
+            Code::Isolated(library, _) => {
                 Arc::new(IsolatedModule::create(Arc::clone(library), settings, child)?)
             }
         })
@@ -92,6 +115,20 @@ fn read(path: &Path) -> Result<(File, u32, Option<String>), String> {
     Ok((image, found.owner, found.distrust))
 }
 
+fn sum_of(image: &File) -> io::Result<u128> {
+    let (mut sum, mut piece, mut at) = (XxHash3_128::new(), vec![0; 1 << 16], 0);
+    loop {
+        // Whoever loads it begins at its start.
+        match image.read_at(&mut piece, at)? {
+            0 => return Ok(sum.finish_128()),
+            len => {
+                sum.write(&piece[..len]);
+                at += len as u64;
+            }
+        }
+    }
+}
+
 /// A module that was made.
 pub(crate) trait Instance: Target {
     /// Its state and the version of that, for its successor; no call is under way.
@@ -99,6 +136,9 @@ pub(crate) trait Instance: Target {
 
     /// Takes over the state of a module of the same name.
     fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure>;
+
+    /// Puts right what a crash has left, before the first operation.
+    fn repair(&self, crash: &RawCrash) -> Result<(), Failure>;
 
     /// It will not be used any more.
     fn end(&self);
@@ -113,6 +153,10 @@ impl Instance for LoadedModule {
         Self::import(self, version, state)
     }
 
+    fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
+        Self::repair(self, crash)
+    }
+
     fn end(&self) {
         Self::end(self);
     }
@@ -125,6 +169,10 @@ impl Instance for IsolatedModule {
 
     fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
         Self::import(self, version, state)
+    }
+
+    fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
+        Self::repair(self, crash)
     }
 
     fn end(&self) {

@@ -2,9 +2,9 @@
 
 use crate::bounded::bounded;
 use crate::library::{Instance, Library};
-use braid_contract::{FileSystem, Layer, Result, Served};
+use braid_contract::{Crash, Errno, Error, FileSystem, Layer, Result, Served};
 use braid_modules::{Configured, Member, Pipeline, State};
-use braid_sdk::{Below, error_of};
+use braid_sdk::{Below, crash_to, error_of};
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,10 +71,26 @@ impl Member for Loaded {
         Ok(State { version, bytes })
     }
 
+    fn origin(&self) -> String {
+        self.library.origin()
+    }
+
+    fn snapshot(&self) -> Result<Option<State>> {
+        if self.library.exports_in_use() { self.export().map(Some) } else { Ok(None) }
+    }
+
     fn import(&self, state: &State) -> Result<()> {
         let (module, state) = (Arc::clone(&self.module), state.clone());
         let import = move || module.import(state.version, &state.bytes).map_err(error_of);
         bounded(&format!("taking over the state of module {}", self.name()), import)?
+    }
+
+    fn repair(&self, after: Crash) -> Result<()> {
+        let module = Arc::clone(&self.module);
+        let repair = move || module.repair(&crash_to(after)).map_err(error_of);
+        // Nothing may come to a module that is still being repaired.
+        let late = |error: Error| Error::new(Errno::ENOTRECOVERABLE, error.to_string());
+        bounded(&format!("repairing module {}", self.name()), repair).map_err(late)?
     }
 
     fn end(&self) {

@@ -71,13 +71,16 @@ pub(crate) struct ModuleUpgradeArgs {
 const DEBUG_HELP: &str = "\
 The operations of the trace are carried out one by one on a volume of one directory,
 which is made in the directory for temporary files and removed afterwards: without
-the module, then with it. What is read has to be what was written.
+the module, then with it. What is read has to be what was written. With --repair,
+another module goes on afterwards as after a crash: with the state that would have
+been kept, and by its function for repairs.
 
 Examples:
   braid module debug keep --trace db.trace --settings 'suffix: .keep'
+  braid module debug keep --trace db.trace --settings 'suffix: .keep' --repair
 
-Exit status: 0 all went well, 1 an operation failed or read something else, 2 wrong
-arguments.";
+Exit status: 0 all went well, 1 an operation or the repair failed, or something else
+was read, 2 wrong arguments.";
 
 #[derive(Debug, Args)]
 #[command(after_help = DEBUG_HELP)]
@@ -92,6 +95,10 @@ pub(crate) struct ModuleDebugArgs {
     /// The module's settings, as in a stack file
     #[arg(long, value_name = "YAML", default_value = "")]
     pub(crate) settings: String,
+
+    /// Have another one go on afterwards, as after a crash
+    #[arg(long)]
+    pub(crate) repair: bool,
 
     /// Print JSON
     #[arg(long)]

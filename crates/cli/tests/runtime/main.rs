@@ -5,6 +5,8 @@
 mod common;
 #[path = "../common/crashing.rs"]
 mod crashing;
+#[path = "../common/in_libraries.rs"]
+mod in_libraries;
 #[path = "../common/in_use.rs"]
 mod in_use;
 #[path = "../common/seen.rs"]
@@ -14,6 +16,7 @@ mod users;
 
 mod exchange;
 mod kv;
+mod repair;
 mod restart;
 mod restart_sessions;
 mod runtime;

@@ -2,7 +2,7 @@
 //! goes on (`braid mount --restart`). Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, RANGE, is_well, kill_and_wait, pattern, until};
-use crate::crashing::{pid, serves_for_a_while};
+use crate::crashing::{crash, pid, serves_for_a_while};
 use crate::in_use::{LEN, open};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,18 +21,6 @@ fn mounted(flags: &[&str]) -> Option<Bench> {
     let status = bench.status();
     assert!(status["outlives_crash"] == true && status["transport"] == "device", "{status}");
     Some(bench)
-}
-
-/// Kills the process that serves the mount; another one does then.
-fn crash(bench: &Bench) {
-    let before = pid(bench);
-    kill_and_wait(before);
-    // A request meanwhile waits.
-    let status = bench.status();
-    assert_ne!(status["pid"], before);
-    let restarts = &status["restarts"];
-    assert!(restarts["how"] == "signal 9" && restarts["paused_ns"].as_u64().unwrap() > 0, "{status}");
-    assert_eq!(status["outlives_crash"], true);
 }
 
 fn goes_on_with(flags: &[&str]) {

@@ -110,7 +110,12 @@ impl Handler for Control {
         let mut modules = self.handle.modules_status();
         let place = modules.len() as u32;
         let bottom = &self.handle.bottom;
-        modules.push(ModuleStatus { module: bottom.name().to_owned(), place, figures: bottom.figures()? });
+        modules.push(ModuleStatus {
+            module: bottom.name().to_owned(),
+            place,
+            figures: bottom.figures()?,
+            after_crash: None,
+        });
         let mut status = Status {
             volume: bottom.id(),
             mountpoint: hello.mountpoint,

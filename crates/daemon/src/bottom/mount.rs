@@ -76,7 +76,7 @@ fn begin(
 /// Serves until it is unmounted, and closes the file system.
 fn end(session: Session, beside: Beside<Control>, handle: Handle) -> Result<(), ServeError> {
     let served = session.run();
-    let Beside { control, server, metrics, kv, signals, runtime } = beside;
+    let Beside { control, server, metrics, kv, signals, runtime, states: _ } = beside;
     tracing::info!("unmounted; closing the file system");
     runtime.iter().for_each(|runtime| runtime.stop());
     tell_manager(&[NotifyState::Stopping]);

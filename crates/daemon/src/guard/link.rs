@@ -43,9 +43,18 @@ impl Link {
 
     /// Tells the guard. Without one, a crash of this process ends the mount.
     pub(crate) fn tell(&self, told: &Told, descriptors: &[BorrowedFd<'_>]) {
+        self.say(told, |guard| guard.pass(descriptors));
+    }
+
+    /// The same, with bytes behind it.
+    pub(crate) fn tell_with(&self, told: &Told, bytes: &[u8]) {
+        self.say(told, |guard| guard.say_bytes(bytes));
+    }
+
+    fn say(&self, told: &Told, rest: impl FnOnce(&mut Peer) -> io::Result<()>) {
         let mut peer = self.peer();
         let Some(guard) = &mut *peer else { return };
-        let said = guard.say(told).and_then(|()| guard.pass(descriptors));
+        let said = guard.say(told).and_then(|()| rest(guard));
         if let Err(error) = said {
             tracing::error!(%error, "the guard of the mount is gone: a crash of this process ends it");
             *peer = None;
@@ -100,6 +109,8 @@ impl Link {
 pub(crate) struct Guarded {
     pub(crate) link: Arc<Link>,
     pub(crate) ledger: Arc<Ledger>,
+    /// It keeps the states of modules, too: one of an earlier version doesn't understand that.
+    pub(crate) keeps_states: bool,
 }
 
 impl Guarded {
@@ -110,17 +121,17 @@ impl Guarded {
     pub(crate) fn begin(socket: UnixStream) -> io::Result<Self> {
         let link = Arc::new(Link::new(socket)?);
         let ledger = Arc::new(Ledger::new(keep_memory(&link)));
-        Ok(Self { link, ledger })
+        Ok(Self { link, ledger, keeps_states: true })
     }
 
     /// Goes on with what an earlier process had.
     ///
     /// # Errors
     /// Those of the socket; if the memory can't be mapped.
-    pub(crate) fn go_on(socket: OwnedFd, memory: Vec<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn go_on(socket: OwnedFd, memory: Vec<OwnedFd>, keeps_states: bool) -> io::Result<Self> {
         let link = Arc::new(Link::new(socket.into())?);
         let ledger = Arc::new(Ledger::found(memory, keep_memory(&link))?);
-        Ok(Self { link, ledger })
+        Ok(Self { link, ledger, keeps_states })
     }
 
     /// The socket and all memory, for the process that goes on; nothing if the guard is

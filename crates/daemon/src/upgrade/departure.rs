@@ -75,6 +75,7 @@ impl Departure {
             restarts,
             sessions,
             found: FoundSessions::default(),
+            kept: Vec::new(),
         };
         Self { request, inheritance }
     }

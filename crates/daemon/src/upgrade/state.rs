@@ -1,7 +1,7 @@
 //! What goes from one process to the other.
 
 use crate::clock::now_ns;
-use crate::guard::Guarded;
+use crate::guard::{Guarded, KeptState};
 use braid_contract::{Fd, InodeId};
 use braid_fuse::{Again, FrontState, Given};
 use braid_ipc::protocol::{Restarts, Upgrade};
@@ -51,6 +51,12 @@ pub(crate) struct Text {
     /// After a crash: there is a socket at which sessions begin.
     #[serde(default)]
     sessions_begin: bool,
+    /// Whether the guard keeps the states of modules.
+    #[serde(default)]
+    keeps_states: bool,
+    /// After a crash: those states.
+    #[serde(default)]
+    kept: Vec<KeptState>,
 }
 
 /// The sessions of a process that crashed.
@@ -81,6 +87,8 @@ pub(crate) struct Inheritance {
     pub(crate) sessions: Vec<GivenSession>,
     /// After a crash: those that there were.
     pub(crate) found: FoundSessions,
+    /// After a crash: what was kept of the modules' states.
+    pub(crate) kept: Vec<KeptState>,
 }
 
 /// The same in the form in which it is handed over.
@@ -115,6 +123,8 @@ impl Text {
             sessions: Vec::new(),
             found: Vec::new(),
             sessions_begin: false,
+            keeps_states: true,
+            kept: Vec::new(),
         }
     }
 }
@@ -172,6 +182,8 @@ impl Inheritance {
             sessions: self.sessions.iter().map(|session| session.state.clone()).collect(),
             found: Vec::new(),
             sessions_begin: false,
+            keeps_states: self.guard.as_ref().is_some_and(|guard| guard.keeps_states),
+            kept: Vec::new(),
         };
         Ok(Handover { text, inodes: inodes.to_vec(), descriptors })
     }
@@ -197,6 +209,8 @@ pub(crate) struct Remains<'a> {
     pub(crate) sessions: std::collections::btree_map::Values<'a, u64, (SessionState, Vec<OwnedFd>)>,
     /// The socket at which they begin.
     pub(crate) sessions_begin: Option<&'a OwnedFd>,
+    /// The states of modules.
+    pub(crate) kept: Vec<KeptState>,
 }
 
 impl Handover {
@@ -227,6 +241,8 @@ impl Handover {
             refuse,
             found,
             sessions_begin: remains.sessions_begin.is_some(),
+            keeps_states: true,
+            kept: remains.kept,
             ..text
         };
         Ok(Self { text, inodes: Vec::new(), descriptors: all })
@@ -249,7 +265,7 @@ impl Handover {
         let control = text.socket.map(|path| Ok::<_, io::Error>((path, next()?.into()))).transpose()?;
         let to_guard = (text.guard > 0).then(&mut next).transpose()?;
         let memory = (1..text.guard).map(|_| next()).collect::<io::Result<_>>()?;
-        let guard = to_guard.map(|socket| Guarded::go_on(socket, memory)).transpose()?;
+        let guard = to_guard.map(|socket| Guarded::go_on(socket, memory, text.keeps_states)).transpose()?;
         let session = |state| Ok::<_, io::Error>(GivenSession { state, memory: next()?, socket: next()? });
         let sessions = text.sessions.into_iter().map(session).collect::<io::Result<_>>()?;
         let listener = text.sessions_begin.then(&mut next).transpose()?;
@@ -292,6 +308,7 @@ impl Handover {
             restarts: text.restarts,
             sessions,
             found,
+            kept: text.kept,
         })
     }
 }

@@ -28,6 +28,8 @@ struct Waiting {
     inodes: HashSet<InodeId>,
     /// Those that are being made durable now.
     under_way: HashSet<InodeId>,
+    /// What waits, or is being made durable now, may be any inode.
+    is_all: bool,
     /// The last time failed: programs hear it from the child when they ask for more.
     failed: bool,
     over: bool,
@@ -61,6 +63,14 @@ impl Later {
         true
     }
 
+    /// Puts off what may have been asked for any inode.
+    pub(super) fn put_all_off(&self) {
+        let mut waiting = self.shared.waiting.lock();
+        waiting.is_all = true;
+        waiting.inodes.insert(InodeId::ROOT);
+        self.shared.changed.notify_one();
+    }
+
     /// Whether anything is put off.
     pub(super) fn is_any(&self) -> bool {
         let waiting = self.shared.waiting.lock();
@@ -70,7 +80,7 @@ impl Later {
     /// Whether what was asked for this inode is not done yet.
     pub(super) fn is_put_off(&self, ino: InodeId) -> bool {
         let waiting = self.shared.waiting.lock();
-        waiting.inodes.contains(&ino) || waiting.under_way.contains(&ino)
+        waiting.is_all || waiting.inodes.contains(&ino) || waiting.under_way.contains(&ino)
     }
 
     /// How often what was put off was made durable.
@@ -105,6 +115,7 @@ impl Shared {
             let mut waiting = self.waiting.lock();
             let under_way = std::mem::take(&mut waiting.under_way);
             waiting.failed = done.is_err();
+            waiting.is_all &= done.is_err();
             if let Err(error) = done {
                 tracing::error!(%error, "what programs take for durable is not");
                 waiting.inodes.extend(under_way);

@@ -11,8 +11,8 @@ use crate::count::Count;
 use crate::{Module, State};
 use braid_contract::units::parse_duration;
 use braid_contract::{
-    Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities, HandleId,
-    InodeId, IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+    Attr, Caller, Crash, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities,
+    HandleId, InodeId, IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
 };
 use files::Files;
 use later::Later;
@@ -134,6 +134,13 @@ impl Module for Consistency {
                 later.put_off(InodeId(u64::from_le_bytes(*ino)));
             }
         }
+        Ok(())
+    }
+
+    /// What was put off is not known: all that there is counts as put off, which is more than
+    /// a state of a moment before would have had.
+    fn repair(&self, _after: Crash) -> Result<()> {
+        self.later.iter().for_each(Later::put_all_off);
         Ok(())
     }
 }

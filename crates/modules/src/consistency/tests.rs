@@ -245,6 +245,32 @@ fn a_successor_knows_what_was_put_off() {
 }
 
 #[test]
+fn after_a_crash_anything_may_have_been_put_off() {
+    let bed = Bed::new("relaxed 300s");
+    bed.open(2, false);
+    bed.open(3, false);
+    bed.so_far();
+    Module::repair(&bed.fs, Crash { count: 1, state_age: None }).unwrap();
+    bed.rename("2", "3", RenameMode::Replace).unwrap();
+    assert_eq!(bed.so_far(), ["open 2", "fsync 2", "rename"]);
+    drop(bed.fs);
+    assert_eq!(bed.told.try_iter().collect::<Vec<_>>(), ["sync"]);
+    // Once that is done, it is as before.
+    let bed = Bed::new("relaxed 10ms");
+    bed.open(2, false);
+    bed.open(3, false);
+    Module::repair(&bed.fs, Crash { count: 1, state_age: None }).unwrap();
+    let began = std::time::Instant::now();
+    while bed.fs.later.as_ref().unwrap().is_any() {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert_eq!(bed.so_far(), ["open 2", "open 3", "sync"]);
+    bed.rename("2", "3", RenameMode::Replace).unwrap();
+    assert_eq!(bed.so_far(), ["rename"]);
+}
+
+#[test]
 fn what_is_asked_for_and_done_is_counted() {
     let count = |bed: &Bed, name: &str| {
         let figures = Module::figures(&bed.fs);

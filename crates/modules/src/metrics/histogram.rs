@@ -3,6 +3,7 @@
 
 use crate::count::Count;
 use braid_contract::Distribution;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// From 1 µs to 17 s, by fours.
@@ -36,6 +37,24 @@ struct Shard {
     counts: Vec<Count>,
 }
 
+/// All that was added, for another one with these bounds.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Added {
+    sum: u64,
+    /// One more than there are bounds.
+    counts: Vec<u64>,
+}
+
+impl Added {
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
+    }
+
+    fn count(&self, at: usize) -> u64 {
+        self.counts.get(at).copied().unwrap_or_default()
+    }
+}
+
 impl Histogram {
     pub(super) fn new(bounds: &'static [u64]) -> Self {
         let shard = |_| Shard {
@@ -53,11 +72,31 @@ impl Histogram {
 
     /// All that was added, in units of so many.
     pub(super) fn distribution(&self, unit: f64) -> Distribution {
-        let sum: u64 = self.shards.iter().map(|shard| shard.sum.get()).sum();
-        let count = |at: usize| self.shards.iter().map(|shard| shard.counts[at].get()).sum();
+        let added = self.added();
         let bounds = self.bounds.iter().map(|bound| Some(*bound as f64 * unit)).chain([None]);
-        let buckets = bounds.enumerate().map(|(at, bound)| (bound, count(at))).collect();
-        Distribution { sum: sum as f64 * unit, buckets }
+        let buckets = bounds.enumerate().map(|(at, bound)| (bound, added.count(at))).collect();
+        Distribution { sum: added.sum as f64 * unit, buckets }
+    }
+
+    /// All that was added.
+    pub(super) fn added(&self) -> Added {
+        let count = |at: usize| self.shards.iter().map(|shard| shard.counts[at].get()).sum();
+        Added {
+            sum: self.shards.iter().map(|shard| shard.sum.get()).sum(),
+            counts: (0..=self.bounds.len()).map(count).collect(),
+        }
+    }
+
+    /// Whether what was added to another one can be added here.
+    pub(super) fn fits(&self, added: &Added) -> bool {
+        added.counts.len() == self.bounds.len() + 1
+    }
+
+    /// Adds what was added to another one that [fits](Self::fits).
+    pub(super) fn add_all(&self, added: &Added) {
+        let [shard, ..] = &self.shards[..] else { return };
+        shard.counts.iter().zip(&added.counts).for_each(|(count, more)| count.add(*more));
+        shard.sum.add(added.sum);
     }
 }
 

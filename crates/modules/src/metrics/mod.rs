@@ -8,17 +8,21 @@ mod histogram;
 #[cfg(test)]
 mod tests;
 
-use crate::Module;
 use crate::count::Count;
 use crate::sync::Instant;
 use crate::traffic::moved;
+use crate::{Module, State};
 use braid_contract::{
-    Figure, FigureValue, FileSystem, FileSystemCapabilities, Operation, Reply, Request, Result, Served,
-    Service, dispatch,
+    Errno, Error, Figure, FigureValue, FileSystem, FileSystemCapabilities, Operation, Reply, Request, Result,
+    Served, Service, dispatch,
 };
-use histogram::{Histogram, SIZES, TIMES_NS};
-use serde::Deserialize;
+use histogram::{Added, Histogram, SIZES, TIMES_NS};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Version of the format of the exported state.
+const VERSION: u32 = 1;
 
 /// There are none.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -62,9 +66,62 @@ impl Module for Metrics {
             .flat_map(|(operation, of)| of.figures(*operation))
             .collect()
     }
+
+    /// What was counted, by the names of operations.
+    fn export(&self) -> State {
+        let operations = Operation::ALL.iter().zip(&self.0.operations);
+        let counted: BTreeMap<&str, Counted> =
+            operations.filter_map(|(operation, of)| Some((operation.name(), of.counted()?))).collect();
+        // All of it can be serialized.
+        State { version: VERSION, bytes: serde_json::to_vec(&counted).unwrap_or_default() }
+    }
+
+    fn import(&self, state: &State) -> Result<()> {
+        // A program of before had none.
+        if *state == State::default() {
+            return Ok(());
+        }
+        state.expect_version(VERSION)?;
+        let refuse = |why: &str| Error::new(Errno::EINVAL, format!("not a state of metrics: {why}"));
+        let counted: BTreeMap<String, Counted> =
+            serde_json::from_slice(&state.bytes).map_err(|error| refuse(&error.to_string()))?;
+        let all = || {
+            let operations = Operation::ALL.iter().zip(&self.0.operations);
+            operations.filter_map(|(operation, of)| Some((of, counted.get(operation.name())?)))
+        };
+        if !all().all(|(of, counted)| of.times.fits(&counted.times) && of.sizes.fits(&counted.sizes)) {
+            return Err(refuse("it has other bounds"));
+        }
+        all().for_each(|(of, counted)| of.go_on_from(counted));
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Option<State> {
+        Some(Module::export(self))
+    }
+}
+
+/// What is known of one operation, in exported form.
+#[derive(Serialize, Deserialize)]
+struct Counted {
+    times: Added,
+    sizes: Added,
+    errors: u64,
 }
 
 impl OfOperation {
+    /// `None` of an operation that there was not.
+    fn counted(&self) -> Option<Counted> {
+        let (times, sizes) = (self.times.added(), self.sizes.added());
+        (!times.is_empty()).then(|| Counted { times, sizes, errors: self.errors.get() })
+    }
+
+    fn go_on_from(&self, counted: &Counted) {
+        self.times.add_all(&counted.times);
+        self.sizes.add_all(&counted.sizes);
+        self.errors.add(counted.errors);
+    }
+
     /// None of an operation that there was not.
     fn figures(&self, operation: Operation) -> Vec<Figure> {
         let times = self.times.distribution(1e-9);

@@ -50,3 +50,31 @@ fn operations_are_counted_with_what_they_moved_and_how_they_failed() {
     assert_eq!(of(&figures, "transfer_bytes", "getattr"), None);
     assert_eq!(of(&figures, "operation_seconds", "rename"), None);
 }
+
+#[test]
+fn what_was_counted_goes_on_in_the_next_one() {
+    let failing =
+        || Metrics::new(&Settings {}, answering(|request| request.operation().failed(Errno::EIO.into())));
+    let (before, next) = (failing().unwrap(), failing().unwrap());
+    let fail = |module: &Metrics| {
+        let fs: &dyn FileSystem = module;
+        assert!(fs.getattr(&Caller::root(), InodeId(1), None).is_err());
+    };
+    fail(&before);
+    fail(&next);
+    next.import(&Module::snapshot(&before).unwrap()).unwrap();
+    next.import(&State::default()).unwrap();
+    fail(&next);
+    let figures = Module::figures(&next);
+    assert_eq!(of(&figures, "operation_errors", "getattr"), Some(FigureValue::Counter(3.0)));
+    let Some(FigureValue::Histogram(times)) = of(&figures, "operation_seconds", "getattr") else { panic!() };
+    assert_eq!(times.count(), 3);
+    for bytes in [
+        &b"{"[..],
+        br#"{"getattr":{"times":{"sum":1,"counts":[1]},"sizes":{"sum":1,"counts":[1]},"errors":1}}"#,
+    ] {
+        assert!(next.import(&State { version: VERSION, bytes: bytes.to_vec() }).is_err());
+    }
+    assert!(next.import(&State { version: 2, bytes: b"{}".to_vec() }).is_err());
+    assert_eq!(Module::figures(&next), figures, "what is refused changes nothing");
+}

@@ -37,14 +37,22 @@ impl Files {
         self.known.lock().handles.get(&handle).cloned()
     }
 
-    /// All that are open.
+    /// All that are open, by handle.
     pub(super) fn all(&self) -> Vec<(HandleId, Opened)> {
-        self.known.lock().handles.iter().map(|(handle, opened)| (*handle, opened.clone())).collect()
+        let known = self.known.lock();
+        let mut all: Vec<_> =
+            known.handles.iter().map(|(handle, opened)| (*handle, opened.clone())).collect();
+        all.sort_unstable_by_key(|(handle, _)| handle.0);
+        all
     }
 
     /// The file was written just now.
     pub(super) fn is_written(&self, ino: InodeId, who: Who) {
-        let deed = Deed { who, at: now() };
+        self.was_written(ino, Deed { who, at: now() });
+    }
+
+    /// The file was written, and nobody has kept that.
+    pub(super) fn was_written(&self, ino: InodeId, deed: Deed) {
         match self.known.lock().written.entry(ino) {
             Entry::Occupied(mut known) => *known.get_mut() = deed,
             Entry::Vacant(vacant) => _ = vacant.insert(deed),
@@ -54,6 +62,14 @@ impl Files {
     /// Who wrote a file since that was last kept.
     pub(super) fn writer(&self, ino: InodeId) -> Option<Deed> {
         self.known.lock().written.get(&ino).cloned()
+    }
+
+    /// All that was written since it was last kept, by inode.
+    pub(super) fn writers(&self) -> Vec<(InodeId, Deed)> {
+        let known = self.known.lock();
+        let mut writers: Vec<_> = known.written.iter().map(|(ino, deed)| (*ino, deed.clone())).collect();
+        writers.sort_unstable_by_key(|(ino, _)| ino.0);
+        writers
     }
 
     /// The same, to be kept.

@@ -12,12 +12,12 @@ use crate::count::Count;
 use crate::traffic::visible;
 use crate::{Module, State};
 use braid_contract::{
-    Attr, Caller, Entry, Errno, Error, FallocateMode, Figure, FileSystem, HandleId, InodeId, IoMode, Layer,
-    OpenRequest, Opened, Result, SetAttr, WriteFlags, XattrMode,
+    Attr, Caller, Crash, Entry, Errno, Error, FallocateMode, Figure, FileSystem, HandleId, InodeId, IoMode,
+    Layer, OpenRequest, Opened, Result, SetAttr, WriteFlags, XattrMode,
 };
 use files::Files;
-use record::{Records, SHOWN, is_kept, with_written};
-use serde::Deserialize;
+use record::{Records, SHOWN, is_kept, last_written, with_written};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -25,6 +25,19 @@ use who::{Deed, People, Who, now};
 
 /// Version of the format of the exported state.
 const VERSION: u32 = 1;
+
+/// Version of the format of what is kept for the case of a crash.
+const KEPT_VERSION: u32 = 2;
+
+/// An open file: handle, inode, opener, whether writes do not come to the module.
+type Open = (u64, u64, Who, bool);
+
+/// What is kept for the case of a crash.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    opened: Vec<Open>,
+    written: Vec<(u64, Deed)>,
+}
 
 /// There are none.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -65,22 +78,49 @@ impl Module for Provenance {
     /// Who has files open; who wrote them is kept now.
     fn export(&self) -> State {
         self.keep_all();
-        let opened: Vec<(u64, u64, Who, bool)> = self
-            .files
-            .all()
-            .into_iter()
-            .map(|(handle, opened)| (handle.0, opened.ino.0, opened.opener, opened.is_unseen))
-            .collect();
         // All of it can be serialized.
-        State { version: VERSION, bytes: serde_json::to_vec(&opened).unwrap_or_default() }
+        State { version: VERSION, bytes: serde_json::to_vec(&self.open_files()).unwrap_or_default() }
     }
 
     fn import(&self, state: &State) -> Result<()> {
-        state.expect_version(VERSION)?;
-        let opened: Vec<(u64, u64, Who, bool)> = serde_json::from_slice(&state.bytes)
-            .map_err(|error| Error::new(Errno::EINVAL, format!("not a state of provenance: {error}")))?;
+        let odd = |error| Error::new(Errno::EINVAL, format!("not a state of provenance: {error}"));
+        let Kept { opened, written } = match state.version {
+            KEPT_VERSION => serde_json::from_slice(&state.bytes).map_err(odd)?,
+            _ => {
+                state.expect_version(VERSION)?;
+                Kept { opened: serde_json::from_slice(&state.bytes).map_err(odd)?, written: Vec::new() }
+            }
+        };
         for (handle, ino, opener, is_unseen) in opened {
             self.files.open(HandleId(handle), files::Opened { ino: InodeId(ino), opener, is_unseen });
+        }
+        for (ino, deed) in written {
+            self.files.was_written(InodeId(ino), deed);
+        }
+        Ok(())
+    }
+
+    /// Who has files open, and who wrote them.
+    fn snapshot(&self) -> Option<State> {
+        let written = self.files.writers().into_iter().map(|(ino, deed)| (ino.0, deed)).collect();
+        let kept = Kept { opened: self.open_files(), written };
+        // All of it can be serialized.
+        Some(State { version: KEPT_VERSION, bytes: serde_json::to_vec(&kept).unwrap_or_default() })
+    }
+
+    /// Keeps with the files who wrote them, unless a later writer was kept in the last moment,
+    /// and forgets what is not open any more.
+    fn repair(&self, _after: Crash) -> Result<()> {
+        for (ino, deed) in self.files.take_writers() {
+            let kept = self.records.read(&*self.child, ino);
+            if kept.is_ok_and(|kept| last_written(&kept).is_none_or(|at| at < deed.at)) {
+                self.count(self.records.written(&*self.child, ino, &deed));
+            }
+        }
+        for (handle, _) in self.files.all() {
+            if self.child.getattr(&Caller::root(), InodeId::ROOT, Some(handle)).is_err() {
+                self.files.close(handle);
+            }
         }
         Ok(())
     }
@@ -91,6 +131,11 @@ impl Module for Provenance {
 }
 
 impl Provenance {
+    fn open_files(&self) -> Vec<Open> {
+        let files = self.files.all().into_iter();
+        files.map(|(handle, file)| (handle.0, file.ino.0, file.opener, file.is_unseen)).collect()
+    }
+
     /// A file was made; answers its attributes with what that changed.
     fn made(&self, caller: &Caller, mut entry: Entry) -> Entry {
         let deed = Deed { who: self.people.of(caller), at: now() };

@@ -5,6 +5,7 @@ use braid_contract::{Caller, Errno, FileSystem, InodeId, Result, XattrMode};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The attribute that shows it.
 pub(super) const SHOWN: &str = "braid.provenance";
@@ -65,6 +66,13 @@ impl Records {
             done => done,
         }
     }
+}
+
+/// When a file was written last by its record, since 1970; `None` if that does not say.
+pub(super) fn last_written(record: &str) -> Option<Duration> {
+    let line = record.lines().find_map(|line| line.strip_prefix("written time="))?;
+    let (secs, nanos) = line.split(' ').next()?.split_once('.')?;
+    Some(Duration::new(secs.parse().ok()?, nanos.parse().ok().filter(|nanos| *nanos < 1_000_000_000)?))
 }
 
 /// The record with another last writer.

@@ -135,3 +135,32 @@ fn a_successor_knows_who_has_files_open() {
     let last = Provenance::new(&Settings {}, Arc::clone(&bed.child)).unwrap();
     assert_eq!(Bed { module: last, ..bed }.told(ino)[1], "written uid=15");
 }
+
+#[test]
+fn after_a_crash_who_wrote_is_kept_unless_another_one_did_later() {
+    let bed = Bed::new();
+    let [(one, first), (two, second), (_, closed)] =
+        ["one", "two", "closed"].map(|name| bed.create(&Caller::root(), name));
+    bed.write(&user(12), first, false);
+    bed.write(&user(13), second, false);
+    let state = Module::snapshot(&bed.module).unwrap();
+    // What the last moment before the crash saw.
+    bed.fs().release(closed).unwrap();
+    bed.write(&user(14), second, false);
+    bed.module.keep(two);
+    let kept = OsStr::new("trusted.braid-provenance");
+    let record = |child: &dyn FileSystem, ino| {
+        String::from_utf8(child.getxattr(&Caller::root(), ino, kept).unwrap()).unwrap()
+    };
+    assert!(!record(&*bed.child, one).contains("written"), "asking for the state keeps nothing");
+
+    let next = Provenance::new(&Settings {}, Arc::clone(&bed.child)).unwrap();
+    Module::import(&next, &state).unwrap();
+    Module::repair(&next, Crash { count: 1, state_age: Some(std::time::Duration::ZERO) }).unwrap();
+    assert!(record(&*bed.child, one).contains("uid=12"));
+    assert!(record(&*bed.child, two).contains("uid=14"));
+    let open: Vec<u64> = next.files.all().into_iter().map(|(handle, _)| handle.0).collect();
+    assert_eq!(open, [first.0, second.0]);
+    let odd = State { version: 2, bytes: b"[]".to_vec() };
+    assert_eq!(Module::import(&next, &odd).unwrap_err().errno(), Errno::EINVAL);
+}

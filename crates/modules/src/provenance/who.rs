@@ -20,7 +20,7 @@ pub(super) struct Who {
 }
 
 /// A process and when it did something, as a line says it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Deed {
     pub(super) who: Who,
     /// Since 1970.

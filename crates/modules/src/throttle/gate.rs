@@ -2,7 +2,7 @@
 //! watches the clock for all.
 
 use super::settings::Settings;
-use super::share::{Next, Shares, Ticket};
+use super::share::{Debts, Next, Shares, Ticket};
 use super::who::Client;
 use crate::count::{Count, held_up};
 use crate::sync::{Condvar, Instant, Mutex};
@@ -85,6 +85,23 @@ impl Gate {
     /// Gives back what a request of the client did not use.
     pub(super) fn give_back(&self, client: &Client, bytes: u64) {
         self.state.lock().shares.give_back(client, bytes);
+    }
+
+    /// What clients owe now.
+    pub(super) fn debts(&self) -> Debts {
+        let now_ns = self.now_ns();
+        self.state.lock().shares.debts(now_ns)
+    }
+
+    /// Has clients owe what they owed to another one.
+    pub(super) fn owe(&self, debts: &Debts) {
+        let now_ns = self.now_ns();
+        self.state.lock().shares.owe(debts, now_ns);
+    }
+
+    /// So much time has passed since they owed that.
+    pub(super) fn pay(&self, time: Duration) {
+        self.state.lock().shares.pay(time.as_secs_f64());
     }
 
     /// Lets all go on that wait, and all that come.

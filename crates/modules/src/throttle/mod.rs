@@ -12,17 +12,28 @@ mod writers;
 use crate::traffic::{keep_in_sight, moved};
 use crate::{Module, State};
 use braid_contract::{
-    Caller, Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply, Request,
-    Result, Served, Service,
+    Caller, Crash, Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, Reply,
+    Request, Result, Served, Service,
 };
 use gate::Gate;
+use serde::{Deserialize, Serialize};
 pub use settings::Settings;
+use share::Debts;
 use std::sync::Arc;
 use who::{Client, Clients};
 use writers::Writers;
 
 /// Version of the format of the exported state.
 const VERSION: u32 = 1;
+/// Version of the format of what is kept for the case of a crash.
+const KEPT_VERSION: u32 = 2;
+
+/// What is kept for the case of a crash.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    writers: Vec<(u64, u64, Client)>,
+    debts: Debts,
+}
 
 /// The module.
 pub type Throttle = Served<Throttled>;
@@ -59,11 +70,37 @@ impl Module for Throttle {
     }
 
     fn import(&self, state: &State) -> Result<()> {
-        state.expect_version(VERSION)?;
-        let writers: Vec<(u64, u64, Client)> = serde_json::from_slice(&state.bytes)
-            .map_err(|error| Error::new(Errno::EINVAL, format!("not a state of throttle: {error}")))?;
+        let odd = |error| Error::new(Errno::EINVAL, format!("not a state of throttle: {error}"));
+        let Kept { writers, debts } = match state.version {
+            KEPT_VERSION => serde_json::from_slice(&state.bytes).map_err(odd)?,
+            _ => {
+                state.expect_version(VERSION)?;
+                let writers = serde_json::from_slice(&state.bytes).map_err(odd)?;
+                Kept { writers, debts: Debts::default() }
+            }
+        };
         for (handle, ino, client) in writers {
             self.0.writers.open(HandleId(handle), InodeId(ino), client);
+        }
+        self.0.gate.owe(&debts);
+        Ok(())
+    }
+
+    /// Who writes, and what clients owe. Nothing that waits goes on by that.
+    fn snapshot(&self) -> Option<State> {
+        let kept = Kept { writers: self.0.writers.all(), debts: self.0.gate.debts() };
+        // All of it can be serialized.
+        Some(State { version: KEPT_VERSION, bytes: serde_json::to_vec(&kept).unwrap_or_default() })
+    }
+
+    /// Forgets what is not open any more, and has debts paid for the time since.
+    fn repair(&self, after: Crash) -> Result<()> {
+        after.state_age.into_iter().for_each(|age| self.0.gate.pay(age));
+        for (handle, _, _) in self.0.writers.all() {
+            let handle = HandleId(handle);
+            if self.0.child.getattr(&Caller::root(), InodeId::ROOT, Some(handle)).is_err() {
+                self.0.writers.close(handle);
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 
 use super::settings::Limits;
 use super::who::Client;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What a bucket holds at most, in seconds of its rate: by so much a thread may wake
@@ -51,9 +52,26 @@ impl Bucket {
     fn ready_in(&mut self, now_ns: u64) -> u64 {
         let seconds = now_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.at_ns = self.at_ns.max(now_ns);
-        self.tokens = (self.tokens + seconds * self.rate).min(self.rate * BURST);
+        self.fill(seconds);
         if self.tokens >= 0.0 { 0 } else { (-self.tokens / self.rate * 1e9).ceil() as u64 }
     }
+}
+
+impl Bucket {
+    /// So much time passes.
+    fn fill(&mut self, seconds: f64) {
+        self.tokens = (self.tokens + seconds * self.rate).min(self.rate * BURST);
+    }
+}
+
+/// What is missing in a pair of buckets: bytes and operations, neither below 0.
+pub(super) type Debt = (f64, f64);
+
+/// Debts, for other buckets with the same rates.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Debts {
+    all: Debt,
+    clients: Vec<(Client, Debt)>,
 }
 
 /// The buckets of bytes and operations of all, or of one client.
@@ -80,6 +98,12 @@ impl Buckets {
         if let Some(bucket) = &mut self.operations {
             bucket.tokens -= operations;
         }
+    }
+
+    fn debt(&mut self, now_ns: u64) -> Debt {
+        self.ready_in(now_ns);
+        let debt = |bucket: &Option<Bucket>| bucket.as_ref().map_or(0.0, |bucket| (-bucket.tokens).max(0.0));
+        (debt(&self.bytes), debt(&self.operations))
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut Bucket> {
@@ -172,6 +196,34 @@ impl Shares {
             account.own.take(-(bytes as f64), 0.0);
             account.end -= cost / account.weight;
         }
+    }
+
+    /// What is owed now.
+    pub(super) fn debts(&mut self, now_ns: u64) -> Debts {
+        let all = self.total.debt(now_ns);
+        let clients =
+            self.clients.iter_mut().map(|(client, account)| (client.clone(), account.own.debt(now_ns)));
+        Debts { all, clients: clients.filter(|(_, debt)| *debt != (0.0, 0.0)).collect() }
+    }
+
+    /// Owes what another one owed.
+    pub(super) fn owe(&mut self, debts: &Debts, now_ns: u64) {
+        let owed = |(bytes, operations): Debt| (bytes.max(0.0), operations.max(0.0));
+        let (bytes, operations) = owed(debts.all);
+        self.total.take(bytes, operations);
+        for (client, debt) in &debts.clients {
+            let (bytes, operations) = owed(*debt);
+            self.account(client, now_ns).own.take(bytes, operations);
+        }
+    }
+
+    /// So much time has passed since others owed what is owed now.
+    pub(super) fn pay(&mut self, seconds: f64) {
+        self.total.each().for_each(|bucket| bucket.fill(seconds));
+        self.clients
+            .values_mut()
+            .flat_map(|account| account.own.each())
+            .for_each(|bucket| bucket.fill(seconds));
     }
 
     /// How many clients are kept in mind.

@@ -210,6 +210,42 @@ fn what_the_kernel_writes_back_is_of_who_opened_the_file_last() {
 }
 
 #[test]
+fn after_a_crash_who_writes_is_known_and_debts_are_paid_off() {
+    const MIB: f64 = 1_048_576.0;
+    let limit = || {
+        let settings = settings(json!({ "by": "uid", "each": "1MiB/s" })).unwrap();
+        // It has the file of user 8 open, and no other.
+        let child = testing::answering(|request| match request {
+            Request::Getattr { handle: Some(HandleId(8)), .. } => Reply::Getattr(Ok(testing::entry(5).attr)),
+            Request::Getattr { .. } => Reply::Getattr(Err(Errno::EBADF.into())),
+            other => Willing.call(other),
+        });
+        Throttle::new(&settings, child).unwrap()
+    };
+    let fs = limit();
+    let request = OpenRequest::from(OpenFlags { write: true, ..OpenFlags::default() });
+    fs.open(&caller(8), InodeId(5), request).unwrap();
+    fs.open(&caller(9), InodeId(6), request).unwrap();
+    // An hour, by its limit.
+    let hour = json!({ "all": [0.0, 0.0], "clients": [[{ "Number": 7 }, [3600.0 * MIB, 0.0]]] });
+    fs.0.gate.owe(&serde_json::from_value(hour).unwrap());
+    let state = Module::snapshot(&fs).unwrap();
+    let owed = |fs: &Throttle| {
+        let debts = serde_json::to_value(fs.0.gate.debts()).unwrap();
+        debts["clients"][0][1][0].as_f64().unwrap_or_default() / MIB
+    };
+    let next = limit();
+    next.import(&state).unwrap();
+    assert!((3500.0..3600.0).contains(&owed(&next)), "{}", owed(&next));
+    let age = std::time::Duration::from_secs(3000);
+    Module::repair(&next, Crash { count: 1, state_age: Some(age) }).unwrap();
+    assert!((500.0..600.0).contains(&owed(&next)), "{}", owed(&next));
+    assert_eq!(writer(&next, 8, true), (Client::Number(8), 7));
+    assert_eq!(writer(&next, 9, true), (Client::Unknown, 7), "it was closed in the last moment");
+    assert!(next.import(&State { version: 2, bytes: b"[]".to_vec() }).is_err());
+}
+
+#[test]
 fn the_kernel_leaves_all_to_the_module_and_copies_are_made_in_pieces() {
     let fs = throttle();
     let capabilities = fs.capabilities();

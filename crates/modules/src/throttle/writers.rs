@@ -47,11 +47,14 @@ impl Writers {
         }
     }
 
-    /// All of them.
+    /// All of them, by handle.
     pub(super) fn all(&self) -> Vec<(u64, u64, Client)> {
         let open = self.0.lock();
         let client =
             |ino: &InodeId| open.files.get(ino).map_or(Client::Unknown, |(client, _)| client.clone());
-        open.handles.iter().map(|(handle, ino)| (handle.0, ino.0, client(ino))).collect()
+        let mut all: Vec<_> =
+            open.handles.iter().map(|(handle, ino)| (handle.0, ino.0, client(ino))).collect();
+        all.sort_unstable_by_key(|(handle, ..)| *handle);
+        all
     }
 }

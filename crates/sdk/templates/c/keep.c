@@ -1,5 +1,6 @@
 /* Lets no file be removed whose name ends as the setting says, and counts how often it
- * refused: `getfattr -n user.keep MOUNT`. The count goes on in the next version.
+ * refused: `getfattr -n user.keep MOUNT`. The count goes on in the next version, and after a
+ * crash of the process.
  *
  *   stack:
  *     keep:
@@ -133,6 +134,8 @@ static int32_t import_state(void *module, uint32_t version, struct braid_bytes s
 
 static const struct braid_module description = {
     .abi = BRAID_ABI,
+    /* The count is atomic. So it outlives a crash of the process, but for the last second. */
+    .flags = BRAID_EXPORTS_IN_USE,
     .name = "keep",
     .version = VERSION,
     .check = check,

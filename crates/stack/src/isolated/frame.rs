@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Done,
     /// It was not: error number, words.
     Failed,
-    /// Which module is it? A library whose version is of no interest answers nothing.
+    /// Which module is it, and may its state be asked for in use? A library whose version is of no interest answers nothing.
     Describe,
     /// Are these settings right?
     Check,
@@ -45,9 +45,11 @@ pub(super) enum Kind {
     Import,
     /// The file system will not be used any more.
     End,
+    /// Put right what a crash has left: the crash.
+    Repair,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Call,
     Kind::Capabilities,
     Kind::Entry,
@@ -60,6 +62,7 @@ const KINDS: [Kind; 12] = [
     Kind::Export,
     Kind::Import,
     Kind::End,
+    Kind::Repair,
 ];
 
 /// What was received.

@@ -106,7 +106,10 @@ impl Host {
         let text = || String::from_utf8_lossy(frame.bytes(0)).into_owned();
         let nothing = |()| Vec::new();
         Ok(match frame.kind {
-            Kind::Describe => library.map(|library| vec![library.name().into(), library.version().into()]),
+            Kind::Describe => library.map(|library| {
+                let in_use = u32::from(library.exports_in_use());
+                vec![library.name().into(), library.version().into(), in_use.to_le_bytes().to_vec()]
+            }),
             Kind::Check => {
                 library.and_then(|library| library.check(&text()).map_err(|why| failed(&why))).map(nothing)
             }
@@ -121,6 +124,10 @@ impl Host {
             Kind::Import => {
                 let version = frame.get::<u32>(0)?;
                 self.module().and_then(|module| module.import(version, frame.bytes(1))).map(nothing)
+            }
+            Kind::Repair => {
+                let crash = frame.get(0)?;
+                self.module().and_then(|module| module.repair(&crash)).map(nothing)
             }
             Kind::End => self.module().map(|module| module.end()).map(nothing),
             _ => return Err(io::ErrorKind::InvalidData.into()),

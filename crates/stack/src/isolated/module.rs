@@ -3,7 +3,9 @@
 use super::frame::{Frame, Kind, words};
 use super::process::{Outcome, Process};
 use braid_contract::Operation;
-use braid_sdk::abi::{self, Answer, CAN_PASS_THROUGH, Capabilities, Failure, Message, Numbers, Target};
+use braid_sdk::abi::{
+    self, Answer, CAN_PASS_THROUGH, Capabilities, Failure, Message, Numbers, RawCrash, Target,
+};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -30,6 +32,8 @@ const NAME_MAX: usize = 64;
 pub(crate) struct IsolatedLibrary {
     pub(crate) name: String,
     pub(crate) version: String,
+    /// Whether its modules' state may be asked for while operations are under way.
+    pub(crate) exports_in_use: bool,
     /// A copy in memory.
     image: File,
     owner: u32,
@@ -41,10 +45,12 @@ impl IsolatedLibrary {
     /// # Errors
     /// Why it is none.
     pub(crate) fn open(image: File, owner: u32) -> Result<Self, String> {
-        let mut library = Self { name: String::new(), version: String::new(), image, owner };
+        let (name, version) = (String::new(), String::new());
+        let mut library = Self { name, version, exports_in_use: false, image, owner };
         let described = library.ask_once(Kind::Describe, &[])?;
         let text = |at| words(described.bytes(at), NAME_MAX);
         (library.name, library.version) = (text(0), text(1));
+        library.exports_in_use = described.get::<u32>(2).is_ok_and(|in_use| in_use != 0);
         if !abi::is_module_name(&library.name) {
             return Err("its name is not one of a module".into());
         }
@@ -227,6 +233,12 @@ impl IsolatedModule {
     pub(crate) fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
         let gone = Failure { errno: libc::EIO, why: "its process has ended".into() };
         self.ask(Kind::Import, &[&version.to_le_bytes(), state]).unwrap_or(Err(gone)).map(|_| ())
+    }
+
+    /// Puts right what a crash has left.
+    pub(crate) fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
+        let gone = Failure { errno: libc::EIO, why: "its process has ended".into() };
+        self.ask(Kind::Repair, &[bytemuck::bytes_of(crash)]).unwrap_or(Err(gone)).map(|_| ())
     }
 
     /// Carries out for a process that is gone what gives something back: it is lost else.

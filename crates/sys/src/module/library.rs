@@ -2,12 +2,13 @@
 
 use super::bridge::{self, Offered};
 use super::message::{Answer, Failure, Message, Target};
-use super::raw::{ABI, Capabilities, RawBytes, RawModule, RawSink};
+use super::raw::{ABI, Capabilities, EXPORTS_IN_USE, HAS_REPAIR, RawBytes, RawCrash, RawModule, RawSink};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::ffi::{CStr, c_char, c_void};
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const NAME_MAX: usize = 64;
 pub struct ModuleLibrary {
     name: String,
     version: String,
-    module: *const RawModule,
+    module: RawModule,
     /// Its code, until the last use of it; none if that is this program's own.
     _library: Option<Library>,
 }
@@ -60,8 +61,10 @@ impl ModuleLibrary {
                 "it was made for version {abi} of the interface, and this braid has version {ABI}: make it anew"
             ));
         }
-        // SAFETY: the version is the right one, so that it is a whole description with its texts.
-        let (name, version) = unsafe { (text((*module).name), text((*module).version)) };
+        // SAFETY: the version is the right one, so that it is a whole description.
+        let module = unsafe { copied(module) };
+        // SAFETY: its texts are there as long as the library is.
+        let (name, version) = unsafe { (text(module.name), text(module.version)) };
         let name = name.filter(|name| is_module_name(name)).ok_or("its name is not one of a module")?;
         Ok(Self { name, version: version.unwrap_or_default(), module, _library: Some(library) })
     }
@@ -69,12 +72,19 @@ impl ModuleLibrary {
     /// A module that is linked to this program.
     #[cfg(test)]
     pub(super) fn linked(module: *const RawModule) -> Self {
+        // SAFETY: the tests give a whole description, or one of before `repair`.
+        let module = unsafe { copied(module) };
         Self { name: String::new(), version: String::new(), module, _library: None }
     }
 
     fn module(&self) -> &RawModule {
-        // SAFETY: the library is not closed, and does not change its description.
-        unsafe { &*self.module }
+        &self.module
+    }
+
+    /// Whether its modules' state may be asked for while operations are under way.
+    #[must_use]
+    pub fn exports_in_use(&self) -> bool {
+        self.module.flags & EXPORTS_IN_USE != 0
     }
 
     /// The key in a stack file.
@@ -187,6 +197,22 @@ impl LoadedModule {
             errno => Err(Failure { errno: errno.abs(), why: words(errno, &why) }),
         }
     }
+
+    /// Puts right what a crash has left, before the first operation. One without a function
+    /// for that has nothing to do.
+    ///
+    /// # Errors
+    /// If it can't.
+    pub fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
+        let Some(repair) = self.library.module().repair else { return Ok(()) };
+        let mut why = Vec::new();
+        let sink = RawSink::into(&mut why);
+        // SAFETY: as above.
+        match unsafe { repair(self.module, crash, &raw const sink) } {
+            0 => Ok(()),
+            errno => Err(Failure { errno: errno.abs(), why: words(errno, &why) }),
+        }
+    }
 }
 
 impl Target for LoadedModule {
@@ -230,6 +256,22 @@ pub fn module_image(file: &File, longest: u64) -> io::Result<File> {
     fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     // Not by the descriptor that could have written it.
     File::open(format!("/proc/self/fd/{}", memory.as_raw_fd()))
+}
+
+/// A description, which ends before `repair` in libraries that were made when there was none.
+///
+/// # Safety
+/// It is a whole description of this version of the interface, or of before `repair`.
+unsafe fn copied(module: *const RawModule) -> RawModule {
+    // SAFETY: the caller's promise: all of them begin with this member.
+    let flags = unsafe { ptr::addr_of!((*module).flags).read() };
+    let len = if flags & HAS_REPAIR != 0 { size_of::<RawModule>() } else { offset_of!(RawModule, repair) };
+    let mut copy = MaybeUninit::<RawModule>::zeroed();
+    // SAFETY: so much is there. Zeros in place of the rest are a function that is not there.
+    unsafe {
+        ptr::copy_nonoverlapping(module.cast::<u8>(), copy.as_mut_ptr().cast(), len);
+        copy.assume_init()
+    }
 }
 
 /// A path of a descriptor that no library was loaded by before. The loader takes a library

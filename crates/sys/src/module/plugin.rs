@@ -2,7 +2,10 @@
 
 use super::bridge::{Child, serve};
 use super::message::{Failure, Target};
-use super::raw::{ABI, Capabilities, RawBytes, RawFileSystem, RawModule, RawReply, RawRequest, RawSink};
+use super::raw::{
+    ABI, Capabilities, EXPORTS_IN_USE, HAS_REPAIR, RawBytes, RawCrash, RawFileSystem, RawModule, RawReply,
+    RawRequest, RawSink,
+};
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +17,9 @@ pub trait Plugin: Target + Sized + 'static {
     const NAME: &'static CStr;
     /// The version, for people.
     const VERSION: &'static CStr;
+
+    /// Whether [`export`](Self::export) may be called while operations are under way.
+    const EXPORTS_IN_USE: bool;
 
     /// Whether these settings, as JSON, are right.
     ///
@@ -38,6 +44,12 @@ pub trait Plugin: Target + Sized + 'static {
     /// # Errors
     /// If it can't; nothing has changed then.
     fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure>;
+
+    /// Puts right what a crash has left, before the first operation.
+    ///
+    /// # Errors
+    /// If it can't.
+    fn repair(&self, crash: &RawCrash) -> Result<(), Failure>;
 }
 
 struct Described<P>(PhantomData<P>);
@@ -45,7 +57,7 @@ struct Described<P>(PhantomData<P>);
 impl<P: Plugin> Described<P> {
     const MODULE: RawModule = RawModule {
         abi: ABI,
-        padding: 0,
+        flags: HAS_REPAIR | if P::EXPORTS_IN_USE { EXPORTS_IN_USE } else { 0 },
         name: P::NAME.as_ptr(),
         version: P::VERSION.as_ptr(),
         check: Some(check::<P>),
@@ -56,6 +68,7 @@ impl<P: Plugin> Described<P> {
         capabilities: Some(capabilities::<P>),
         export_state: Some(export::<P>),
         import_state: Some(import::<P>),
+        repair: Some(repair::<P>),
     };
 }
 
@@ -162,6 +175,16 @@ unsafe extern "C" fn import<P: Plugin>(
     // SAFETY: as above; the state is there during the call.
     let (module, state) = unsafe { (of::<P>(module), state.get()) };
     guarded(why, || module.import(version, state))
+}
+
+unsafe extern "C" fn repair<P: Plugin>(
+    module: *mut c_void,
+    crash: *const RawCrash,
+    why: *const RawSink,
+) -> i32 {
+    // SAFETY: as above; the crash is described during the call.
+    let (module, crash) = unsafe { (of::<P>(module), &*crash) };
+    guarded(why, || module.repair(crash))
 }
 
 /// Makes the function of a library that describes a [`Plugin`].

@@ -85,6 +85,7 @@ functions! {
     EndFn, fn(module: *mut c_void) -> ();
     ExportFn, fn(module: *mut c_void, version: *mut u32, state: *const RawSink) -> i32;
     ImportFn, fn(module: *mut c_void, version: u32, state: RawBytes, why: *const RawSink) -> i32;
+    RepairFn, fn(module: *mut c_void, crash: *const RawCrash, why: *const RawSink) -> i32;
 }
 
 impl Declared for *mut u32 {
@@ -355,11 +356,23 @@ structures! {
         capabilities: CapabilitiesFn,
     }
 
+    /// A crash of the process that served the mount: another one goes on with it.
+    RawCrash as "braid_crash" (Debug, Default, PartialEq, Eq, Pod, Zeroable) {
+        /// How many there were since the mount, with this one.
+        count: u64,
+        /// How old the state is that the module took over just now, in nanoseconds.
+        state_age: u64,
+        /// Whether it took one over.
+        has_state: u32,
+        padding: u32,
+    }
+
     /// A module. Its functions may be called by several threads at once.
-    RawModule as "braid_module" () {
+    RawModule as "braid_module" (Debug) {
         /// BRAID_ABI
         abi: u32,
-        padding: u32,
+        /// BRAID_EXPORTS_IN_USE, BRAID_HAS_REPAIR
+        flags: u32,
         /// The key in a stack file, ended by NUL: small letters, digits, '-'.
         name: *const c_char,
         /// Its version, for people, ended by NUL.
@@ -376,10 +389,15 @@ structures! {
         call: CallFn,
         /// Changes those of the child, with which it is called. NULL: they stay.
         capabilities: Option<CapabilitiesFn>,
-        /// Its state, for its successor. No call is under way. NULL: it has none.
+        /// Its state, for its successor. No call is under way, or with BRAID_EXPORTS_IN_USE
+        /// perhaps. NULL: it has none.
         export_state: Option<ExportFn>,
         /// Takes the state of another one over, before its first call. NULL: it takes none.
         import_state: Option<ImportFn>,
+        /// Only read with BRAID_HAS_REPAIR. Puts right what a crash has left, after
+        /// `import_state` and before the first call; the child may be called. Answers 0, or
+        /// an error number: ENOTRECOVERABLE if going on would be wrong.
+        repair: Option<RepairFn>,
     }
 }
 
@@ -489,6 +507,13 @@ constants! {
         UNCACHED = 1;
         /// By the descriptor of the reply.
         PASSTHROUGH = 2;
+    }
+    "Flags of modules" {
+        /// `export_state` may be called while calls are under way: only then is its state kept
+        /// for the case of a crash.
+        EXPORTS_IN_USE = 1;
+        /// `repair` is there.
+        HAS_REPAIR = 1 << 1;
     }
     "What a file system can do" {
         /// Answer descriptors.

@@ -1,6 +1,8 @@
 //! The interface as C and Rust see it.
 
-use super::raw::{Answers, Attributes, Capabilities, Numbers, PASSTHROUGH, c_header, layout};
+use super::raw::{
+    Answers, Attributes, Capabilities, Numbers, PASSTHROUGH, RawCrash, RawModule, c_header, layout,
+};
 use super::{
     Answer, Child, Entries, Failure, Listed, Message, ModuleLibrary, Plugin, Target, describe, module_image,
 };
@@ -83,6 +85,7 @@ impl Target for Counter {
 impl Plugin for Counter {
     const NAME: &'static CStr = c"counter";
     const VERSION: &'static CStr = c"1";
+    const EXPORTS_IN_USE: bool = true;
 
     fn check(settings: &[u8]) -> Result<(), Failure> {
         if settings == b"{}" { Ok(()) } else { Err(Failure { errno: 22, why: "wrong".into() }) }
@@ -103,6 +106,14 @@ impl Plugin for Counter {
         assert_eq!(version, 1);
         self.count.store(u64::from_le_bytes(state.try_into().unwrap()), Ordering::Relaxed);
         Ok(())
+    }
+
+    fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
+        self.count.fetch_add(1000 * crash.count, Ordering::Relaxed);
+        match crash.has_state {
+            0 => Err(Failure { errno: 5, why: "without what was counted".into() }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -163,6 +174,27 @@ fn operations_come_through_the_interface_and_back() {
     assert_eq!(next.export().unwrap(), (1, 6_u64.to_le_bytes().to_vec()));
     assert!(next.import(2, &state).is_err(), "a panic is an error");
     next.end();
+}
+
+#[test]
+fn a_module_repairs_and_one_made_before_that_could_be_said_does_not() {
+    let library = Arc::new(ModuleLibrary::linked(describe::<Counter>()));
+    assert!(library.exports_in_use());
+    let module = library.create("{}", Box::new(Bottom)).unwrap();
+    module.repair(&RawCrash { count: 2, has_state: 1, ..RawCrash::default() }).unwrap();
+    let failed = module.repair(&RawCrash { count: 1, ..RawCrash::default() }).unwrap_err();
+    assert_eq!(failed, Failure { errno: 5, why: "without what was counted".into() });
+    assert_eq!(module.export().unwrap(), (1, 3000_u64.to_le_bytes().to_vec()));
+
+    // SAFETY: the description lives as long as the program.
+    let whole = unsafe { *describe::<Counter>() };
+    // What is behind it is another's.
+    let before = RawModule { flags: 0, ..whole };
+    let library = Arc::new(ModuleLibrary::linked(&raw const before));
+    assert!(!library.exports_in_use());
+    let module = library.create("{}", Box::new(Bottom)).unwrap();
+    module.repair(&RawCrash { count: 7, ..RawCrash::default() }).unwrap();
+    assert_eq!(module.export().unwrap(), (1, 0_u64.to_le_bytes().to_vec()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Counts how often files are opened. It tells by an extended attribute of the root:
-//! `getfattr -n user.opens MOUNT`. What was counted goes on in the next version.
+//! `getfattr -n user.opens MOUNT`. What was counted goes on in the next version,
+//! and after a crash of the process.
 //!
 //! ```yaml
 //! stack:
@@ -89,6 +90,8 @@ impl Layer for Opens {
 impl PluginModule for Opens {
     const NAME: &'static CStr = c"opens";
     const VERSION: &'static CStr = c"1.0.0";
+    /// The count is atomic. So it outlives a crash of the process, but for the last second.
+    const EXPORTS_IN_USE: bool = true;
     type Settings = Settings;
 
     fn new(settings: Settings, child: Arc<dyn FileSystem>) -> Result<Self> {

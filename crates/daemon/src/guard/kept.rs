@@ -1,0 +1,74 @@
+//! The states of modules, as a guard keeps them for the next process.
+
+use braid_modules::{Member, State};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The longest state that is kept of a module, in bytes.
+pub(crate) const STATE_MAX: usize = 1 << 20;
+
+/// Which module a state is of.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// Its place in the stack, from 1 at the top.
+    pub(crate) place: u32,
+    pub(crate) module: String,
+    /// What tells its code from other versions: [`Member::origin`].
+    pub(crate) code: String,
+}
+
+impl Origin {
+    pub(crate) fn of(place: u32, member: &dyn Member) -> Self {
+        Self { place, module: member.name().to_owned(), code: member.origin() }
+    }
+}
+
+/// The state of a module, as it was at a time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptState {
+    pub(crate) origin: Origin,
+    /// [`State::version`]
+    pub(crate) version: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// When, as time since the machine began.
+    pub(crate) at_ns: u64,
+}
+
+impl KeptState {
+    pub(crate) fn state(&self) -> State {
+        State { version: self.version, bytes: self.bytes.clone() }
+    }
+}
+
+/// The states of all modules, by their places.
+#[derive(Debug, Default)]
+pub(crate) struct KeptStates(BTreeMap<u32, KeptState>);
+
+impl KeptStates {
+    /// A module has this state now.
+    pub(crate) fn put(&mut self, state: KeptState) {
+        self.0.insert(state.origin.place, state);
+    }
+
+    /// The modules at these places have the same state still.
+    pub(crate) fn are_still(&mut self, places: &[u32], at_ns: u64) {
+        for place in places {
+            if let Some(state) = self.0.get_mut(place) {
+                state.at_ns = at_ns;
+            }
+        }
+    }
+
+    /// The module at this place has no state any more that can be kept; `None`: none has.
+    pub(crate) fn drop(&mut self, place: Option<u32>) {
+        match place {
+            Some(place) => _ = self.0.remove(&place),
+            None => self.0.clear(),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<KeptState> {
+        self.0.values().cloned().collect()
+    }
+}
