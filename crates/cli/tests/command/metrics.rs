@@ -135,6 +135,22 @@ fn of_a_log() -> BTreeMap<String, Metric> {
     served
 }
 
+/// Metrics of a view, which has neither.
+fn of_a_view() -> BTreeMap<String, Metric> {
+    let bench = Bench::bare(&["m", "v"]).unwrap();
+    bench.ok(&["log", "create", "fs", "--size", "16MiB"]);
+    bench.ok(&["log", "mount", "--runtime", "--log-file", "log", "fs", "m"]);
+    fs::write(bench.path("v.yaml"), "stack: { view: { of: m } }\n").unwrap();
+    let socket = bench.path("metrics.sock");
+    let address = format!("unix:{}", socket.display());
+    let mounted = bench.as_written(&["mount", "--metrics", &address, "--log-file", "log", "v.yaml", "v"]);
+    assert!(mounted.status.success(), "{mounted:?}");
+    let mut served = served(&scrape(UnixStream::connect(&socket).unwrap()));
+    served.retain(|name, _| name.starts_with("braid_module_view_"));
+    ["v", "m"].iter().for_each(|point| _ = bench.ok(&["umount", point]));
+    served
+}
+
 #[test]
 fn what_is_served_is_documented_and_what_is_documented_is_served() {
     let Some(bench) = Bench::new() else { return };
@@ -148,6 +164,7 @@ fn what_is_served_is_documented_and_what_is_documented_is_served() {
     let text = scrape(UnixStream::connect(&socket).unwrap());
     let (mut served, documented) = (served(&text), documented());
     served.extend(of_a_log());
+    served.extend(of_a_view());
     let names = |metrics: &BTreeMap<String, Metric>| metrics.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&served), names(&documented));
     for (name, metric) in &served {
