@@ -193,19 +193,27 @@ mod tests {
         (told, bytes)
     }
 
-    fn bed() -> (Arc<Fake>, Vec<Arc<dyn Member>>, Arc<Shared>, Peer) {
+    /// The second of two modules, both, who asks them, and the guard.
+    struct Bed {
+        fake: Arc<Fake>,
+        members: Vec<Arc<dyn Member>>,
+        shared: Arc<Shared>,
+        guard: Peer,
+    }
+
+    fn bed() -> Bed {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let link = Arc::new(Link::new(ours).unwrap());
         let shared = Shared { link, known: Mutex::default(), changed: Condvar::new() };
         let fake = Arc::new(Fake::new("b"));
         let members: Vec<Arc<dyn Member>> = vec![Arc::new(Fake::new("a")), Arc::clone(&fake) as _];
         theirs.set_nonblocking(true).unwrap();
-        (fake, members, Arc::new(shared), Peer(theirs))
+        Bed { fake, members, shared: Arc::new(shared), guard: Peer(theirs) }
     }
 
     #[test]
     fn the_guard_is_told_what_changed() {
-        let (fake, members, shared, mut guard) = bed();
+        let Bed { fake, members, shared, mut guard } = bed();
         assert!(!shared.ask(0, &members), "none of them keeps anything");
         fake.has(Ok(b"one"));
         assert!(shared.ask(0, &members));
@@ -229,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_before_an_exchange_is_not_told_after_it() {
-        let (fake, members, shared, mut guard) = bed();
+        let Bed { fake, members, shared, mut guard } = bed();
         fake.has(Ok(b"one"));
         Exchanged(Arc::clone(&shared)).now();
         let (Told::NoState { place: None }, _) = heard(&mut guard) else { panic!() };
@@ -241,7 +249,7 @@ mod tests {
 
     #[test]
     fn who_does_not_come_back_is_not_asked_again() {
-        let (fake, members, shared, _guard) = bed();
+        let Bed { fake, members, shared, guard: _guard } = bed();
         fake.has(Err(Errno::EAGAIN));
         shared.ask(0, &members);
         shared.ask(0, &members);
