@@ -47,7 +47,7 @@ pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<Mount
     }
     let found = front(config, mountpoint, nonempty)?;
     if let Some(view) = config.stack.view() {
-        view::look::keep_apart(view, &found)?;
+        view::look::keep_apart(view, (&found.given, &found.path))?;
     }
     without_tiers(config)?;
     for tier in &tiers {

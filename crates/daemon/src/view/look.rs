@@ -3,7 +3,6 @@
 use super::settings::ViewSettings;
 use crate::config::{Cache, Config, MountSettings};
 use crate::refusal::{Place, Refusal};
-use crate::validate::MountPoint;
 use braid_contract::Shown;
 use braid_fuse::CacheMode;
 use braid_ipc::mounts::{self, Mount};
@@ -48,17 +47,18 @@ pub(super) fn acts_for_others(mount: &Mount) -> bool {
     uid == 0 || mount.owner() == Some(uid)
 }
 
-/// Refuses a mount point below what it is a view of.
+/// Refuses a mount point, as written and without symbolic links, inside the mount that it is
+/// a view of.
 ///
 /// # Errors
 /// If it is there.
-pub(crate) fn keep_apart(view: &ViewSettings, point: &MountPoint) -> Result<(), Refusal> {
+pub(crate) fn keep_apart(view: &ViewSettings, (given, path): (&Path, &Path)) -> Result<(), Refusal> {
     let mut seen = find(view)?.mount;
     let mounts = mounts::list().unwrap_or_default();
-    let Some(at) = mounts::containing(&mounts, &point.path).map(|mount| mount.dev) else { return Ok(()) };
+    let Some(at) = mounts::containing(&mounts, path).map(|mount| mount.dev) else { return Ok(()) };
     for _ in 0..DEPTH_MAX {
         if at == seen.dev {
-            let (point, of) = (point.given.shown(), seen.point.shown());
+            let (point, of) = (given.shown(), seen.point.shown());
             let place = Place::flag(format!("mount point {point}"));
             let found = format!("it is inside {of}, which this is a view of: names would lead round in it");
             return Err(place.refuse(found, "mount it elsewhere"));
