@@ -4,10 +4,9 @@
 thread, in microseconds.
 
 Each repetition has all sides, in an order of its own, each on a fresh directory or image.
-Nothing is synced but what a side syncs by itself: a put of a Braid volume waits until its
-value is durable. Prints medians, and writes all that it saw as JSON. Needs root, and
-db_bench (Debian package rocksdb-tools).
-"""
+Only a side's own syncs are made: a put of a Braid volume waits until its value is durable. Prints
+medians, and writes all raw results as JSON. Needs root, and db_bench (Debian package
+rocksdb-tools). """
 
 import argparse
 import json

@@ -4,8 +4,7 @@
 up, and removed.
 
 The sides take turns on one image, which is made anew for each; each repetition has all
-of them. Prints medians, and writes all that it saw as JSON. Needs root.
-"""
+of them. Prints medians, and writes all raw results as JSON. Needs root. """
 
 import argparse
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs Braid's benchmarks: `sudo bench/run.py SCENARIO`. See docs/benchmarks.md and docs/evaluation.md for what they
-measure."""
+"""Runs Braid's benchmarks: `sudo bench/run.py SCENARIO`. docs/benchmarks.md and docs/evaluation.md
+describe them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def estimate(args: argparse.Namespace) -> int:
 
 
 def stale(work_dirs: list[Path]) -> list[Path]:
-    """What killed runs left in any of the directories."""
+    """The leftovers of killed runs in any of the directories."""
     return [path for directory in work_dirs for path in stale_runs(directory)]
 
 
@@ -167,7 +167,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 def measure(args: argparse.Namespace) -> int:
-    """Runs the chosen scenario and shows and keeps whatever was measured, also when it ends early."""
+    """Runs the chosen scenario and shows and keeps all results, also when it ends early."""
     directory = args.out or ROOT / "raw" / f"{time.strftime('%Y%m%d-%H%M%S')}-{args.scenario}"
     directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ def measure(args: argparse.Namespace) -> int:
 
 
 def keep_logs(host: Host, directory: Path) -> None:
-    """What the servers said, where they said anything."""
+    """Keeps the servers' logs, unless they are empty."""
     for log in host.work.glob("*.log"):
         if log.stat().st_size:
             shutil.copy(log, directory / log.name)

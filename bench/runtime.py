@@ -82,7 +82,7 @@ def requests(args):
 
 
 def anatomy(args):
-    """The mean time of a write below each place of a stack, and what its program saw."""
+    """The mean time of a write below each place of a stack, and its time for the program."""
     rule = {"rules": [{"paths": ["nowhere/**"], "uid": [54321], "deny": ["write"]}]}
     modules = [("metrics", {}), ("permissions", rule), ("metrics", {}), ("provenance", {}), ("metrics", {})]
     parts = ["permissions", "provenance", "volume"]

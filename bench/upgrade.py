@@ -78,7 +78,7 @@ def name(descriptor, path):
 
 
 def deeds(mount, rounds):
-    """What is wrong if it is done twice, or not at all."""
+    """Operations whose result is wrong if one is done twice, or not at all."""
     directory = f"{mount}/deeds"
     os.mkdir(directory)
     logs = [os.open(f"{directory}/{log}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | how)
@@ -125,7 +125,7 @@ def deed_by_deed(directory, logs, rounds):
 
 
 def sessions(mount, args, seconds):
-    """The same through the runtime: what braid bench runtime says of it."""
+    """The same through the runtime: the output of braid bench runtime."""
     said = subprocess.run(
         [args.braid, "bench", "runtime", mount, "--load", "deeds", "--clients", str(args.sessions), "--file", "4MiB",
          "--seconds", str(seconds), "--pause", str(args.session_pause), "--json"], capture_output=True, text=True)
@@ -135,7 +135,7 @@ def sessions(mount, args, seconds):
 
 
 def copies(args, root):
-    """Two copies of what is upgraded, and the words of the mount."""
+    """Two copies of the upgraded program or module, and the words of the mount."""
     braid, mount = os.path.abspath(args.braid), f"{root}/mount"
     words_of_sessions = ["--runtime"] if args.sessions else []
     tiers = ["--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"]

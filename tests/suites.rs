@@ -32,7 +32,7 @@ struct Command {
 }
 
 fn main() -> ExitCode {
-    // Not for people: what the power suite runs in its virtual machine.
+    // Not for people: the power suite runs it in its virtual machine.
     let in_guest = std::env::args().nth(1).is_some_and(|first| first == "power-guest");
     let ended = if in_guest { suites::in_power_guest().map(|()| ExitCode::SUCCESS) } else { test() };
     ended.unwrap_or_else(|failure| {

@@ -17,7 +17,7 @@ SUMMARY = "RocksDB (db_bench), Redis (append-only file, BGSAVE) and both togethe
 CELLS = ["rocksdb", "redis", "both"]
 PROGRAMS = {"rocksdb": ["db_bench"], "redis": ["redis-server", "redis-cli", "redis-benchmark"]}
 VALUE_LEN = 512
-# Name, db_bench's own name, threads, share of the keys that are read or written in all, and more options.
+# Name, db_bench's own name, threads, share of the keys that are read or written, and more options.
 STEPS = [
     ("fillrandom", "fillrandom", 4, 1.0, []),
     ("overwrite", "overwrite", 4, 1.0, []),

@@ -1,6 +1,6 @@
 """Scenario `bandwidth`: how much of the tiers' combined bandwidth private files get (PolyStore figures 3 and 6,
-table 4). Each cell is measured as fixed work, until the last byte of the last thread, and where Braid is told weights as a
-timed run beside it, which hides threads that are stuck on a slow tier."""
+table 4). Each cell is measured as fixed work, until the last byte of the last thread, and, where
+Braid is given weights, as a timed run too, which hides threads that are stuck on a slow tier."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = {"write": "sequential write", "read": "sequential read", "randread": "ra
 
 
 def plan_of(args) -> tuple[Plan, str]:
-    """What the options ask for, and in words how long that takes."""
+    """The plan that the options ask for, and its length in words."""
     plan = Plan(args, chosen(args, PATTERNS, quick=["write", "read"]))
     seconds, count = plan.seconds(), args.reps * plan.count()
     return plan, f"{count} times one load on one side, {seconds / max(1, count):.1f} s each: about {_length(seconds)}"
@@ -51,7 +51,7 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
 
 
 def _settings(plan: Plan) -> dict:
-    """What is kept with the figures, and what tables and plots are made from."""
+    """The settings kept with the figures; tables and plots are made from them."""
     deepest = max((load.count for load in plan.loads), default=1)
     groups = [{"title": group.title, "limits": [str(limit) for limit in group.limits],
                "sums": {pattern: {load.size: group.whole(pattern, load.size) for load in plan.loads}
@@ -71,7 +71,7 @@ def _over(bench: Bench, plan: Plan, name: str, modes: dict[str, str]) -> None:
         for repetition in range(bench.args.reps):
             bench.repetition = repetition + 1
             for group, load in plan.cells(name):
-                # What the machine does meanwhile meets another side first each time.
+                # Other work of the machine meets another side first each time.
                 for side in lineup if repetition % 2 == 0 else reversed(lineup):
                     bench.attempt(side, f"{group.title}: {load.text}",
                                   lambda s=side, g=group, l=load: _one(bench, plan, s, g, l))
@@ -127,7 +127,7 @@ def _patterns(bench: Bench, plan: Plan, side: sides.Side, name: str, group: Grou
 
 
 def _use(bench: Bench, plan: Plan, side: sides.Side, group: Group, load: Load) -> None:
-    """The same work, of which nothing is kept: what a mount learns, the next one knows."""
+    """The same work, without keeping figures: the next mount knows all that this one learns."""
     run("mkdir", "-p", side.root / "files")
     for pattern in PATTERNS:
         if pattern in plan.patterns or pattern == "write":
@@ -223,7 +223,7 @@ def _against_best(report: Report, plan: Plan, group: Group, pattern: str, loads:
 
 
 def _tabulate_busy(report: Report, plan: Plan, group: Group, loads: list[Load]) -> None:
-    """What bounds 4 KiB: near 100 %, it is the processors."""
+    """The bound of 4 KiB: near 100 %, it is the processors."""
     for pattern in plan.patterns if loads else []:
         rows = [[name, *(median_text(report, name, f"{group.title}: {pattern} {load.text} processors busy")
                          for load in loads)] for name in plan.names[group.devices]]

@@ -39,7 +39,7 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
     tiers = bench.tiers(3 if "pairs" in cells else 2, [small, 4 * small, 4 * small])
     two = tiers[:2]
     lineup = [*bench.mergerfs(two), *bench.braids(two)] if {"fill", "latency"} & set(cells) else []
-    # What moves a file is the same under every policy.
+    # A file is moved in the same way under every policy.
     movers = bench.braids(tiers, "-3")[-1:] if "pairs" in cells else []
     try:
         for repetition in range(args.reps):

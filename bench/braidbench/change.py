@@ -1,9 +1,10 @@
-"""Scenario `change`: what the bandwidth does when the load or a tier changes (PolyStore figure 4a). 32 threads work
-on private files; half of them finish, then a tier slows to a third, then it recovers. Bandwidth comes from the block
-devices' counters, for each epoch of 200 ms; the throttle is changed while everything runs.
+"""Scenario `change`: the bandwidth while the load or a tier changes (PolyStore figure 4a). 32
+threads work on private files; half of them finish, then a tier slows to a third, then it recovers.
+Bandwidth comes from the block devices' counters, for each epoch of 200 ms; the throttle is changed
+while everything runs.
 
-The side `both-natives` drives each tier by fio of its own, with no file system between: what the instrument shows
-for a perfect policy."""
+The side `both-natives` drives each tier by fio of its own, with no file system between: the figures
+of a perfect policy on this instrument."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ AIM_EPOCHS = 10
 
 @dataclass(frozen=True)
 class Timeline:
-    """One run: what is done, and which tier slows down."""
+    """One run: its load, and the tier that slows down."""
 
     name: str
     rw: str
@@ -89,7 +90,7 @@ def _one(bench: Bench, side: sides.Side, timeline: Timeline, seconds: float) -> 
     for root in roots:
         run("find", root / "load", "-type", "f", "-delete")
     cell = bench.report.cell(side.name, f"{timeline.name}: {PHASES[0]}", "MB/s")
-    # What is left over would take the next side's room.
+    # Leftovers would take the next side's room.
     bench.clear(side, cell, used, RANGE * THREADS)
 
 
@@ -155,7 +156,7 @@ def _throttle(bench: Bench, device: Device, limit: Limit) -> None:
 
 
 def _optima(timeline: Timeline, limits: list[Limit]) -> list[float]:
-    """What the tiers give together in each phase."""
+    """The tiers' combined bandwidth in each phase."""
     slowed = [limit if i != timeline.slowed else Limit(limit.write_bps // 3, limit.read_bps // 3)
               for i, limit in enumerate(limits)]
     full = combined(limits, timeline.rw)
@@ -176,7 +177,7 @@ def _evaluate(bench: Bench, side: sides.Side, timeline: Timeline, trace: Trace, 
         report.cell(side.name, what, "MB/s").samples.append(sum(part) / len(part))
         for kind, smooth in (("epochs", SMOOTH), ("strict epochs", 1)):
             count = converged(part, optimum, smooth)
-            # Never: as many as there were.
+            # Never converged: the number of all epochs.
             report.cell(side.name, f"{what} {kind}", "").samples.append(len(part) if count is None else count)
             if count is None:
                 report.cell(side.name, f"{what} {kind}", "").note("not before the phase ended, in at least one repetition")

@@ -1,5 +1,5 @@
-"""Checks that a figure is about the devices: their own counters against what was asked for. Used by every
-scenario whose figures are rates of throttled devices."""
+"""Checks that a figure is about the devices: their own counters against the requested bytes. Used
+by every scenario whose figures are rates of throttled devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def freed(cell: Cell, side: Side, used_before: int, size: int) -> None:
 
 
 def examine(cell: Cell, side: Side, rw: str, size: int, before: list[tuple[int, int]], seconds: float) -> None:
-    """Notes where the bytes went, and what would make the figure meaningless."""
+    """Notes where the bytes went, and anything that would make the figure meaningless."""
     which = 1 if rw == "write" else 0
     moved = [now[which] - then[which] for now, then in zip(side.transferred(), before)]
     if len(moved) > 1 and not cell.notes:

@@ -1,4 +1,5 @@
-"""The sets of devices that `bandwidth` measures over: what each tier writes and reads."""
+"""The sets of devices that `bandwidth` measures over: the bandwidth of each tier, written and
+read."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Trace:
         return next((i for i, at in enumerate(self.times) if at >= moment), len(self.times) - 1)
 
     def as_series(self, title: str, side: str, optimum: list[tuple[float, float]], rw: str) -> dict:
-        """What a plot needs."""
+        """The data for a plot."""
         return {"kind": "epochs", "title": title, "side": side, "rw": rw, "times": [round(t, 3) for t in self.times[1:]],
                 "optimum": optimum,
                 "devices": {name: {way: [round(rate, 2) for rate in self.device_rates(way, i)] for way in ("read", "write")}

@@ -1,5 +1,6 @@
-"""The frame of the evaluation's scenarios (`bandwidth` … `applications`): their options, tiers and sides, and what
-they all do: try a side without losing the others, and set a rate beside what the tiers give together."""
+"""The frame of the evaluation's scenarios (`bandwidth` … `applications`): their options, tiers and
+sides, and their common steps: try a side without losing the others, and set a rate beside the
+tiers' combined bandwidth."""
 
 from __future__ import annotations
 
@@ -124,8 +125,8 @@ class Bench:
         return self.btrfs_of(self.limits(count), size, tag)
 
     def btrfs_of(self, limits: Sequence[Limit], size: int, tag: str = "") -> list[sides.Side]:
-        """btrfs striping over equal devices with the slowest tier's limits, which is what striping makes of unequal
-        ones, and btrfs's own default over the unequal ones."""
+        """btrfs striping over equal devices with the slowest tier's limits, as striping makes
+        unequal ones, and btrfs's own default over the unequal ones."""
         found: list[sides.Side] = []
         # Stripes take the same on each device.
         striped = max(GIB, size * 3 // (2 * len(limits)) // GRAIN * GRAIN)
@@ -140,15 +141,16 @@ class Bench:
         return found
 
     def wanted(self, lineup: list) -> list:
-        """Those of the sides that were asked for."""
+        """The sides that were asked for."""
         return [side for side in lineup if self.wants(side.name)]
 
     def chosen(self, cells: list[str], quick: list[str] | None = None) -> list[str]:
-        """Those of a scenario's parts that were asked for."""
+        """The parts of a scenario that were asked for."""
         return chosen(self.args, cells, quick)
 
     def attempt(self, side: sides.Side, what: str, action: Callable[[], None], *, stop: bool = False) -> None:
-        """Does something with a side; a failure is the side's, not the run's. `stop`: it is not left running."""
+        """Runs an action on a side; a failure is the side's, not the run's. `stop`: stops the side
+        afterwards."""
         self.args.progress(f"repetition {self.repetition}/{self.args.reps}, {what}, {side.name}")
         try:
             side.start()
@@ -161,7 +163,8 @@ class Bench:
                 side.stop()
 
     def each_cell(self, side: sides.Side, cells: list[str], action: Callable[[str], None]) -> None:
-        """Does something with a side for each cell in each repetition; the side is stopped after each."""
+        """Runs an action on a side for each cell in each repetition; the side is stopped after
+        each."""
         try:
             for repetition in range(self.args.reps):
                 self.repetition = repetition + 1
@@ -175,7 +178,7 @@ class Bench:
         return [cell, *(median_text(self.report, side.name, f"{cell}: {figure}") for figure in figures)]
 
     def direct(self, side: sides.Side) -> int:
-        """fio's `direct` for a side; says once that it refuses that."""
+        """fio's `direct` for a side; says once if the side refuses that."""
         if side.takes_direct():
             return 1
         remark = f"{side.name} refuses O_DIRECT: measured with buffered I/O"
@@ -206,12 +209,13 @@ class Bench:
 
 
 def wants(args, name: str) -> bool:
-    """Whether `--sides` asks for a side: by its name, or by what stands before a `-` in it."""
+    """Whether `--sides` asks for a side: by its name, or by the part before a `-` in it."""
     return not args.sides or any(f"{name}-".startswith(f"{asked}-") for asked in args.sides)
 
 
 def chosen(args, cells: list[str], quick: list[str] | None = None) -> list[str]:
-    """Those of a scenario's parts that `--cells` asks for; without it all, or `quick` with `--quick`."""
+    """The parts of a scenario that `--cells` asks for; without it all, or `quick` with
+    `--quick`."""
     if unknown := [name for name in args.cells or [] if name not in cells]:
         raise BenchError(f"--cells: {', '.join(unknown)}: not one of {', '.join(cells)}")
     wanted = args.cells or (quick if args.quick and quick else cells)
@@ -219,7 +223,7 @@ def chosen(args, cells: list[str], quick: list[str] | None = None) -> list[str]:
 
 
 def mergerfs_version(args) -> tuple[int, int]:
-    """The first two numbers of its version; zeros where it says none."""
+    """The first two numbers of its version; zeros if it prints none."""
     found = re.search(r"(\d+)\.(\d+)", first_line(args.mergerfs, "--version") or "")
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -231,7 +235,8 @@ def mergerfs_modes(args) -> dict[str, tuple[str, ...]]:
 
 
 def combined(tiers: Sequence[Limit], rw: str, operation: int | None = None) -> float:
-    """What the tiers write or read together, in MB/s: in operations of that many bytes, or as large as they take."""
+    """The tiers' combined bandwidth, in MB/s: in operations of that many bytes, or as large as they
+    take."""
     return sum(limit.rate(rw, operation) for limit in tiers) / MB
 
 
@@ -263,7 +268,7 @@ def median_text(report: Report, side: str, what: str) -> str:
 
 
 def explain_suspects(report: Report) -> None:
-    """Says below the tables what the marks in them mean."""
+    """Explains the marks of the tables below them."""
     found = [f"{cell.side}, {cell.what}: {note}" for cell in report.cells.values() for note in cell.notes
              if note.startswith("SUSPECT")]
     if found:

@@ -71,7 +71,7 @@ class Fio:
 
 
 def results(output: Path, status: int, said: str, groups: list[dict]) -> list[Result]:
-    """What a run of `groups` that has ended measured."""
+    """The results of a run of `groups` that has ended."""
     text = output.read_text(errors="replace") if output.exists() else ""
     complaints = [line for line in (said + text).splitlines() if line.startswith("fio:")]
     if status != 0:

@@ -55,7 +55,7 @@ def first_line(*argv: str) -> str | None:
 
 
 def describe(braid: Path | None) -> dict:
-    """What a reader needs to know about the machine to judge the figures."""
+    """The facts about the machine that a reader needs to judge the figures."""
     cpu = next((line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
     system = dict(line.split("=", 1) for line in _lines("/etc/os-release") if "=" in line)
     versions = {
@@ -140,13 +140,14 @@ class Host:
         sweep(self.work)
 
     def warn(self, text: str) -> None:
-        """Something that went wrong beside the measurements; shown with the results."""
+        """Notes a problem beside the measurements; shown with the results."""
         print(text, file=sys.stderr)
         if text not in self.warnings:
             self.warnings.append(text)
 
     def loop_device(self, name: str, size: int) -> str:
-        """A loop device with direct I/O over a new file: a sparse one, or in memory that is there already."""
+        """A loop device with direct I/O over a new file: a sparse one, or one in memory that was
+        touched before."""
         backing = self.work / f"{name}.img"
         with open(backing, "wb") as file:
             file.truncate(size)
@@ -168,7 +169,8 @@ class Host:
         self._filled[str(file.name)] = size
 
     def remove_loop_device(self, node: str) -> None:
-        """Undoes `loop_device`, and lifts what the next user of the device's number would meet."""
+        """Undoes `loop_device`, and lifts the limits, which the next user of the device's number
+        would meet."""
         backing = dict(loop_devices())[node]
         self.group.limit_operations(node, 0)
         run("losetup", "-d", node)
@@ -236,9 +238,9 @@ class ControlGroup:
             (self.path / "io.max").write_text(f"{pair} rbps={read_bps} wbps={write_bps}")
 
     def limit_operations(self, device: str, count: int) -> bool:
-        """Limits how many reads, and how many writes and flushes, a device takes in a second: of the group's
-        processes, and as many of everybody else, where that can be limited; 0 lifts it. Whether it could be.
-        """
+        """Limits how many reads, and how many writes and flushes, a device takes in a second: of
+        the group's processes, and as many of all others, if those can be limited; 0 lifts the
+        limits. Returns whether the others are limited."""
         number = os.stat(device).st_rdev
         pair = f"{os.major(number)}:{os.minor(number)}"
         if self.path is None:
@@ -267,7 +269,8 @@ def _limit_operations_v1(group: Path, pair: str, count: int) -> None:
 
 
 def _lift_everybodys_limit(device: str) -> None:
-    """What was set outside the group stays with the device's number, which the next user of it would meet."""
+    """Limits set outside the group stay with the device's number, whose next user would meet
+    them."""
     if (ControlGroup.V1 / "blkio.throttle.read_iops_device").exists():
         number = os.stat(device).st_rdev
         _limit_operations_v1(ControlGroup.V1, f"{os.major(number)}:{os.minor(number)}", 0)

@@ -123,7 +123,8 @@ def _speed(bench: Bench, side: sides.Side, size: int, seconds: float) -> None:
 
 
 def _reads(trace: Trace) -> list[float]:
-    """What the readers got: what was read, without what movement read, which is what was written."""
+    """The readers' bytes: all bytes read, less those that movement read, which are as many as were
+    written."""
     return [max(0.0, read - written) for read, written in zip(trace.rates("read"), trace.rates("write"))]
 
 
@@ -132,7 +133,8 @@ def _mean(values: list[float]) -> float:
 
 
 def _latency(bench: Bench, side: sides.Side, size: int, seconds: float) -> None:
-    """A reader that asks for half of what the slow tier gives, so that its latency is not the throttle's queue."""
+    """A reader that asks for half of the slow tier's bandwidth, so that its latency is not the
+    throttle's queue."""
     rate = int(bench.args.slow.read_bps * PACE / READERS)
     with Sampler(side.devices) as sampler:
         result = bench.fio.run(f"latency-{side.name}", rate=rate, rate_process="poisson", **_reader(side, size, seconds))
@@ -142,7 +144,8 @@ def _latency(bench: Bench, side: sides.Side, size: int, seconds: float) -> None:
 
 
 def _saturated(bench: Bench, side: sides.Side, size: int, seconds: float) -> None:
-    """Others write and read all that the fast tier takes: what is written there beside that has been moved."""
+    """Other programs write and read as much as the fast tier takes: the rest of the bytes written
+    there has been moved."""
     busy = {"filename": side.root / "busy", "bs": "1M", "size": 2 * size, "numjobs": READERS, "thread": 1, "direct": 1,
             "ioengine": "psync", "norandommap": 1, "randrepeat": 0, "time_based": 1, "runtime": f"{seconds + 2:g}s"}
     groups = [busy | {"rw": "randwrite"}, busy | {"rw": "randread"},

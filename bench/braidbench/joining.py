@@ -1,6 +1,6 @@
-"""Scenario `joining`: weights that are given beside ones that are found out. A third tier without a weight joins two that
-have one (`add`); or one of three tiers without weights is given one (`set`). Each tier is to get its fair share of what
-`weighted` deals after three seconds of load."""
+"""Scenario `joining`: given weights beside measured ones. A third tier without a weight joins two
+that have one (`add`); or one of three tiers without weights is given one (`set`). Each tier is to
+get its fair share of the ranges that `weighted` deals after three seconds of load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THREADS = 16
 BLOCK = 64 * KIB
 LOAD_S = 3
 CELLS = ["add", "set"]
-# Given in MB/s, as what the tiers read.
+# Given as the read bandwidth of the tiers, in MB/s.
 GIVEN = {"fast": 400, "slow": 120}
 
 

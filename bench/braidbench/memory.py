@@ -1,4 +1,4 @@
-"""Scenario `memory`: what the daemon holds in memory, depending on what is open and on what exists."""
+"""Scenario `memory`: the daemon's memory, depending on the number of open and of existing files."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _usage(side: sides.Mounted) -> dict[str, float]:
 
 
 def _counts(side: sides.Mounted) -> dict[str, int]:
-    """What the daemon itself says that it holds, where it says so."""
+    """The daemon's own counts of open files and known inodes, where it has them."""
     if not isinstance(side, sides.Braid):
         return {}
     try:

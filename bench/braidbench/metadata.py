@@ -77,7 +77,7 @@ def _one(bench: Bench, side: sides.Side, cell: str, files: int, loops: int) -> N
 
 
 def run_load(host: Host, load: str, side: sides.Side, files: int, loops: int) -> dict:
-    """Runs `metaload.py` on a side; what it says."""
+    """Runs `metaload.py` on a side; returns its output."""
     argv = [sys.executable, str(LOAD), load, str(side.root / "load"), str(PROCESSES), str(files), str(loops), str(SEED)]
     process = host.spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     try:

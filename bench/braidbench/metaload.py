@@ -108,7 +108,7 @@ class Worker:
             os.stat(self.path(self.any()))
 
     def finish(self) -> None:
-        """What was written and not yet synced reaches the devices inside the measured time."""
+        """Syncs the remaining writes, so that they reach the devices inside the measured time."""
         for number in sorted(self.dirty):
             descriptor = os.open(self.path(number), os.O_RDONLY)
             os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Scenario `misplaced`: how soon data in the wrong place is put right while it is in use. Files were written where
-they do not belong; then 16 threads read or overwrite them for a while. The rate is that of the programs, second by
-second, and `braid status` tells what was moved for it. Braid's volumes are as by default: no weights, `adaptive` and
-its movers."""
+"""Scenario `misplaced`: how soon misplaced data in use is moved to the right place. Files were
+written where they do not belong; then 16 threads read or overwrite them for a while. The rate is
+that of the programs, second by second, and `braid status` reports the moved data. Braid's volumes
+are as by default: no weights, `adaptive` and its movers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _one(bench: Bench, side: sides.Braid, cell: str, size: int, seconds: float) 
     rates = rates_of(log, seconds)
     count = len(side.devices)
     whole = combined(bench.limits(count), pattern)
-    # What is in the wrong place at first.
+    # The misplaced data at first.
     needed = sum(max(0.0, _limit(side, tier, pattern) / whole - wrong.part(tier)) for tier in range(count)) * size
     moved = moves_of(side)["bytes"] - before["bytes"]
     late = rates[-SMOOTH * 3:]

@@ -1,6 +1,7 @@
-"""Scenario `model`: the simulator against the product. fio writes new files on a new volume that is told nothing, over throttled
-devices, while `braid trace record` looks on; `braid placement simulate` replays that on simulated tiers with the same limits.
-Both say how fast it went, and which part each tier got."""
+"""Scenario `model`: the simulator against the product. fio writes new files on a new volume without
+given weights, over throttled devices, while `braid trace record` records; `braid placement
+simulate` replays that on simulated tiers with the same limits. Both report the rate, and the part
+that each tier got."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from braidbench.plan import Group, Load, Plan
 from braidbench.report import Report
 
 SUMMARY = "what the placement simulator says of a load against what the product does, for each policy"
-# So near is the simulator's rate to be to the product's.
+# The simulator's rate is to be this near to the product's.
 AIM = 0.10
 RECORDER_S = 30
-# What `braid status` says of policies that do so.
+# The key in `braid status` of policies that map threads anew.
 REMAPS = "threads mapped anew"
-# Of an operation besides its transfer, on devices in memory.
+# The latency of an operation besides its transfer, on devices in memory.
 LATENCY_NS = 40_000
 
 
@@ -91,7 +92,7 @@ def _one(bench: Bench, side: sides.Braid, group: Group, load: Load) -> None:
 
 
 def _record(side: sides.Braid, trace: Path) -> subprocess.Popen:
-    """Starts to record; returns once that is so."""
+    """Starts to record; returns once it records."""
     recorder = subprocess.Popen([str(side.binary), "trace", "record", str(side.root), "--output", str(trace), "--json"],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = recorder.stderr.readline()
@@ -102,8 +103,8 @@ def _record(side: sides.Braid, trace: Path) -> subprocess.Popen:
 
 
 def _simulate(bench: Bench, side: sides.Braid, trace: Path, rates: list[int]) -> dict:
-    """What the simulator says of a trace with the side's policy, on tiers that write as fast as the side's, of which is known
-    what the measurement at the mount finds of them."""
+    """The simulator's results for a trace with the side's policy, on tiers that write as fast as
+    the side's; it knows of them the figures measured at the mount."""
     figures = {"latency_ns": LATENCY_NS, "threads": 1, "degrades_at": None}
     profile = {"version": 1, "tiers": {device.name: {
         "read": {"bandwidth": device.ceiling("read"), **figures}, "write": {"bandwidth": rate, **figures}}

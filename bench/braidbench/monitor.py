@@ -1,6 +1,6 @@
-"""Scenario `monitor`: what it costs to watch tiers and ranges. Two Braid volumes on the same devices, one as it is and
-one that keeps neither latencies nor heat, read and write the same in turns. On devices as fast as memory, where nothing
-but the processors is in the way.
+"""Scenario `monitor`: the cost of watching tiers and ranges. Two Braid volumes on the same devices,
+one as it is and one that keeps neither latencies nor heat, read and write the same in turns. The
+devices are as fast as memory, so that only the processors are the bound.
 
 A single pair of runs says nothing about one percent on a machine with other work: many short ones are compared pair by
 pair, and the rate is set beside the processor time that the daemon took for an operation, which other work disturbs
@@ -89,7 +89,7 @@ def _one(bench: Bench, side: sides.Braid, load: Load, size: int, seconds: float)
 
 
 def _processor_ticks(side: sides.Braid) -> int:
-    """What the daemon has used of the processors, in ticks."""
+    """The daemon's processor time, in ticks."""
     total = 0
     for pid in side.pids():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

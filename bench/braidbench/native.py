@@ -1,5 +1,6 @@
-"""Scenario `native`: what Braid costs on each tier against the tier's native file system, with no tiering to gain from
-(Mux section 3.2): the latency of 1-byte random reads, and the throughput of 4 MiB writes one after the other."""
+"""Scenario `native`: Braid's cost on each tier against the tier's native file system, with no
+tiering to gain from (Mux section 3.2): the latency of 1-byte random reads, and the throughput of 4
+MiB writes one after the other."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ WORK_DIR = Path("/dev/shm")
 LOADS: list[Load] = [*WRITES, *DATABASES, *TOOLS, *SMALL]
 # Small files need more inodes than ext4 makes by itself.
 MKFS_OPTIONS = ("-i", "4096")
-# What programs, servers and the kernel take beside the devices.
+# The memory that programs, servers and the kernel take beside the devices.
 MEMORY_SPARE = 4 * GIB
-# Of disks, where nothing else is said. mergerfs sets its own for its branches too, and leaves it there.
+# The default of disks. mergerfs sets its own for its branches too, and leaves it there.
 READAHEAD_KIB = 128
 POLICIES = {"plain": "home-first", "spread": "weighted"}
 DEFAULT_CACHE = "default"
@@ -45,7 +45,7 @@ def measure(host: Host, report: Report, args, keep: Path) -> None:
         for repetition in range(args.reps):
             bench.repetition = repetition + 1
             for load in loads:
-                # What the machine does meanwhile meets another side first each time.
+                # Other work of the machine meets another side first each time.
                 for side in lineup if repetition % 2 == 0 else reversed(lineup):
                     _one(bench, side, load)
     finally:
@@ -93,7 +93,7 @@ def _braids(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
     without extended attributes, as mergerfs is run."""
     found = []
     for layout, policy in POLICIES.items():
-        # Without being asked, nothing is said of the cache, which also a Braid without that flag understands.
+        # By default, the flag is left out, so that a Braid without it works too.
         asked = bench.args.caches or [DEFAULT_CACHE]
         flags = {f"braid-{layout}" if cache == DEFAULT_CACHE else f"braid-{layout}-{cache}":
                  () if cache == DEFAULT_CACHE else ("--cache", cache) for cache in asked}
@@ -123,7 +123,7 @@ def _one(bench: Bench, side: sides.Side, load: Load) -> None:
             raise BenchError(str(error)) from None
 
     bench.attempt(side, load.name, action, stop=True)
-    # Below the side, so that what it left behind goes as well, and each load finds it new.
+    # Below the side, so that leftovers go as well, and each load finds it new.
     for store in side.stores:
         run("rm", "-rf", store, timeout=TIMEOUT_S)
     for device in side.devices:

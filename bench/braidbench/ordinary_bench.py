@@ -16,7 +16,7 @@ from braidbench.host import BenchError, Host, run
 from braidbench.report import Report
 
 TIMEOUT_S = 1800
-# What the trees of `tar` and `git` are made of.
+# The source of the trees of `tar` and `git`.
 SOURCE = Path("/usr/share")
 SOURCE_FILE_BYTES_MAX = MIB
 # On ext4, a small file takes a block and an inode, and a share of its directory.
@@ -85,13 +85,14 @@ class Load:
     name: str
     rows: tuple[Row, ...]
     action: Callable[["Bench", sides.Side], None]
-    # What it runs, and Debian's packages that have it.
+    # The programs that it runs, and Debian's packages that have them.
     programs: tuple[str, ...] = ()
     packages: str = ""
 
 
 class Bench(evaluation.Bench):
-    """One run: the machine and the report, the amounts of work, and what several loads start from."""
+    """One run: the machine and the report, the amounts of work, and the sources that several loads
+    start from."""
 
     def __init__(self, host: Host, report: Report, args, keep: Path):
         super().__init__(host, report, args, keep, throttled=False)
@@ -118,7 +119,7 @@ class Bench(evaluation.Bench):
             return time.perf_counter() - began
 
     def settle(self, side: sides.Side) -> None:
-        """Writes back what is dirty, so that the next load does not."""
+        """Writes back dirty pages, so that the next load does not."""
         for device in side.devices:
             run("sync", "-f", device.mount, timeout=TIMEOUT_S)
 

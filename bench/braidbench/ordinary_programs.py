@@ -1,5 +1,5 @@
-"""Loads of `ordinary` that are databases: RocksDB by db_bench, Redis, PostgreSQL by pgbench. All use their defaults where
-nothing else is said, so buffered files."""
+"""Loads of `ordinary` that are databases: RocksDB by db_bench, Redis, PostgreSQL by pgbench. All
+use their defaults unless noted, so buffered files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _rocksdb(bench: Bench, side: sides.Side) -> None:
     steps = [
         ("fillrandom", "fillrandom", keys, []),
         ("overwrite", "overwrite", keys, ["--use_existing_db=1"]),
-        # The second time, the caches have what they can have.
+        # The second time, the caches are as full as they get.
         ("readrandom", "readrandom,readrandom", keys, ["--use_existing_db=1"]),
         ("readwhilewriting", "readwhilewriting", keys, ["--use_existing_db=1", f"--reads={keys // 4}"]),
         ("fillsync", "fillsync", keys, [f"--writes={bench.work.synced_keys}"]),

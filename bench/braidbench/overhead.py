@@ -1,4 +1,4 @@
-"""Scenario `overhead`: what Braid costs against the native file system on the same tier.
+"""Scenario `overhead`: Braid's cost against the native file system on the same tier.
 
 Every measurement alternates between the sides. A ratio of 1 is the native speed, and less is slower, whether
 the figure is a rate or a latency.

@@ -1,4 +1,4 @@
-"""What a run of `bandwidth` measures, cell by cell, and how long that takes."""
+"""The measurements of a run of `bandwidth`, cell by cell, and their time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ THREADS = ["1", "2", "4", "8", "16", "32", STREAM]
 # With three tiers, unless others are asked for.
 THREADS_OF_THREE = ["1", "4", "16", "32", STREAM]
 MOUNTS = ["new", "known"]
-# For the estimate: what fio and the caches' eviction take for each run, to empty a side, to make and mount a volume, and to
-# make a set of devices.
+# For the estimate: the time for fio and the caches' eviction in each run, to empty a side, to make
+# and mount a volume, and to make a set of devices.
 RUN_S, CLEAR_S, MOUNT_S, DEVICES_S = 0.5, 0.6, 1.5, 15
 # MB/s of 4 KiB blocks that the processors make possible, of one thread.
 SMALL_RATE = 80
@@ -58,7 +58,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Group:
-    """What the cells of one table have in common: the devices, and how programs use files."""
+    """The common part of the cells of one table: the devices, and how programs use files."""
 
     devices: str
     limits: tuple[Limit, ...]
@@ -89,8 +89,8 @@ class Group:
         return combined(limits or self.limits, direction(pattern), None if gathered else SIZES[size])
 
     def load_of(self, side: str, load: Load) -> Load:
-        """What a side does of a load. A native file system has a device with one rate: as much time as the others take is
-        enough."""
+        """A side's part of a load. A native file system has a device with one rate: as much time as
+        the others take is enough."""
         if not side.startswith("native-"):
             return load
         limit = self.limits[TIER_NAMES.index(side.removeprefix("native-"))]
@@ -129,7 +129,7 @@ class Plan:
         self.names = {name: self._names(len(limits)) for name, limits in self.sets.items()}
 
     def cells(self, devices: str) -> list[tuple[Group, Load]]:
-        """What is measured over a set of devices, in order."""
+        """The measurements over a set of devices, in order."""
         return [(group, load) for group in self.groups if group.devices == devices for load in self.loads_of(group)]
 
     def loads_of(self, group: Group) -> list[Load]:
@@ -164,12 +164,12 @@ class Plan:
         work = sum(done.total / MB / _rate(group, done, name, pattern) + RUN_S + timed for pattern in patterns)
         if not (self.mounts and name.startswith("braid-")):
             return work + CLEAR_S
-        # What is not measured on the first mount is done there all the same.
+        # The work is done on the first mount even if that is not measured.
         return (work + CLEAR_S + MOUNT_S) * (2 if self.mounts == ["known"] else 1)
 
 
 def _rate(group: Group, load: Load, name: str, pattern: str) -> float:
-    """MB/s that a side may have: what is possible, or what is due to where a peer puts files."""
+    """MB/s that a side may have: the possible rate, or the rate that a peer's placement allows."""
     rates = [group.rate(limit, pattern, load.size) for limit in group.limits]
     mean_of_one = len(rates) / sum(1 / rate for rate in rates)
     if name.startswith("native-"):

@@ -16,7 +16,8 @@ COLUMNS = 2
 
 
 def draw(run: Path, directory: Path) -> list[Path]:
-    """Draws into the directory what there is to draw of the run; the files made. BenchError where matplotlib is missing."""
+    """Draws the plots of the run into the directory; returns their files. BenchError if matplotlib
+    is missing."""
     plot = _library()
     summary = read(run)
     figures = _bandwidth(plot, summary) if summary["scenario"] == "bandwidth" else {}
@@ -63,7 +64,7 @@ def _bandwidth(plot, summary: dict) -> dict:
 
 
 def _groups(settings: dict) -> dict[str, dict[str, dict[str, float]]]:
-    """For each group of cells, what its tiers give together, by pattern and block size."""
+    """For each group of cells, its tiers' combined bandwidth, by pattern and block size."""
     if "groups" in settings:
         return {group["title"]: group["sums"] for group in settings["groups"]}
     # Runs before there were sets of devices.
@@ -85,7 +86,7 @@ def _lines(plot, points: dict, sums: dict[str, float], title: str):
         field.set(title=f"{title}, {size}", xlabel="threads", xscale="log")
         field.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     fields[0][0].set_ylabel("MB/s")
-    # Last, because it ends the choice of the scale by what is drawn.
+    # Last, because it ends the choice of the scale by the data.
     fields[0][0].set_ylim(bottom=0)
     handles = {label: line for field in fields[0] for line, label in zip(*field.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="outside right upper")

@@ -1,4 +1,4 @@
-"""Programs that scenarios run on a side: db_bench and Redis, and what they say of themselves."""
+"""Programs that scenarios run on a side: db_bench and Redis, and their own results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def start(host: Host, argv: list[str]) -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen) -> str:
-    """Waits for a program and returns what it said."""
+    """Waits for a program and returns its output."""
     try:
         said, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -38,7 +38,7 @@ def finish(process: subprocess.Popen) -> str:
 
 
 def output(host: Host, argv: list[str]) -> str:
-    """Runs a program inside the control group to its end and returns what it said."""
+    """Runs a program inside the control group to its end and returns its output."""
     return finish(start(host, argv))
 
 
@@ -96,7 +96,7 @@ def sets(socket: Path, count: int, keys: int) -> list[str]:
 
 
 def requests(said: str) -> tuple[float, float]:
-    """Requests in a second and their p99 in milliseconds, as redis-benchmark told them."""
+    """Requests in a second and their p99 in milliseconds, as redis-benchmark reports them."""
     for row in csv.DictReader(said[said.index('"test"'):].splitlines() if '"test"' in said else []):
         return float(row["rps"]), float(row["p99_latency_ms"])
     raise BenchError("redis-benchmark gave no result")

@@ -1,7 +1,7 @@
 """Scenario `recovery`: how long a mount takes, after a clean unmount and after a crash, in volumes of different size.
 
-Whatever exists must not matter, only what was in use: the same number of files is open for writing at each crash.
-"""
+Only files in use may matter, not all that exist: the same number of files is open for writing at
+each crash. """
 
 from __future__ import annotations
 
@@ -167,7 +167,8 @@ class _Volume:
         return holder
 
     def _kill(self, holder: subprocess.Popen) -> None:
-        """Kills the daemon while the files are open, then what used them; the marks of the files must be there."""
+        """Kills the daemon while the files are open, then the program that used them; the marks of
+        the files must be there."""
         for pid in self.side.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """Puts the tables and plots of runs that were kept into a document: `bench/run.py render DIR…`. The document has a place
-for each scenario, between `<!-- results SCENARIO -->` and `<!-- end -->`; what stood there is replaced, and places of
-scenarios that are not among the runs stay as they are. Runs with `--untold` go to `<!-- results SCENARIO-untold -->` where
-the document has that. Plots go below a directory beside the document that has its name:
-one for each run."""
+for each scenario, between `<!-- results SCENARIO -->` and `<!-- end -->`; the text there is
+replaced, and places of scenarios that are not among the runs stay as they are. Runs with `--untold`
+go to `<!-- results SCENARIO-untold -->` where the document has that. Plots go below a directory
+beside the document that has its name: one for each run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _section(directory: Path, document: Path, say, only: str | None) -> str:
 
 
 def _plots(directory: Path, document: Path, say) -> list[Path]:
-    """The run's plots: drawn now, or those that are there."""
+    """The run's plots: drawn now, or the existing ones."""
     pictures = document.with_suffix("") / directory.name
     try:
         return plots.draw(directory, pictures)

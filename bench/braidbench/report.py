@@ -1,4 +1,5 @@
-"""Collects samples, prints tables (plain or Markdown), writes the summary: everything that is kept of a run."""
+"""Collects samples, prints tables (plain or Markdown), writes the summary, which is kept of a
+run."""
 
 from __future__ import annotations
 
@@ -64,12 +65,12 @@ class Report:
     def cell(self, side: str, what: str, unit: str = "") -> Cell:
         """The cell of this side and measurement; made when first asked for."""
         cell = self.cells.setdefault((side, what), Cell(side, what, unit))
-        # A failure is noted before anything that would tell the unit.
+        # A failure may be noted before the unit is known.
         cell.unit = cell.unit or unit
         return cell
 
     def explain_failures(self) -> None:
-        """Adds one remark for each side and reason for which something failed."""
+        """Adds one remark for each side and reason of a failure."""
         reasons: dict[tuple[str, str], list[str]] = {}
         for cell in self.cells.values():
             for reason in dict.fromkeys(cell.failures):

@@ -1,6 +1,7 @@
-"""Scenario `seesaw`: a tier slows down to a third and recovers, again and again. What moves must not go back and forth
-with it. Files that `adaptive` placed untold are read or overwritten by 16 threads; or, in `new`, written anew again and
-again. At the end the tier stays as it was, for a minute."""
+"""Scenario `seesaw`: a tier slows down to a third and recovers, again and again. Data must not move
+back and forth with it. Files that `adaptive` placed without given weights are read or overwritten
+by 16 threads; or, in `new`, written anew again and again. At the end the tier stays as it was, for
+a minute."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def _run(bench: Bench, side: sides.Braid, group: dict, times: tuple[float, int, 
 
 
 def _keep(bench: Bench, side: sides.Braid, cell: str, rates: list[float], times: tuple[float, int, float]) -> None:
-    """The part of what is possible in the last seconds of each phase, in percent: the median of all that are alike."""
+    """The part of the possible rate in the last seconds of each phase, in percent: the median of
+    all alike phases."""
     seconds, cycles, _ = times
     rw, limits = CELLS[cell]["rw"], bench.limits(2)
     slowed = [Limit(limits[0].write_bps // 3, limits[0].read_bps // 3), limits[1]]

@@ -14,15 +14,15 @@ TITLE = "Summary"
 AIM_TWO, AIM_MORE = 95, 92
 # On a volume that was never mounted before.
 AIM_NEW = 85
-# What is bounded by the processors, and stands apart.
+# The block size that is bounded by the processors, and stands apart.
 SMALL = "4K"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one side had in one cell."""
+    """The share of one side in one cell."""
 
-    # What was done, like `write 64K x 16`.
+    # The work, like `write 64K x 16`.
     cell: str
     share: float
     suspect: bool
@@ -47,7 +47,7 @@ def median(report: Report, name: str, what: str) -> float | None:
 
 
 def best_peer(report: Report, names: list[str], what: str) -> tuple[float, str | None]:
-    """The highest median of the sides that are not Braid's, and whose it is."""
+    """The highest median of the sides that are not Braid's, and its side."""
     found = [(median(report, name, what) or 0, name) for name in names if not is_braid(name)]
     return max(found, default=(0, None))
 

@@ -1,6 +1,7 @@
-"""What is compared: a side offers a directory to work in, over one or more throttled or plain devices.
+"""The sides that are compared: a side offers a directory to work in, over one or more throttled or
+plain devices.
 
-A side is started inside the control group, because the server that does the I/O is what gets throttled.
+A side is started inside the control group, so that the server, which does the I/O, is throttled.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Side:
         self.running = False
 
     def start(self) -> None:
-        """Makes the side usable; nothing if it is."""
+        """Makes the side usable, unless it is."""
         if self.running:
             return
         for store in self.stores:
@@ -77,7 +78,8 @@ class Side:
         return self._takes_direct
 
     def used(self) -> int:
-        """Bytes in use on the devices' file systems, once what was removed has been given back."""
+        """Bytes in use on the devices' file systems, once removed files' space has been given
+        back."""
         total = 0
         for device in self.devices:
             run("sync", "-f", device.mount)
@@ -107,7 +109,7 @@ class Mounted(Side):
         self.root = host.directory(f"mnt/{self.place}")
 
     def _start(self) -> None:
-        # What an earlier server of this side left behind.
+        # Leftovers of an earlier server of this side.
         self.stop()
         path = self.host.work / f"{self.place}.log"
         with open(path, "ab") as log:
@@ -213,7 +215,8 @@ class Braid(Mounted):
         super().__init__(name, host, devices, tag)
         # May be changed while the side is stopped.
         self.binary, self.policy, self.options = binary, policy, options
-        # The weights of tiers by name; True: in proportion to the devices' limits, None: none are told.
+        # The weights of tiers by name; True: in proportion to the devices' limits, None: none are
+        # given.
         self.weights = weights
         # Further keys of the volume, as lines of YAML; with any, the side is mounted by a stack file.
         self.keys = keys
@@ -239,7 +242,7 @@ class Braid(Mounted):
                           f"home {self.devices[0].name}", *self.options, *self.keys])
 
     def stack(self) -> str:
-        """The stack file that says what the command's flags would say, and the further keys."""
+        """The stack file, with the settings of the command's flags and the further keys."""
         name, _, settings = self.policy.partition(":")
         settings = ", ".join(": ".join(pair.split("=", 1)) for pair in settings.split(",") if pair)
         lines = ["stack:", "  volume:", f"    home: {self.devices[0].name}", f"    policy: {{ {name}: {{ {settings} }} }}",

@@ -1,4 +1,4 @@
-"""Scenario `sync`: what it costs to be told that 4 KiB are durable.
+"""Scenario `sync`: the cost of making 4 KiB durable.
 
 Each write is followed by `fsync` or `fdatasync`. Random writes go over an existing file of 256 MiB; appends
 make a file longer that is spread already. The sides take turns within every repetition.
@@ -117,7 +117,7 @@ def _lineup(host: Host, args, fast, slow) -> list[sides.Side]:
 
 
 def _attempt(report: Report, side: sides.Side, what: str, action) -> None:
-    """Does something with a side; a failure is the side's, not the run's."""
+    """Runs an action on a side; a failure is the side's, not the run's."""
     try:
         side.start()
         action()
@@ -193,7 +193,8 @@ def _write(fio: Fio, label: str, side: sides.Side, row: Row, work: Work, **optio
 
 
 def _count_calls(fio: Fio, report: Report, lineup: list[sides.Braid], work: Work, keep: Path) -> None:
-    """What Braid's daemons ask of the kernel for each synced write. The tracer slows everything down: no times."""
+    """The system calls of Braid's daemons for each synced write. The tracer slows everything down:
+    no times."""
     if shutil.which("strace") is None:
         report.remarks.append("system calls were not counted: no strace")
         return

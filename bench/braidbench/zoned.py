@@ -20,14 +20,14 @@ WORK_DIR = Path("/dev/shm")
 HERE = Path(__file__).parent
 MIB = 2**20
 ZONE_MIB = 64
-# These go on with the same volume, each with what the ones before it left.
+# These go on with the same volume, each with the files of those before it.
 ONE_BY_ONE = {"fill": zoned_rocksdb.fill, "overwrite": zoned_rocksdb.overwrite, "mixed": zoned_rocksdb.mixed}
 # Steps, steps a second, zones, MiB of a zone.
 LOADS = {"log-store": (2000, 40, 44, 8), "spool": (8000, 100, 30, 4)}
 # Times the room is written, zones, MiB of a zone.
 CHURN = (100, 130, 2)
-# Zones for as many bytes as the load is told: for those of a document store that are free between checkpoints, and its
-# journal; a cache fills its device. In each, a zone is a 64th of the bytes.
+# Zones for the bytes of the load: for those of a document store that are free between checkpoints,
+# and its journal; a cache fills its device. In each, a zone is a 64th of the bytes.
 ROOM = {"document": 104, "cache": 72}
 # Whether the journal's files have their whole length at once.
 PREALLOCATED = {"document": "no", "document-preallocated": "yes"}
@@ -44,7 +44,7 @@ FIGURES = [("operations", "/s"), ("program wrote", "MB/s"), ("in all", "GB"), ("
 
 
 class Run:
-    """What all cells are measured with."""
+    """The means of all cells' measurements."""
 
     def __init__(self, host: Host, report: Report, args):
         self.host, self.report, self.args = host, report, args
@@ -56,7 +56,7 @@ class Run:
         return mounted(self.host, self.args.braid, side, zones, zone_mib, **more)
 
     def output(self, program: str, *words: str | int | float) -> dict[str, float]:
-        """Runs a load of ours to its end; what it said."""
+        """Runs a load of ours to its end; returns its output."""
         return json.loads(programs.output(self.host, command(program, *words)))
 
     def keep(self, side: str, cell: str, figures: dict[str, float]) -> None:
@@ -104,7 +104,7 @@ def _attempt(bench: Run, side: str, cell: str, action: Callable[[Run, str, str],
 
 
 def _tabulate(report: Report, cell: str, lineup: list[str]) -> None:
-    """A table with a row for each figure that there is."""
+    """A table with a row for each existing figure."""
     told = [(what, unit) for what, unit in FIGURES if any((side, f"{cell}: {what}") in report.cells for side in lineup)]
     rows = [[f"{what}, {unit}" if unit else what, *(_text(report, side, f"{cell}: {what}") for side in lineup)]
             for what, unit in told]

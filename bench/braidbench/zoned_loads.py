@@ -19,20 +19,20 @@ KIB, MIB = 1024, 1024 * 1024
 
 
 class Told:
-    """What a program tells of itself in the end: how long its operations took, and the rate of all that it wrote."""
+    """The final results of a program: the times of its operations, and the rate of its writes."""
 
     def __init__(self) -> None:
         self.took, self.written, self.began = [], 0, time.monotonic()
 
     def end(self, **more: float) -> None:
-        """Prints it, with what else there is to tell."""
+        """Prints them, with further figures."""
         seconds = time.monotonic() - self.began
         print(json.dumps({"operations": len(self.took) / seconds, "program wrote": self.written / 1e6 / seconds,
                           "in all": self.written / 1e9, "seconds": seconds, **percentiles(self.took), **more}))
 
 
 def percentiles(took: list[float]) -> dict[str, float]:
-    """Of seconds, in microseconds."""
+    """The percentiles of times in seconds, in microseconds."""
     took = sorted(took)
     return {name: 1e6 * took[int(share * (len(took) - 1))]
             for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999), ("at most", 1))}
@@ -60,7 +60,7 @@ class Files:
         heapq.heappush(self.ends, (self.step + steps, name))
 
     def steps(self, count: int) -> Iterator[int]:
-        """Numbers of steps; after each, what has ended is removed."""
+        """Numbers of steps; after each, files that have ended are removed."""
         while self.step < count and not self.over:
             yield self.step
             self.step += 1
@@ -70,8 +70,8 @@ class Files:
 
 
 def log_store(files: Files, steps: int) -> None:
-    """A log-structured store: segments are cleaned soon, what was left of them stays for long, and a manifest is written
-    anew."""
+    """A log-structured store: segments are cleaned soon, their live rest stays for long, and a
+    manifest is written anew."""
     for number in files.steps(steps):
         files.write(f"store/seg-{number:06}.log", MIB, random.randrange(10, 30))
         if number % 4 == 0:
@@ -115,7 +115,7 @@ def churn(root: Path, room: int, times: int) -> None:
 
 
 def paced(load: str, root: Path, steps: int, pace: float) -> None:
-    """Runs a load until it is over, or to be."""
+    """Runs a load to its end, or until a signal ends it."""
     files = Files(root, pace)
     signal.signal(signal.SIGTERM, lambda *_: setattr(files, "over", True))
     {"log-store": log_store, "spool": spool}[load](files, steps)

@@ -53,8 +53,8 @@ def mixed(host: Host, volume: Volume, keys: int) -> dict[str, float]:
 
 
 def read_while_writing(host: Host, volume: Volume, keys: int) -> dict[str, float]:
-    """One thread reads half as many keys as there are, another one writes meanwhile. db_bench tells only of the reads; of the
-    writes, RocksDB's own statistics do."""
+    """One thread reads half as many keys as there are, another one writes meanwhile. db_bench
+    reports only the reads; RocksDB's own statistics report the writes."""
     with volume.measured() as figures:
         said = programs.output(host, _db_bench(volume, keys, "readwhilewriting", "--use_existing_db=1", "--statistics=1",
                                                f"--reads={keys // 2}"))
@@ -74,7 +74,8 @@ def fifo(host: Host, volume: Volume) -> dict[str, float]:
 
 
 def several(host: Host, volume: Volume, keys: int, loads: dict[str, list[str]]) -> dict[str, float]:
-    """Overwrites beside other loads, which are ended with it; each of them tells how long its files took."""
+    """Overwrites beside other loads, which are ended with it; each of them reports how long its
+    files took."""
     beside = {name: programs.start(host, argv) for name, argv in loads.items()}
     try:
         with volume.measured() as figures:
@@ -106,7 +107,7 @@ def _db_bench(volume: Volume, keys: int, benchmark: str, *more: str) -> list[str
 
 
 def _told(said: str) -> dict[str, float]:
-    """What db_bench says of its operations."""
+    """The figures of db_bench on its operations."""
     rate = programs.operations(said)
     told = {"operations": rate, "program wrote": rate * (KEY_LEN + VALUE_LEN) / 1e6}
     return told | dict(zip(("p50", "p99", "p99.99"), _found(PERCENTILES, said)))

@@ -1,6 +1,7 @@
 """Loads of scenario `zoned` that write in place. Run as a program: document DIRECTORY BYTES PREALLOCATED, as MongoDB's
 WiredTiger writes, or cache DIRECTORY BYTES, as CacheLib's Navy does. Prints, as JSON, how long a group of the journal or a
-bucket took, in microseconds, and how much was written; then reads all back, and fails if anything is not as it was written."""
+bucket took, in microseconds, and how much was written; then reads all back, and fails if any data
+differs."""
 
 from __future__ import annotations
 
@@ -21,19 +22,20 @@ NOISE = 16 * MIB
 GROUP, JOURNAL, CHECKPOINTS = 16, 16 * MIB, 32
 # Pages of the history.
 HISTORY = 1000
-# What the cache writes at a time, its regions, how often all are written, and the buckets that are written for each.
+# The size of the cache's writes, its regions, how often all are written, and the buckets written
+# for each.
 PIECE, REGION, TURNS, BUCKETS_OF_REGION = MIB, 16 * MIB, 4, 1024
 
 
 class Noise:
-    """Bytes at random, in memory that direct I/O takes. Pieces that were written are known by where they begin."""
+    """Bytes at random, in memory that direct I/O takes. Written pieces are known by their start."""
 
     def __init__(self) -> None:
         self.bytes = mmap.mmap(-1, NOISE)
         self.bytes.write(random.randbytes(NOISE))
 
     def start(self, size: int) -> int:
-        """Where a piece of this size begins; direct I/O needs whole blocks."""
+        """The start of a piece of this size; direct I/O needs whole blocks."""
         return random.randrange((NOISE - size) // BLOCK) * BLOCK
 
     def piece(self, start: int, size: int) -> memoryview:
@@ -82,8 +84,9 @@ class Journal:
 
 
 class Pages:
-    """A file of pages of 4 KiB blocks. A page is written at a new place each time; where it was is free from the next
-    checkpoint on, and used again, the first place of the least length that fits."""
+    """A file of pages of 4 KiB blocks. A page is written at a new place each time; its old place is
+    free from the next checkpoint on, and used again, the first place of the least length that
+    fits."""
 
     def __init__(self, path: Path, noise: Noise, told: Told, blocks_max: int) -> None:
         self.noise, self.told, self.blocks_max = noise, told, blocks_max
@@ -137,7 +140,7 @@ class Pages:
 
 
 class Documents:
-    """A collection, its index, the history of what was overwritten, and the journal."""
+    """A collection, its index, the history of overwritten documents, and the journal."""
 
     def __init__(self, root: Path, size: int, preallocated: bool) -> None:
         (root / "db/journal").mkdir(parents=True)
@@ -206,7 +209,7 @@ def document(root: Path, size: int, preallocated: bool) -> int:
     store.insert(size)
     store.update(size)
     store.checkpoint()
-    # What is written of the last file of the journal.
+    # The written part of the last file of the journal.
     store.told.end(journal=store.journal.at)
     return store.collection.wrong() + store.index.wrong() + store.history.wrong()
 
@@ -222,7 +225,7 @@ class Cache:
         self.regions = range(0, regions_of(size), REGION)
         self.buckets = range(regions_of(size), size, BLOCK)
         self.noise, self.told, self.large = Noise(), Told(), []
-        # Start of the noise, by where it was written.
+        # Start of the noise, by the place written.
         self.written: dict[int, int] = {}
 
     def write(self, at: int, size: int, took: list[float]) -> None:

@@ -1,5 +1,5 @@
-"""Volumes of scenario `zoned`: all data goes to an emulated zoned device in memory, home has only names and what can't be on
-zones. And what is measured of each load alike."""
+"""Volumes of scenario `zoned`: all data goes to an emulated zoned device in memory, home has only
+names and the data that can't be on zones. And the measurements that all loads share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Volume:
         self.braid, self.mount = braid, mount
 
     def tiers(self) -> dict[str, dict]:
-        """What `braid status` says of each tier."""
+        """The entry of each tier in `braid status`."""
         return {tier["name"]: tier for tier in json.loads(run(self.braid, "status", self.mount, "--json"))["tiers"]}
 
     def room(self) -> int:
@@ -58,7 +58,8 @@ class Volume:
         return self.tiers()["zones"]["available"]
 
     def in_zones(self, path: Path, first: int = 0, end: int = sys.maxsize) -> float:
-        """The percentage of these bytes of a file that is in zones, of those that are anywhere."""
+        """The percentage of these bytes of a file that is in zones, of those that are on any
+        tier."""
         told = json.loads(run(self.braid, "explain", path, "--json"))
         here = {"zones": 0, "names": 0}
         for part in told.get("runs", []):
@@ -69,7 +70,7 @@ class Volume:
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[dict[str, float]]:
-        """Yields an empty dictionary, which at the end gets what the tiers did meanwhile."""
+        """Yields an empty dictionary, which at the end gets the tiers' work meanwhile."""
         figures: dict[str, float] = {}
         before = self.tiers()
         with self._watched() as seen:

@@ -190,7 +190,7 @@ impl Arena {
 }
 
 /// Fails unless a spread file has ranges on more than one tier: a suite that
-/// tests spreading must not pass because nothing was spread.
+/// tests spreading must not pass when no file was spread.
 pub(crate) fn expect_spread(arena: &Arena, file: &Path) -> Result<()> {
     if !arena.is_braid() {
         return Ok(());

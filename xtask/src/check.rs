@@ -27,7 +27,7 @@ fn step(name: &str, args: &[&str]) -> Result<()> {
     cmd("cargo").args(args).dir(&paths::root()).run()
 }
 
-/// `cargo deny` takes minutes to build, so it is used where it is and not
+/// `cargo deny` takes minutes to build, so it is used if present, and not
 /// installed.
 fn dependency_policy() -> Result<()> {
     if cmd("cargo").args(["deny", "--version"]).quiet().is_err() {

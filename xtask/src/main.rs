@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     match run(Command::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // What an interrupt breaks reports all kinds of errors.
+            // After an interrupt, the broken steps report all kinds of errors.
             let failure = sh::uninterrupted().err().unwrap_or(failure);
             eprintln!("error: {failure}");
             ExitCode::FAILURE

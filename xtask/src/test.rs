@@ -89,7 +89,7 @@ fn run_suites(options: &Options, after_tests: bool, room: Option<&Path>) -> Resu
     })?;
     uninterrupted()?;
     let counts = counts.ok_or_else(|| Failure(format!("the suites ended with {status}")))?;
-    // Whatever else was wrong.
+    // Any other failure counts as one.
     Ok(Counts { failed: counts.failed.max(u64::from(!status.success())), ..counts })
 }
 
@@ -108,7 +108,7 @@ fn suites() -> Result<Cmd> {
     }
 }
 
-/// Reads a message of Cargo: where a program was put.
+/// Reads a message of Cargo: the path of a program.
 fn executable(message: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(message).ok()?;
     message["executable"].as_str().map(PathBuf::from)

@@ -100,7 +100,7 @@ fn pjdfstest(arena: &Arena) -> Result<Cmd> {
     Ok(cmd(PJDFSTEST.path()?).env("PATH", format!("{}:{path}", bin.display())).env("NO_COLOR", "1"))
 }
 
-/// Reads what pjdfstest printed, and prints what did not pass.
+/// Reads the output of pjdfstest, and prints the tests that did not pass.
 fn judge(text: &str, remounting: bool, report: &mut Report) -> Result<()> {
     let mut passed = 0;
     let mut lines = text.lines().peekable();

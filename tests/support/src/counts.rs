@@ -55,7 +55,7 @@ impl FromStr for Counts {
     }
 }
 
-/// Reads `SKIPPED: test: needs root`, as a test says that was skipped.
+/// Reads `SKIPPED: test: needs root`, the line of a skipped test.
 pub fn skipped_test(line: &str) -> Option<&str> {
     Some(line.split_once("SKIPPED: ")?.1)
 }

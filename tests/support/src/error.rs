@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-/// What went wrong, as it is printed.
+/// The error message, as printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
 

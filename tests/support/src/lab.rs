@@ -234,7 +234,7 @@ impl Lab {
         Ok(device)
     }
 
-    /// Takes a loop device away now; what uses it keeps it for so long.
+    /// Detaches a loop device now; the device goes when its last user lets go.
     pub fn detach(&mut self, device: &Path) -> Result<()> {
         // Its number may belong to another device afterwards.
         self.undo.retain(|undo| !matches!(undo, Undo::Detach(other) if other == device));
@@ -292,7 +292,7 @@ impl Lab {
         let mut child =
             self.braid().args(args).args(asked_flags()).arg(&mount.stack).arg(&mount.point).start(&log)?;
         let mounted = wait_until_mounted(&mount.point, &mut child);
-        // Of one that has ended by itself nothing is left to undo.
+        // If it has ended by itself, there is nothing to undo.
         if !matches!(child.try_wait(), Ok(Some(_))) {
             self.undo.push(Undo::Daemon(mount.clone(), child));
         }
@@ -375,8 +375,8 @@ impl Drop for Lab {
 }
 
 impl Undo {
-    /// Takes it down as well as possible: what fails here shows as something
-    /// left behind, which is more than a second message would say.
+    /// Takes it down as well as possible: a failure here shows as a resource left behind, which
+    /// says more than a second message would.
     fn carry_out(self) {
         match self {
             Self::Unmount(dir) => {

@@ -1,5 +1,5 @@
-//! A file system of its own for the temporary files of tests. What is placed where depends
-//! on how full a tier is, and the tests' tiers are mostly directories there.
+//! A file system of its own for the temporary files of tests. Placement depends on how full a tier
+//! is, and the tests' tiers are mostly directories there.
 
 use crate::error::{Context, Result, ensure};
 use crate::lab::{Kind, Lab, free_space};
@@ -9,7 +9,7 @@ use tempfile::{Builder, TempDir};
 
 /// Its size: no tier may look full. Its file has holes.
 const MIB: u64 = 12 << 10;
-/// What tests use of that at a time, with some to spare.
+/// The part of it that tests use at a time, with some to spare.
 const USED_MIB: u64 = 4 << 10;
 /// Memory to be left for the tests themselves.
 const MEMORY_MIB: u64 = 4 << 10;
@@ -17,13 +17,13 @@ const MEMORY_MIB: u64 = 4 << 10;
 /// The file system, for as long as this is kept.
 pub struct Room {
     _lab: Lab,
-    /// After what is mounted there.
+    /// Removed after the mount on it.
     point: TempDir,
 }
 
 impl Room {
-    /// Makes it, in memory if there is enough. `None` without privilege: then no test mounts
-    /// anything either.
+    /// Makes the file system, in memory if there is enough. `None` without privilege: then no test
+    /// mounts anything either.
     ///
     /// # Errors
     /// If there is too little space for it, or it can't be mounted.

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: the Debian package, with all that is installed beside
-//! the command.
+//! `cargo xtask dist`: the Debian package, with all files that are installed
+//! beside the command.
 
 mod files;
 mod try_out;
@@ -73,7 +73,7 @@ fn build(braid: &Path) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// The version that the command tells.
+/// The version that the command prints.
 fn version(braid: &Path) -> Result<String> {
     let told = cmd(braid).arg("version").read()?;
     match told.trim().strip_prefix("braid ") {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What must be there when the package is installed.
+/// Files that must exist when the package is installed.
 const FILES: &[&str] = &[
     "usr/bin/braid",
     "usr/sbin/mount.fuse.braid",
@@ -48,7 +48,8 @@ pub(super) fn in_directory(package: &Path) -> Result<()> {
     fs::write(root.join("var/lib/dpkg/status"), "")?;
     let dpkg = |args: &[&str]| {
         let own = format!("--root={}", root.display());
-        // There is nothing that it could depend on, or run scripts with.
+        // The directory has none of its dependencies, and no shell for its
+        // scripts.
         let forced = "--force-depends,script-chrootless,not-root";
         cmd("dpkg").args([&own, "--log=/dev/null", forced]).args(args).quiet()
     };
@@ -125,7 +126,7 @@ fn unit(root: &Path) -> Result<()> {
     about.map_or(Ok(()), |line| fail(format!("the unit: {line}")))
 }
 
-/// All that is below a directory.
+/// All files below a directory.
 fn listing(root: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut left = vec![root.to_owned()];
@@ -142,7 +143,7 @@ fn listing(root: &Path) -> Result<BTreeSet<PathBuf>> {
 }
 
 fn nothing_left(before: &BTreeSet<PathBuf>, after: &BTreeSet<PathBuf>) -> Result<()> {
-    // What dpkg keeps for itself.
+    // Files that dpkg keeps for itself.
     let its_own = |path: &&PathBuf| path.starts_with("var/lib/dpkg");
     let left: Vec<String> = after
         .difference(before)
@@ -195,7 +196,7 @@ pub(super) fn in_debian(package: &Path) -> Result<()> {
     let made = root_cmd("mmdebstrap").args(["--variant=minbase", "--include=fuse3,mount,man-db,libgcc-s1"]);
     made.arg("bookworm").arg(&root).quiet()?;
     root_cmd("cp").arg(package).arg(root.join("tmp/braid.deb")).run()?;
-    // A namespace of its own: whatever is mounted goes with it.
+    // A namespace of its own: its mounts go with it.
     let enter =
         "mount --rbind /dev \"$0/dev\"; mount -t proc proc \"$0/proc\"; exec chroot \"$0\" sh -c \"$1\"";
     let tried = root_cmd("unshare").args(["--mount", "--propagation", "private", "sh", "-c", enter]);

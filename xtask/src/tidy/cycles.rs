@@ -13,7 +13,7 @@ fn crates(tree: &Tree) -> Vec<Result<Modules, String>> {
         .filter_map(|root| root.rsplit_once('/'))
         .map(|(folder, _)| folder)
         .filter(|folder| folder.starts_with("crates/") && folder.ends_with("/src"))
-        // What tests stand on is not shipped.
+        // The crate that tests stand on is not shipped.
         .filter(|folder| !folder.starts_with("crates/testkit/"))
         .collect();
     let read = |folder: &&str| {

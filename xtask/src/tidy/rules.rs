@@ -1,4 +1,4 @@
-//! The house rules. Each looks at the whole tree and answers what breaks it.
+//! The house rules. Each looks at the whole tree and answers its violations.
 
 use super::cycles::{module_cycles, spread_methods};
 use super::house;
@@ -6,7 +6,7 @@ use super::source::{Function, Source};
 use super::tree::Tree;
 use std::collections::HashSet;
 
-/// A rule: its name, and what breaks it.
+/// A rule: its name, and the function that finds its violations.
 type Rule = (&'static str, fn(&Tree) -> Vec<String>);
 
 /// All rules.

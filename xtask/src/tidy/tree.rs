@@ -104,7 +104,7 @@ fn collect(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     for entry in entries {
         let path = entry?.path();
-        // What others wrote keeps its own style.
+        // Code of others keeps its own style.
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target" && name != "vendor") {
             collect(root, &path, sources)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The tier that gets into trouble.
 pub(super) const BAD: &str = "slow";
-/// The samples' name for the bad tier before it was replaced.
+/// The samples' name for the replaced bad tier.
 pub(super) const LOST: &str = "slow, lost";
 const TIERS: [&str; 3] = ["home", BAD, "other"];
 const MIB_EACH: u64 = 96;

@@ -64,7 +64,7 @@ fn comes_back(
     bench.finish()
 }
 
-/// Stops the file system at once, losing all that is not in its journal.
+/// Stops the file system at once, losing all data that is not in its journal.
 pub(super) fn shut_down(dir: &Path) -> Result<()> {
     root_cmd("xfs_io").args(["-x", "-c", "shutdown"]).arg(dir).quiet()
 }

@@ -44,7 +44,8 @@ impl Bed {
         Ok(Self { lab, mount, loads })
     }
 
-    /// Carries out a case: `what`, and then everything is there and well.
+    /// Carries out a case: `what`, then the checks of all data and of the
+    /// volume.
     pub(super) fn case(
         &mut self,
         report: &mut Report,

@@ -106,7 +106,7 @@ impl Bed {
     }
 
     /// Mounts again. If home has moved and the stack file did not follow, the
-    /// message says where, and a user would write that into the file.
+    /// message names the new place, and a user would write that into the file.
     fn mount_after_kill(&mut self, home: &str) -> Result<()> {
         let Err(refused) = self.lab.mount_by_child(&self.mount) else { return Ok(()) };
         let Some((_, rest)) = refused.0.split_once("home has moved to ") else { return Err(refused) };

@@ -1,5 +1,6 @@
-//! What runs while data moves: fio with checksums, SQLite, RocksDB. Each does
-//! a short round again and again and looks whether everything is right.
+//! The loads that run while data moves: fio with checksums, SQLite, RocksDB.
+//! Each does a short round again and again and looks whether everything is
+//! right.
 
 use crate::load::Phase;
 use braid_tests_support::error::{Result, ensure};
@@ -89,7 +90,7 @@ impl Load {
         }
     }
 
-    /// A file that is written once, and synced, or verified by what stands in
+    /// A file that is written once, and synced, or verified by the checksums in
     /// its blocks; past the cache.
     fn kept(&self, mode: &str) -> Result<()> {
         cmd("fio")

@@ -58,14 +58,14 @@ fn tiers_come_and_go(report: &mut Report) -> Result<()> {
 fn restarts_and_kills(rounds: u64, report: &mut Report) -> Result<()> {
     let tiers = [("home", Kind::Xfs), ("other", Kind::Xfs), ("fourth", Kind::Btrfs)];
     let mut bed = Bed::set_up(&tiers.map(|(name, kind)| (name, kind, 512, 100)), ADAPTIVE)?;
-    // Where home goes to.
+    // The new home.
     bed.lab.file_system("third", Kind::Ext4, 512)?;
     bed.case(report, "the daemon is restarted in the midst of an evacuation", Bed::restart_amid_evacuation)?;
     (1..=rounds).try_for_each(|round| kills::run(&mut bed, round, report))?;
     report.case("the check finds nothing after the kills", || bed.finish())
 }
 
-/// What changes at once, or by jobs that end.
+/// Changes made at once, or by jobs that end.
 fn tiers_change(bed: &mut Bed, report: &mut Report) -> Result<()> {
     bed.case(report, "a tier is added, and the data rebalanced", |bed| {
         bed.beside_loads(|bed| {

@@ -78,7 +78,7 @@ impl Guest {
         load(&parts, &states, seed)
     }
 
-    /// What is mounted at [`VOLUME`], unless that is a native file system.
+    /// Braid's file system at [`VOLUME`], unless that is a native one.
     fn braid(&self) -> Option<Braid<'_>> {
         match self.job["log"].as_str() {
             Some(device) => Some(Braid::Log(device)),
@@ -187,7 +187,7 @@ impl Braid<'_> {
         }
     }
 
-    /// What its check says, which finds nothing wrong.
+    /// The output of its check, which finds no error.
     fn check(&self) -> Result<String> {
         match self {
             Self::Volume => cmd(BRAID).args(["fsck", STACK]).read(),

@@ -83,7 +83,7 @@ impl Part for Database {
         if loads + 1 < LOADS {
             return Ok(json!({ "generation": generation, "loads": loads + 1, "keys": found }));
         }
-        // The load removes this one, when it is known that it has been checked.
+        // The load removes this one, when it is known to have been checked.
         Ok(json!({ "generation": generation + 1, "loads": 0, "keys": 0 }))
     }
 

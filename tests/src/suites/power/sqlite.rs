@@ -25,8 +25,9 @@ pub(super) enum Database {
 }
 
 impl Database {
-    /// What makes a commit durable before it returns. With a rollback journal,
-    /// it is the journal's removal that commits, and only EXTRA syncs it.
+    /// The setting that makes a commit durable before it returns. With a
+    /// rollback journal, the journal's removal commits, and only EXTRA syncs
+    /// it.
     fn settings(self) -> &'static str {
         match self {
             Self::Wal => "PRAGMA synchronous=FULL",

@@ -178,7 +178,7 @@ fn circles_of_modules_are_found_however_they_close() {
     closed[1].1 = "//! Head.\npub(crate) struct A;\nfn f(a: &A) { a.of_b(); }\n";
     closed[2].1 = "//! Head.\nuse crate::a::A;\nimpl A { pub(crate) fn of_b(&self) {} }\n";
     assert_eq!(count(&tree(&closed)), 1);
-    // What only tests use does not.
+    // A use in tests alone does not.
     closed[1].1 = "//! Head.\npub(crate) struct A;\n#[cfg(test)]\nmod tests { use crate::b::B; }\n";
     assert_eq!(count(&tree(&closed)), 0);
 }
