@@ -80,7 +80,7 @@ class Report:
             self.remarks.append(f"{side} failed: {reason} (in: {what[0]}{more})")
 
     def table(self, title: str, heads: list[str], rows: list[list[str]]) -> None:
-        """Adds a table to print. A side that only failed says so in its row."""
+        """Adds a table to print. The row of a side that only failed shows that."""
         failed = {cell.side for cell in self.cells.values() if cell.failures}
         rows = [[row[0], "failed", *row[2:]] if row[0] in failed and not any(row[1:]) else row for row in rows]
         self.tables.append((title, heads, rows))

@@ -15,7 +15,7 @@ from braidbench.report import Report
 SUMMARY = "one file shared by 16 readers and 16 writers at random places: rates and latencies of each"
 CELLS = {"4K": 4 * KIB, "64K": 64 * KIB, "1M": MIB}
 THREADS = 16
-# What the readers and the writers are to reach over the best tier alone.
+# The aim of the readers and the writers over the best tier alone.
 AIM = 1.25
 
 

@@ -39,7 +39,7 @@ def percentiles(took: list[float]) -> dict[str, float]:
 
 
 class Files:
-    """Files that end after a number of steps, so many of which there are in a second."""
+    """Files that end after a number of steps, with so many steps in a second."""
 
     def __init__(self, root: Path, pace: float) -> None:
         self.root, self.step, self.ends, self.over = root, 0, [], False

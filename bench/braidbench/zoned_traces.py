@@ -190,7 +190,7 @@ class Documents:
                 self.checkpoint()
 
     def checkpoint(self) -> None:
-        """The files are synced, the turtle says so, and the journal before it goes."""
+        """The files are synced, the turtle file records that, and the journal before it goes."""
         for file in (self.collection, self.index, self.history):
             file.checkpoint()
         turtle = self.root / "WiredTiger.turtle.set"

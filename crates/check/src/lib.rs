@@ -9,7 +9,7 @@
 //! indexes and objects that no file leads to. `run` calls them in order, and hands the results of one
 //! to the next.
 //!
-//! Without repair, nothing is opened for more than reading.
+//! Without repair, files are only opened for reading.
 #![forbid(unsafe_code)]
 
 mod dirs;

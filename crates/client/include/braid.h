@@ -1,6 +1,6 @@
 /* Keys and values of a directory of a Braid mount, without system calls: by queues in memory
  * that the program shares with the daemon. The mount needs `runtime` (braid mount --runtime).
- * Link with -lbraid. docs/kv.md says what is promised.
+ * Link with -lbraid. docs/kv.md has the promises.
  *
  * All functions may be called by several threads at the same time. The rights are those that
  * the process had when it opened the directory. After a fork, the child opens it anew.
@@ -78,13 +78,13 @@ int braid_scan(const struct braid_values *values, struct braid_bytes prefix, con
 /* The same without a function: gets up to `count` keys, but at least one if there is any, and
  * no more once they have a mebibyte. The page has, for each, the length of the key as a
  * uint64_t, the key, the length of the value (0 if those are not wanted) and the value,
- * unaligned. Answers 1 if there may be more behind the last key, else 0. A page that something
- * goes wrong in ends before that; one that would begin with it fails. The page is freed by
+ * unaligned. Answers 1 if there may be more behind the last key, else 0. A page ends before a key
+ * that fails; one that would begin with such a key fails. The page is freed by
  * braid_free, as a value is. */
 int braid_page(const struct braid_values *values, struct braid_bytes prefix, const struct braid_bytes *after,
                int wants_values, size_t count, struct braid_bytes *page, struct braid_error *error);
 
-/* Makes durable what was put and deleted before. Answers 0. */
+/* Makes earlier puts and deletes durable. Answers 0. */
 int braid_sync(const struct braid_values *values, struct braid_error *error);
 
 #ifdef __cplusplus

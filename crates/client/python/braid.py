@@ -5,7 +5,7 @@
         users[b"alice"] = b"some text"
         print(users[b"alice"], list(users.scan(b"a")))
 
-Keys and values are bytes, or what shows its bytes (bytearray, memoryview). The mount needs
+Keys and values are bytes, or objects that expose bytes (bytearray, memoryview). The mount needs
 `runtime` (braid mount --runtime). docs/kv.md says what is promised; rights are those that the
 process had when it opened the directory. After a fork, the child opens it anew.
 """
@@ -41,8 +41,8 @@ def _load():
     library.braid_free.restype = None
     library.braid_put.argtypes = [values, _Bytes, _Bytes, ctypes.c_uint32, ctypes.c_uint32, error]
     library.braid_delete.argtypes = [values, _Bytes, error]
-    # Not braid_scan: what a function in Python raises before its first line, as signals do, the
-    # library would not learn of.
+    # Not braid_scan: the library would miss an exception that a function in Python raises before
+    # its first line, as signals do.
     library.braid_page.argtypes = [
         values, _Bytes, ctypes.POINTER(_Bytes), ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(_Bytes), error,
     ]
@@ -72,7 +72,7 @@ def _pairs(page):
 
 
 class Values:
-    """A directory. Keys that are not there raise KeyError, all else that fails OSError."""
+    """A directory. Missing keys raise KeyError, all other failures OSError."""
 
     def __init__(self, directory):
         self._library, self._values, self._process = _load(), ctypes.c_void_p(), os.getpid()
@@ -125,7 +125,7 @@ class Values:
         return bool(self._call(self._library.braid_len, self._open(), _bytes(key), None))
 
     def put(self, key, value, *, if_absent=False, if_present=False, mode=0o600):
-        """Puts a value of up to 1 MiB; answers whether it did, which the conditions say."""
+        """Puts a value of up to 1 MiB; answers whether it did, by the conditions."""
         when = _IF_ABSENT if if_absent else _IF_PRESENT if if_present else _ALWAYS
         put = self._library.braid_put
         return bool(self._call(put, self._open(), _bytes(key), _bytes(value), when, mode))
@@ -164,7 +164,7 @@ class Values:
         return self.scan()
 
     def sync(self):
-        """Makes durable what was put and deleted before."""
+        """Makes earlier puts and deletes durable."""
         self._call(self._library.braid_sync, self._open())
 
 

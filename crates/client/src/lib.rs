@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Keys that are asked for at a time.
+/// Keys requested at a time.
 const PAGE: usize = 1024;
 
 struct Values(Arc<dyn KeyValue>);
@@ -26,8 +26,8 @@ impl Values {
     /// A page of a scan, and whether it has values.
     fn page(&self, range: &ScanRange, values: bool) -> braid_contract::Result<(ScanPage, bool)> {
         match self.0.scan(&caller(), range, PAGE, values) {
-            // A value may be too long for a page, though not for an answer of its own; and with
-            // one that is too long for that too, the keys before it are to be had.
+            // A value may be too long for a page, though not for an answer of its own; and if it is
+            // too long for that too, the keys before it can still be read.
             Err(error) if values && error.errno() == Errno::EFBIG => {
                 Ok((self.0.scan(&caller(), range, PAGE, false)?, false))
             }
@@ -36,7 +36,7 @@ impl Values {
     }
 }
 
-/// Whose requests they are, the runtime knows.
+/// A placeholder: the runtime knows the caller.
 fn caller() -> Caller {
     Caller::root()
 }
@@ -60,7 +60,7 @@ impl DirectoryValues for Values {
             why: format!("{}: it is not on a Braid file system", dir.shown()),
         })?;
         let socket = socket::of_sessions(mount).map_err(about)?;
-        // Values of other sizes are not to be refused, and a user's sessions have little memory.
+        // Values of all sizes must fit, and a user's sessions have little memory.
         let geometry = Geometry { queues: 2, depth: 2, data: DATA_MAX };
         let options = Options { geometry, ..Options::default() };
         let (session, root) = Session::begin(&socket, dir, options).map_err(|error| failure(&error))?;
@@ -104,7 +104,7 @@ impl DirectoryValues for Values {
             for (key, value) in page.entries {
                 let value =
                     if values && !has_values { self.get(&key)? } else { Some(value.unwrap_or_default()) };
-                // One that went meanwhile is left out.
+                // A key removed meanwhile is left out.
                 let Some(value) = value else { continue };
                 if !each(&key, &value) {
                     return Ok(());

@@ -41,7 +41,7 @@ with braid.open(sys.argv[1]) as values:
     assert b"a" in list(values)
     values.sync()
 
-    # What a signal raises is not lost in a scan.
+    # An exception of a signal handler is not lost in a scan.
     class Rung(Exception):
         pass
 
@@ -60,7 +60,7 @@ with braid.open(sys.argv[1]) as values:
             raised = True
         assert raised
 
-    # What bytes() would take but is none.
+    # Values that bytes() would take, but that are none.
     for wrong in (5, "a", None, [1], True):
         for use in (
             lambda: values.put(wrong, b""),

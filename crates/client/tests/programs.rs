@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Where programs are that Cargo built: the directory above that of this test.
+/// The directory of the programs that Cargo built: the one above that of this test.
 fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
 }

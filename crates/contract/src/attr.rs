@@ -13,7 +13,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// So many nanoseconds after the epoch, or before it.
+    /// This many nanoseconds after the epoch, or before it.
     #[must_use]
     pub const fn from_nanos(nanos: i64) -> Self {
         Self { secs: nanos.div_euclid(1_000_000_000), nanos: nanos.rem_euclid(1_000_000_000) as u32 }
@@ -56,7 +56,7 @@ impl FileKind {
         })
     }
 
-    /// Its type bits of a mode.
+    /// The type bits of its mode.
     #[must_use]
     pub fn mode(self) -> u32 {
         match self {
@@ -71,7 +71,7 @@ impl FileKind {
     }
 }
 
-/// What `stat(2)` reports.
+/// The attributes that `stat(2)` reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
     /// Inode number.

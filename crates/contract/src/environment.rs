@@ -29,8 +29,8 @@ pub trait Environment: Send + Sync + fmt::Debug {
     /// Fills `bytes` with unpredictable data.
     fn fill_random(&self, bytes: &mut [u8]) -> crate::Result<()>;
 
-    /// What the kernel counts of the block device of this number, as in `stat`;
-    /// `None` if it is none, or not a device of this machine.
+    /// The kernel's counters of the block device of this number, as in `stat`;
+    /// `None` if there is no such device on this machine.
     fn device_counters(&self, _number: u64) -> Option<DeviceCounters> {
         None
     }

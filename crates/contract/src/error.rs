@@ -30,7 +30,7 @@ struct Contexts {
 /// chooses its advice by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusalKind {
-    /// It makes no sense, or not now; the text says all there is to say.
+    /// It makes no sense, or not now; the text gives the whole reason.
     Request,
     /// A job that has not ended is in the way.
     Job,

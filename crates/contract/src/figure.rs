@@ -1,4 +1,4 @@
-//! Figures of a module: what it counted, for `braid status` and for metrics.
+//! Figures of a module: its counts, for `braid status` and for metrics.
 
 use crate::crash::AfterCrash;
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// A module of a mounted stack, with its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModuleStatus {
-    /// The name that a stack file has for it.
+    /// Its name in a stack file.
     pub module: String,
-    /// Its place in the stack, from 1 at the top; 0 for what the daemon puts on top of all.
+    /// Its place in the stack, from 1 at the top; 0 for modules that the daemon puts on top of all.
     pub place: u32,
     /// Its figures; none of a module that counts nothing.
     #[serde(default)]
@@ -26,7 +26,7 @@ pub struct Figure {
     pub name: String,
     /// The meaning, without a full stop at the end.
     pub help: String,
-    /// What tells it from others of its name.
+    /// Labels that tell it from others of its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The value.
@@ -41,13 +41,13 @@ impl Figure {
         Self { name: name.to_owned(), help: help.to_owned(), labels: BTreeMap::new(), value }
     }
 
-    /// A count of what happened.
+    /// A count of events.
     #[must_use]
     pub fn counter(name: &str, help: &str, value: u64) -> Self {
         Self::new(name, help, FigureValue::Counter(value as f64))
     }
 
-    /// Something as it is now.
+    /// A present value.
     #[must_use]
     pub fn gauge(name: &str, help: &str, value: u64) -> Self {
         Self::new(name, help, FigureValue::Gauge(value as f64))
@@ -73,13 +73,13 @@ impl Figure {
 pub enum FigureValue {
     /// It only grows, as long as the module is the same.
     Counter(f64),
-    /// It is what it is now.
+    /// A present value.
     Gauge(f64),
-    /// How many were how large.
+    /// A histogram.
     Histogram(Distribution),
 }
 
-/// How many values were how large.
+/// Counts of values by their size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// The sum of all values.

@@ -26,9 +26,9 @@ pub struct FileSystemCapabilities {
     /// The close of a descriptor is to wait for [`FileSystem::flush`]; without this, a
     /// front end may leave it out.
     pub flush_at_close: bool,
-    /// Callers are to come with their supplementary groups where something is opened
-    /// or changed, if the front end can find them out. Unlike the other capabilities,
-    /// this one may change while the file system is used.
+    /// Callers are to come with their supplementary groups in requests that open or change
+    /// something, if the front end can find them out. Unlike the other capabilities, this one may
+    /// change while the file system is used.
     pub caller_groups: bool,
     /// Operations are held up on purpose: the front end is to have threads for others
     /// meanwhile, and the writer of data is to be known by the request.
@@ -136,7 +136,7 @@ pub struct Opened {
     pub set_id: bool,
 }
 
-/// What `rename` does when the new name exists.
+/// The effect of `rename` when the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenameMode {
     /// Replaces it, atomically.
@@ -147,8 +147,7 @@ pub enum RenameMode {
     /// Exchanges the two, atomically; both must exist.
     Exchange,
     /// Replaces it, and leaves a whiteout under the old name, atomically: a
-    /// character device 0, by which an overlay file system hides what its lower
-    /// layers have there.
+    /// character device 0, by which an overlay file system hides the entries of its lower layers.
     Whiteout,
 }
 
@@ -163,14 +162,14 @@ pub struct WriteFlags {
     /// `write_back` only the latter.
     pub kill_set_id: bool,
     /// The kernel's page cache writes back earlier writes. The caller is not
-    /// their writer, and their time is set by [`FileSystem::setattr`]; what is
-    /// not written is lost, so a count is never short.
+    /// their writer, and their time is set by [`FileSystem::setattr`]; data not written is lost, so
+    /// a count is never short.
     pub write_back: bool,
     /// Knowledge about the data's future.
     pub hint: Hint,
 }
 
-/// What `fallocate` does.
+/// The effect of `fallocate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FallocateMode {
     /// Reserves space; grows the file unless `keep_size`.
@@ -196,7 +195,7 @@ pub enum SeekTarget {
     Hole,
 }
 
-/// What `setxattr` does when the attribute exists or not.
+/// The effect of `setxattr` when the attribute exists or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XattrMode {
     /// Sets it either way.
@@ -249,9 +248,8 @@ macro_rules! file_system_trait {
         ///
         /// **Numbers** are reused: once an inode has no name and is not open,
         /// an [`Entry`] with another generation may have its number, and
-        /// lookups of both inodes are counted together from then on. A caller
-        /// that sees the generation change must drop all that it knew under
-        /// that number.
+        /// lookups of both inodes are counted together from then on. A caller that sees the
+        /// generation change must drop all its knowledge under that number.
         ///
         /// **Locking** is the implementation's. Callers hold no lock of any
         /// kind, and may create, look up, link, remove and rename in the same
@@ -299,9 +297,9 @@ pub trait FrontCache: Send + Sync {
     fn names_came(&self, dir: InodeId, names: &[OsString]);
     /// An inode's attributes changed without such a request.
     fn attributes_changed(&self, ino: InodeId);
-    /// A file's data or size changed without such a request: what the cache has of
-    /// it is written back and dropped, by requests that the caller must not hold
-    /// up. A front end that keeps sizes itself does so while the file is open.
+    /// A file's data or size changed without such a request: its data in the cache is written back
+    /// and dropped, by requests that the caller must not hold up. A front end that keeps sizes
+    /// itself does so while the file is open.
     fn data_changed(&self, ino: InodeId);
     /// Drops inodes that nothing uses from the cache, by requests that the
     /// caller must not hold up; [`FileSystem::forget`] then returns their

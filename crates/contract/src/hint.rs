@@ -54,7 +54,7 @@ impl WriteLife {
     }
 }
 
-/// A placement hint. The default says nothing.
+/// A placement hint. The default has neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hint {
     /// The stream the data belongs to, if known.

@@ -9,12 +9,12 @@ pub const KEY_NAME_MAX: usize = 255;
 pub const VALUE_MAX: usize = 16 << 20;
 /// Most changes of one [batch](KeyValue::batch).
 pub const BATCH_MAX: usize = 200;
-/// The mode of a new value's file, unless another one is asked for: its owner alone has it.
+/// The mode of a new value's file, unless another one is asked for: only the owner has access.
 pub const VALUE_MODE: u16 = 0o600;
-/// How names begin that are no keys: files that are about to become a value.
+/// Prefix of names that are no keys: of files that are about to become a value.
 pub const UNFINISHED_PREFIX: &str = "%new.";
 
-/// When a put does something.
+/// The condition of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PutWhen {
     /// In any case.
@@ -60,14 +60,14 @@ impl<'a> KeyChange<'a> {
     }
 }
 
-/// Which keys a scan answers.
+/// The keys that a scan answers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScanRange {
     /// The first key, if it is there; empty: from the start.
     pub from: Vec<u8>,
     /// The first key that is not wanted any more; `None`: to the end.
     pub to: Option<Vec<u8>>,
-    /// What keys begin with.
+    /// The prefix of the keys.
     pub prefix: Vec<u8>,
     /// The cursor: keys behind this one, as [`ScanPage::next`] had it.
     pub after: Option<Vec<u8>>,
@@ -115,14 +115,14 @@ pub struct ScanPage {
 /// case the directory too; to delete one, the directory. In a sticky directory, a value
 /// belongs to its owner. ACLs count. A caller who lacks a right gets `EACCES`.
 ///
-/// **Order**: operations on one key happen one after the other, and one that began after
-/// another one had returned sees what that did. A put is atomic: a reader gets the old
-/// value or the new one, and so does a reader after a crash. The file of a value that
-/// is replaced is another file with the same owner, mode and extended attributes; a
-/// program that has the old one open keeps the old value, and so do its other names.
+/// **Order**: operations on one key happen one after the other, and an operation that began after
+/// another one had returned sees its effect. A put is atomic: a reader gets the old value or the
+/// new one, and so does a reader after a crash. The file of a value that is replaced is another
+/// file with the same owner, mode and extended attributes; a program that has the old one open
+/// keeps the old value, and so do its other names.
 ///
-/// **Durability**: a change is durable when [`sync`](Self::sync) has returned that began
-/// after it. Until then a crash may take it, but none before it of the same key.
+/// **Durability**: a change is durable when a [`sync`](Self::sync) that began after it has
+/// returned. Until then a crash may undo it, but no earlier change of the same key.
 pub trait KeyValue: Send + Sync {
     /// Whether a [batch](Self::batch) is atomic as a whole, for readers and for crashes.
     fn batch_is_atomic(&self) -> bool;
@@ -171,7 +171,7 @@ pub trait KeyValue: Send + Sync {
     /// As for [`put`](Self::put); `EFBIG` for too many changes or bytes.
     fn batch(&self, caller: &Caller, changes: &[KeyChange<'_>]) -> Result<()>;
 
-    /// Makes all changes durable that have returned.
+    /// Makes all changes that have returned durable.
     ///
     /// # Errors
     /// Those of the device.

@@ -29,7 +29,7 @@ mod native;
 mod printable;
 mod random;
 mod request;
-/// What permission bits allow.
+/// The rights that permission bits give.
 pub mod rights;
 mod runtime;
 mod status;

@@ -317,8 +317,8 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// if the file system lets the process say so (`O_NOATIME`).
     fn keep_access_time(&self) {}
 
-    /// Tells the kernel and the device how long what is written is expected to live,
-    /// if they want to know (`F_SET_RW_HINT`).
+    /// Gives the kernel and the device the expected life of written data, if they take it
+    /// (`F_SET_RW_HINT`).
     fn expect_life(&self, _life: WriteLife) {}
 
     /// Space and limits of the file system.

@@ -5,14 +5,13 @@
 //! documentation:
 //!
 //! ```text
-//! /// What it does, and what it does at the edges.
+//! /// Its effect, also in edge cases.
 //! Variant: fn method(argument: Type, …) -> Reply, effect;
 //! ```
 //!
 //! * `Variant` names the operation in [`Operation`](crate::Operation),
 //!   [`Request`](crate::Request) and [`Reply`](crate::Reply).
-//! * Arguments come without `self`. What is borrowed lives for `'a`, the length
-//!   of the call.
+//! * Arguments come without `self`. Borrowed data lives for `'a`, the length of the call.
 //! * `Reply` is a [`Result`](crate::Result), or `()` if the operation can't
 //!   fail.
 //! * `effect` is `changes` if data, names or attributes may change, and
@@ -143,12 +142,10 @@ macro_rules! operations {
             ) -> Result<(Entry, Opened)>, changes;
 
             /// Creates and opens a regular file without a name (`O_TMPFILE`), on
-            /// the file system of the directory `parent`, from which it gets
-            /// what a new file in it would get. While it is open,
-            /// [`FileSystem::link`] can give it a name; without one, it goes
-            /// with the last open file. `EOPNOTSUPP` where the file system
-            /// can't. Answers [`IoMode::Passthrough`] only if the request
-            /// allows it.
+            /// the file system of the directory `parent`, from which it inherits as a new file in
+            /// it would. While it is open, [`FileSystem::link`] can give it a name; without one, it
+            /// goes with the last open file. `EOPNOTSUPP` where the file system can't. Answers
+            /// [`IoMode::Passthrough`] only if the request allows it.
             Tmpfile: fn tmpfile(
                 caller: &'a Caller,
                 parent: InodeId,
@@ -184,8 +181,8 @@ macro_rules! operations {
             /// The open file has no descriptor any more.
             Release: fn release(handle: HandleId) -> Result<()>, observes;
 
-            /// Makes data and attributes durable; with `data_only`, only what is
-            /// needed to read the data back.
+            /// Makes data and attributes durable; with `data_only`, only the attributes needed to
+            /// read the data back.
             Fsync: fn fsync(caller: &'a Caller, handle: HandleId, data_only: bool) -> Result<()>, observes;
 
             /// Reserves, frees or zeroes part of a file.

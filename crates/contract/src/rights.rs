@@ -1,4 +1,4 @@
-//! What permission bits and ACLs allow a caller, where no kernel has looked.
+//! The rights that permission bits and ACLs give a caller, where no kernel has checked.
 
 use crate::{Attr, Caller, Errno, FileKind, FileSystem, Result};
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ pub fn is_in_group(caller: &Caller, gid: u32) -> bool {
     caller.gid == gid || caller.groups.as_ref().is_some_and(|groups| groups.contains(&gid))
 }
 
-/// What decides about rights to an inode.
+/// The attributes that decide about rights to an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guard {
     /// Its owner.
@@ -107,7 +107,7 @@ impl Guard {
 }
 
 /// Whether a caller has all `wanted` rights to an inode, by its ACL if it has one, as the
-/// kernel would decide. User 0 has all, but for executing what is not executable.
+/// kernel would decide. User 0 has all, except to execute a file that is not executable.
 ///
 /// # Errors
 /// Those of reading the ACL; `EIO` if it is none.

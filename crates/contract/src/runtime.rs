@@ -1,12 +1,12 @@
-//! The runtime's workers, queues and sessions in figures, and what a queue's requests want.
+//! Figures of the runtime's workers, queues and sessions, and the classes of requests.
 
 use serde::{Deserialize, Serialize};
 
-/// What the requests of a queue want.
+/// The class of a queue's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// By what is measured: short requests want to be answered soon.
+    /// By measurement: short requests are to be answered soon.
     #[default]
     Auto,
     /// To be answered soon.
@@ -57,7 +57,7 @@ pub struct RuntimeStatus {
 pub struct WorkerStatus {
     /// Queues that it serves.
     pub queues: usize,
-    /// It serves only what wants to be answered soon.
+    /// It serves only requests that are to be answered soon.
     pub latency: bool,
     /// Requests that it carried out.
     pub requests: u64,
@@ -74,9 +74,9 @@ pub struct WorkerStatus {
 pub struct QueueStatus {
     /// The session's number.
     pub session: u64,
-    /// Which of its queues.
+    /// The number of the queue within the session.
     pub queue: usize,
-    /// What its requests want.
+    /// The class of its requests.
     pub class: Class,
     /// Requests that were carried out.
     pub requests: u64,

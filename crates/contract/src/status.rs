@@ -66,7 +66,7 @@ impl fmt::Display for TierState {
     }
 }
 
-/// What the figures of a tier's speed rest on.
+/// The source of the figures of a tier's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpeedBasis {
@@ -78,7 +78,7 @@ pub enum SpeedBasis {
     Measured,
     /// Its use since the mount.
     Use,
-    /// The kind of its device: nothing was seen of it.
+    /// The kind of its device: it was not observed.
     DeviceKind,
 }
 
@@ -162,7 +162,7 @@ pub struct TierStatus {
     /// The same for bytes written.
     #[serde(default)]
     pub write_bandwidth: Option<f64>,
-    /// What these bandwidths rest on; `None` if none is known.
+    /// The source of these bandwidths; `None` if none is known.
     #[serde(default)]
     pub speed_basis: Option<SpeedBasis>,
     /// Seconds since they were last observed to be so.
@@ -347,7 +347,7 @@ pub struct HoldingRule {
     pub policy: Option<String>,
 }
 
-/// The zones of a zoned tier, and what was written to them since the mount.
+/// The zones of a zoned tier, and the writes to them since the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneStatus {
     /// Zones for data.
@@ -377,13 +377,13 @@ pub struct ZoneStatus {
     /// Nanoseconds that a write waited for it at most.
     #[serde(default)]
     pub gc_longest_wait_ns: u64,
-    /// What there is of each stream.
+    /// The streams with data there.
     pub streams: Vec<ZoneStream>,
 }
 
 impl ZoneStatus {
-    /// Share of what the device wrote that was moved to empty zones, 0 to 1; `None`
-    /// before the first write.
+    /// Share of the device's writes that moved data to empty zones, 0 to 1; `None` before the first
+    /// write.
     #[must_use]
     pub fn gc_share(&self) -> Option<f64> {
         let all = self.data_bytes + self.moved_bytes + self.index_bytes;
@@ -410,8 +410,7 @@ pub struct ZoneStream {
     pub zones: u32,
     /// Bytes of use in them.
     pub bytes: u64,
-    /// The number under which the device places what is written of it; `None` where it
-    /// has none.
+    /// The number under which the device places its data; `None` if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<u16>,
 }
@@ -423,8 +422,8 @@ pub struct HoldingStream {
     pub name: String,
     /// The profile that knows the file; `None` where a rule, or the writer, named it.
     pub profile: Option<String>,
-    /// How long the data is expected to live: what the devices of tiers that are
-    /// directories are told.
+    /// How long the data is expected to live, as passed to the devices of tiers that are
+    /// directories.
     pub life: Option<String>,
 }
 
@@ -448,7 +447,7 @@ pub struct PlacedRun {
     /// Heat of the ranges, in percent; 0 if unused or unknown.
     #[serde(default)]
     pub heat: u8,
-    /// What movers and policy would do with them now.
+    /// The action that movers and policy would take on them now.
     #[serde(default)]
     pub now: String,
 }

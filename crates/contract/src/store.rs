@@ -3,8 +3,8 @@
 use crate::{Errno, Fd, Hint, NativeFd, ObjectId, Result, Timestamp, Usage, ZoneStatus};
 use std::io::{IoSlice, IoSliceMut};
 
-/// What a store can do beyond the basics. A method that needs a capability
-/// says so; without it, the method answers `EOPNOTSUPP`.
+/// The capabilities of a store beyond the basics. The documentation of a method names the
+/// capability that it needs; without it, the method answers `EOPNOTSUPP`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreCapabilities {
     /// Objects are files of a native file system: [`Store::directory`],
@@ -89,8 +89,8 @@ pub trait Store: Send + Sync {
     /// The capabilities of this store.
     fn capabilities(&self) -> StoreCapabilities;
 
-    /// What a store on a zoned device has, and did; `None` of any other one. Never
-    /// waits for the device.
+    /// The state and counters of a store on a zoned device; `None` of any other one. Never waits
+    /// for the device.
     fn zones(&self) -> Option<ZoneStatus> {
         None
     }
@@ -208,8 +208,8 @@ pub trait Store: Send + Sync {
     /// Calls `visit` with every object, in no order. For checking.
     fn list(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
 
-    /// The directory that the tier is, with whatever was in it before. Needs the
-    /// capability `native_files`.
+    /// The directory that the tier is, with all files that were in it before. Needs the capability
+    /// `native_files`.
     fn directory(&self) -> Result<Fd> {
         Err(Errno::EOPNOTSUPP.into())
     }

@@ -57,7 +57,7 @@ impl ZoneState {
     }
 }
 
-/// What a device says of a zone.
+/// A device's report of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneReport {
     /// How it may be written.
@@ -76,10 +76,10 @@ pub struct ZoneReport {
 /// direct I/O. All methods block and may be called from any thread; one thread at a
 /// time writes to a zone.
 ///
-/// A write, a reset or a finish is durable after [`flush`](Self::flush); power loss
-/// leaves any beginning of what was written to a sequential zone, and never what does
-/// not lead up to its write pointer, but for a full one. A zone that fails answers
-/// `EIO`, a device that is gone `ENODEV`.
+/// A write, a reset or a finish is durable after [`flush`](Self::flush); power loss leaves any
+/// beginning of the data written to a sequential zone, and never data that does not lead up to its
+/// write pointer, but for a full one. A zone that fails answers `EIO`, a device that is gone
+/// `ENODEV`.
 pub trait ZonedDevice: Send + Sync + fmt::Debug {
     /// Its zones and limits.
     fn geometry(&self) -> ZonedGeometry;
@@ -99,8 +99,7 @@ pub trait ZonedDevice: Send + Sync + fmt::Debug {
     /// Empties a sequential zone.
     fn reset(&self, zone: u32) -> Result<()>;
 
-    /// Makes a sequential zone full as it is, which frees what it holds of the
-    /// device.
+    /// Makes a sequential zone full as it is, which frees the device's resources that it holds.
     fn finish(&self, zone: u32) -> Result<()>;
 
     /// Makes everything durable that was done.
@@ -111,19 +110,19 @@ pub trait ZonedDevice: Send + Sync + fmt::Debug {
 
     /// Whether it knows how far a zone was written after it was closed or lost power.
     /// Of one that does not, each sequential zone is full when it is opened, until
-    /// [`set_write_pointer`](Self::set_write_pointer) says otherwise, and may hold anything
-    /// behind what was flushed.
+    /// [`set_write_pointer`](Self::set_write_pointer) says otherwise, and may hold anything behind
+    /// the flushed data.
     fn keeps_write_pointers(&self) -> bool {
         true
     }
 
-    /// What is of use in a sequential zone of a device that does not
-    /// [keep](Self::keeps_write_pointers) write pointers ends there. Before anything is
-    /// written to it.
+    /// Sets the end of the used data in a sequential zone of a device that does not
+    /// [keep](Self::keeps_write_pointers) write pointers. To be called before any write to the
+    /// zone.
     fn set_write_pointer(&self, _zone: u32, _end: u64) {}
 
-    /// What is written to a sequential zone from now on is of a stream, or of none: the
-    /// device may place it with what else is of that stream.
+    /// Data written to a sequential zone from now on is of a stream, or of none: the device may
+    /// place it with other data of that stream.
     fn assign(&self, _zone: u32, _stream: Option<StreamId>) {}
 
     /// The number under which the device places the data of a stream, if it does so and

@@ -12,7 +12,7 @@ use syn::visit::{self, Visit};
 /// The crates that use stores.
 const ABOVE_STORES: [&str; 5] = ["core/", "check/", "volume/", "tiers/", "daemon/"];
 
-/// Everything that the contract offers: in which file, and whether it is a
+/// All public names of the contract: the file of each, and whether it is a
 /// method.
 #[derive(Default)]
 struct Offered(BTreeMap<String, (String, bool)>);
@@ -244,7 +244,7 @@ fn nothing_in_the_contract_is_unused() {
     for (name, (file, is_method)) in &offered.0 {
         let last = name.rsplit("::").next().unwrap().to_owned();
         let of_store = name.starts_with("Store::") || name.starts_with("StoreCapabilities::");
-        // Stores keep promises; what stands on them goes by them.
+        // Stores keep promises, and only the code above stores relies on them.
         let counts = |place: &&String| !of_store || ABOVE_STORES.iter().any(|dir| place.starts_with(dir));
         match uses.get(&(last, *is_method)).into_iter().flatten().find(counts) {
             Some(place) => println!("{name}: {place}"),

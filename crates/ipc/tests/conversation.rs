@@ -598,7 +598,7 @@ fn a_socket_goes_from_one_server_to_the_next() {
     let (same, listener) = server.give().unwrap();
     assert_eq!(same, path);
     assert!(matches!(before.receive(), Err(ClientError::Io(_))), "it hung up");
-    // Who connects meanwhile waits.
+    // A client that connects meanwhile waits.
     let mut meanwhile = client();
     meanwhile.send(&Request::Hello).unwrap();
     let next = Server::resume(&path, listener, Arc::new(Fake)).unwrap();

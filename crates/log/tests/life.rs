@@ -64,7 +64,7 @@ fn work(fs: &LogFs, thread: u32, rounds: u32) {
         let mut place = || (random.pick(&dirs), format!("n{}", random.below(12)));
         let ((dir, name), (to, new)) = (place(), place());
         let (name, new) = (OsStr::new(&name), OsStr::new(&new));
-        // Others are at the same names: most of what can fail does now and then.
+        // Others are at the same names: most operations that can fail do now and then.
         match random.below(6) {
             0 | 1 => {
                 let Ok((_, opened)) = fs.create(&caller, dir, name, 0o644, 0, false, READ_WRITE.into())
@@ -177,7 +177,7 @@ fn a_full_device_says_so_and_gives_everything_back() {
                 }
             };
             assert_eq!(error.errno(), Errno::ENOSPC);
-            // What is left between other blocks.
+            // The rest, between other blocks.
             let mut at = 0;
             while let Ok(done) = write(&fs, first, at, &[2; 4096]) {
                 at += done as u64;
@@ -263,7 +263,7 @@ fn a_device_that_fails_ends_changes_and_not_reading() {
             Default::default(),
         )
     };
-    // It is in memory; the sync tells.
+    // It is in memory; the sync reports the error.
     renamed(&fs).unwrap();
     assert_eq!(fs.sync().unwrap_err().errno(), Errno::EIO);
     device.fail_after(u64::MAX);
@@ -319,8 +319,8 @@ fn damage_is_found_and_never_believed() {
         match open(device, 2) {
             Ok(fs) if checked.problems.is_empty() => {
                 let tree = Tree::read(&fs).unwrap();
-                // Data of files is not checked; nor can the last sync be told from what
-                // was not synced.
+                // Data of files is not checked; nor can synced operations be told from unsynced
+                // ones.
                 let same = tree.lines.keys().filter(|path| whole.lines.contains_key(*path)).count();
                 assert!(
                     same == tree.lines.len() && same + 3 > whole.lines.len(),

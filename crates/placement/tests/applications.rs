@@ -100,7 +100,7 @@ fn all_of_it_is_done(name: &str, least_mib: u64) {
                 let on_tiers: u64 = simulated.tiers.iter().map(|tier| tier.bytes[at]).sum();
                 assert_eq!(on_tiers, simulated.bytes[at], "{of}");
             }
-            // What is left in the end does not depend on where it is.
+            // The remaining bytes do not depend on their placement.
             let left: u64 = simulated.tiers.iter().map(|tier| tier.used).sum();
             assert_eq!(left, *used.get_or_insert(left), "{of}");
             for (tier, bandwidth) in simulated.tiers.iter().zip(BANDWIDTHS) {
@@ -143,8 +143,8 @@ fn adaptive_keeps_up(name: &str, margin: &Margin) {
     assert!(worst.iter().zip(allowed).all(|(worst, allowed)| *worst <= allowed), "{worst:.3?} {allowed:?}");
 }
 
-/// The time to write what is dealt to so many tiers by speed, one after the
-/// other, to that on the fastest alone: each tier takes as long for its part.
+/// The time to write data dealt to so many tiers by speed, one after the other,
+/// to that on the fastest alone: each tier takes as long for its part.
 fn one_after_the_other(tiers: usize) -> f64 {
     let all: f64 = BANDWIDTHS[..tiers].iter().map(|bandwidth| bandwidth[1]).sum();
     tiers as f64 * BANDWIDTHS[0][1] / all
@@ -185,8 +185,8 @@ fn sqlite() {
     adaptive_keeps_up("sqlite", &Margin { weighted: 1.02, best, best_throttled: 1.04 });
 }
 
-/// Files that are made and allocated by one thread, and written by others: what
-/// gets a tier with its first write is not in the hands of the first thread.
+/// Files that are made and allocated by one thread, and written by others:
+/// ranges placed by their first write are not in the hands of the first thread.
 #[test]
 fn threads_are_told_apart_in_preallocated_files() {
     let trace = trace("fio");

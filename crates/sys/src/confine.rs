@@ -1,8 +1,8 @@
-//! What a process does to have fewer rights.
+//! Calls by which a process gives up rights.
 
 use std::io;
 
-/// Ends this process without running anything else, such as what a library wants to run then.
+/// Ends this process without running anything else, such as exit handlers of a library.
 pub fn exit_at_once() -> ! {
     // SAFETY: it does not come back.
     unsafe { libc::_exit(0) }

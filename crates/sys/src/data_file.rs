@@ -55,9 +55,8 @@ impl DataFile {
         Arc::clone(&self.cached)
     }
 
-    /// Tells the kernel how long what is written is expected to live, by its
-    /// `RWH_WRITE_LIFE_…`, unless it knows from here. A file system that does not want
-    /// to know is asked once.
+    /// Sets the expected life of written data, as the kernel's `RWH_WRITE_LIFE_…`, unless it is set
+    /// already. A file system that refuses it is asked once.
     pub fn expect_life(&self, level: u8) {
         if self.life.load(Ordering::Relaxed) != level {
             let _ = set_write_life(&self.cached, level.into());

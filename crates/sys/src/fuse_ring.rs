@@ -62,7 +62,7 @@ struct Command {
 /// Marks the completion that is no request.
 const WAKE: u64 = 1;
 
-/// Why there is no next request.
+/// The reason why there is no next request.
 #[derive(Debug)]
 pub enum RingEnd {
     /// The descriptor that wakes is readable. There may be a request later.
@@ -73,7 +73,7 @@ pub enum RingEnd {
     Over(io::Error),
 }
 
-/// Where the replies of one [`FuseRing`] go, from any thread.
+/// Takes the replies of one [`FuseRing`], from any thread.
 #[derive(Debug)]
 pub struct RingReply {
     memory: Arc<Memory>,
@@ -244,7 +244,7 @@ impl FuseRing {
         make_ring().is_ok()
     }
 
-    /// Where replies go.
+    /// The place for replies.
     #[must_use]
     pub fn reply(&self) -> Arc<RingReply> {
         Arc::clone(&self.reply)
@@ -388,9 +388,9 @@ impl FuseRing {
             self.request.as_mut_ptr().cast()
         };
         // SAFETY: the parts were written by the kernel and lie apart from their
-        // targets, of which there are `len` bytes. What is returned borrows
-        // `self`, which hands the memory over only when it is borrowed anew; a
-        // reply does not use the payload's memory while the request is in it.
+        // targets, of which there are `len` bytes. The result borrows `self`, which hands the
+        // memory over only when it is borrowed anew; a reply does not use the payload's memory
+        // while the request is in it.
         unsafe {
             start.copy_from_nonoverlapping(in_header, IN_HEADER);
             start.add(IN_HEADER).copy_from_nonoverlapping(op_in, op_size);

@@ -35,8 +35,8 @@ const MAPPED_FROM: i32 = 4 << 20;
 /// reuse them after the first was freed, and clears those that have to be zero.
 ///
 /// It has no more arenas than processors, and eight at most. By default there
-/// are eight for each processor, and what one thread makes and another frees,
-/// as it is with inodes, leaves holes in all of them.
+/// are eight for each processor, and memory that one thread allocates and
+/// another frees, as with inodes, leaves holes in all of them.
 pub fn set_up_allocator() {
     let processors = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     // SAFETY: the calls take no pointers, and change only how later requests

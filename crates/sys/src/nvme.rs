@@ -1,5 +1,5 @@
-//! Commands that go to an NVMe device as they are (`linux/nvme_ioctl.h`), and space that
-//! a block device may forget (`linux/fs.h`).
+//! Commands that go to an NVMe device as they are (`linux/nvme_ioctl.h`), and the discard of a
+//! block device's space (`linux/fs.h`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -25,7 +25,7 @@ pub enum NvmeQueue {
 /// A command, but for its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NvmeCommand {
-    /// What is to be done.
+    /// The opcode.
     pub opcode: u8,
     /// The namespace; 0 for none.
     pub namespace: u32,
@@ -33,7 +33,7 @@ pub struct NvmeCommand {
     pub words: [u32; 6],
 }
 
-/// What goes with a command.
+/// The data of a command.
 #[derive(Debug)]
 pub enum NvmeData<'a> {
     /// Nothing.
@@ -74,7 +74,7 @@ pub fn nvme_namespace(device: impl AsFd) -> io::Result<u32> {
 }
 
 /// Has the device carry out a command; answers its result, which is dword 0 of the
-/// completion. Memory is aligned for direct I/O, and at most what becomes one request.
+/// completion. Memory is aligned for direct I/O, and not longer than one request.
 ///
 /// # Errors
 /// Those of `ioctl(2)`; one without a number, with the status, if the device refuses it;
@@ -112,8 +112,7 @@ pub fn nvme_command(
     }
 }
 
-/// Tells a block device that these bytes are of no use any more; what they read as from
-/// then on is up to the device.
+/// Discards these bytes of a block device; the device decides the contents of later reads.
 ///
 /// # Errors
 /// Those of `ioctl(2)`; `EOPNOTSUPP` where the device does not know of that.

@@ -3,8 +3,8 @@
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 use std::io;
 
-/// Time that a thread in a hurry asks for at once, in nanoseconds: the kernel's least. Who
-/// asks for less may interrupt who asked for more (Linux 6.12).
+/// Time that a thread in a hurry asks for at once, in nanoseconds: the kernel's least. A thread
+/// that asks for less may interrupt one that asked for more (Linux 6.12).
 const SHORT_SLICE_NS: u64 = 100_000;
 
 /// The nice value of a thread in a hurry.
@@ -23,8 +23,8 @@ struct Attributes {
     period: u64,
 }
 
-/// Has the calling thread get a processor soon when it is woken, or as any other again. What
-/// this process may not do, or the kernel can't, is left out.
+/// Has the calling thread get a processor soon when it is woken, or as any other again. Anything
+/// that this process may not do, or the kernel can't, is left out.
 pub fn hurry(hurry: bool) {
     // An older kernel takes no such wish, and the other may need a privilege.
     let _ = ask(if hurry { SHORT_SLICE_NS } else { 0 });

@@ -49,7 +49,7 @@ impl SharedWords {
         let words = self.map.as_mut_ptr().cast::<AtomicU64>();
         // SAFETY: the mapping begins at a page boundary, has this length for
         // good (its file is sealed) and lives as long as `self`. All processes
-        // access it through atomics only: what another one stores is a race on
+        // access it through atomics only: another process's store is a race on
         // atomics, which is defined. Every bit pattern is a valid word.
         unsafe { std::slice::from_raw_parts(words, self.map.len() / 8) }
     }

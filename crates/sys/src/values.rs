@@ -1,5 +1,5 @@
 //! The functions of the library for applications in C, `libbraid`: a directory as keys and
-//! values. `crates/client/include/braid.h` declares them, and says what they promise.
+//! values. `crates/client/include/braid.h` declares and documents them.
 
 use crate::module::Failure;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -7,18 +7,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// What the library is made of.
+/// The operations that the library is made of.
 pub trait DirectoryValues: Sized + Send + Sync + 'static {
     /// Opens a directory.
     ///
     /// # Errors
-    /// Why it can't be.
+    /// The reason why it can't be opened.
     fn open(dir: &Path) -> Result<Self, Failure>;
 
     /// The value of a key.
     ///
     /// # Errors
-    /// Why there is no answer; as for all that follow.
+    /// The reason why there is no answer; as for all methods that follow.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
     /// How many bytes the value of a key has.
@@ -53,7 +53,7 @@ pub trait DirectoryValues: Sized + Send + Sync + 'static {
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), Failure>;
 
-    /// Makes all changes durable that have returned.
+    /// Makes all changes that have returned durable.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -81,7 +81,7 @@ pub struct RawBytes {
 }
 
 /// `struct braid_values *`. This and the types below have fields that only a program in C can
-/// fill, which has promised what the header asks: that is why what takes them is safe.
+/// fill, which has promised what the header requires: so functions that take them are safe.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawValues(*mut c_void);
@@ -106,7 +106,7 @@ pub struct RawOptional(*const RawBytes);
 #[derive(Debug)]
 pub struct RawEach(unsafe extern "C" fn(*mut c_void, RawBytes, RawBytes) -> c_int);
 
-/// What a `braid_each` gets.
+/// The context that a `braid_each` gets.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct RawContext(*mut c_void);
@@ -129,7 +129,7 @@ impl RawBytes {
 }
 
 impl RawValues {
-    /// What `braid_open` made.
+    /// The values that `braid_open` made.
     fn get<'a, V>(self) -> &'a V {
         // SAFETY: only `open` makes one, of this type: a library has one. The header asks
         // that it is not closed.
@@ -156,7 +156,7 @@ impl RawPlace<RawBytes> {
     }
 }
 
-/// What a function answers: -1 if it failed, which it tells.
+/// The result of a function: -1 if it failed, with the error filled in.
 fn guarded(error: RawPlace<RawError>, work: impl FnOnce() -> Result<bool, Failure>) -> c_int {
     let panicked = |_| Err(Failure { errno: libc::EIO, why: "the library is broken".into() });
     match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked) {
@@ -206,7 +206,7 @@ pub fn get<V: DirectoryValues>(
     value: RawPlace<RawBytes>,
     error: RawPlace<RawError>,
 ) -> c_int {
-    // What is there after a failure is freed too.
+    // The program frees the value after a failure too.
     value.give(RawBytes::NONE);
     guarded(error, || {
         let found = values.get::<V>().get(key.get())?;
@@ -300,7 +300,7 @@ pub fn page<V: DirectoryValues>(
             goes_on
         });
         match scanned {
-            // The next page fails, and what was found until there is had.
+            // The next page fails; this one has the keys found before the error.
             Err(_) if !bytes.is_empty() => goes_on = false,
             scanned => scanned?,
         }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Part of a file, mapped shared, as little-endian 8-byte words that change
 /// one atomic store at a time.
 ///
-/// Loads and stores are those of memory: what is stored is in the file for
-/// every other reader at once, and on the device after a sync of the file or
-/// whenever the kernel writes it back. Where the file has no block, or the
-/// device can't read it, an access fails, and so does every later one.
+/// Loads and stores are those of memory: stored words are in the file for every
+/// other reader at once, and on the device after a sync of the file or whenever
+/// the kernel writes it back. Where the file has no block, or the device can't
+/// read it, an access fails, and so does every later one.
 #[derive(Debug)]
 pub struct WordMap {
     map: MmapRaw,

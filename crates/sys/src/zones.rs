@@ -30,7 +30,7 @@ pub struct KernelZone {
     pub start: u64,
     /// Sectors to the next one.
     pub len: u64,
-    /// Where it is written next, if its condition has such a place.
+    /// The place of the next write, if its condition has one.
     pub write_pointer: u64,
     /// `enum blk_zone_type`: 1 conventional, 2 sequential, 3 sequential by
     /// preference.
@@ -60,7 +60,7 @@ struct Range {
     sectors: u64,
 }
 
-/// What is done with a zone.
+/// A change of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZoneCall {
     /// It is emptied.
@@ -183,7 +183,7 @@ mod tests {
         let mut report = Report { sector: 0, zones: 2, flags: HAS_CAPACITY, found: [zone; AT_A_TIME] };
         assert_eq!(report.reported(3), [zone; 2]);
         assert_eq!(report.reported(1), [zone]);
-        // An older kernel's says nothing of capacities, and a wrong count is not believed.
+        // The report of an older kernel has no capacities, and a wrong count is not believed.
         (report.flags, report.zones) = (0, u32::MAX);
         assert_eq!(report.reported(1), [KernelZone { capacity: 64, ..zone }]);
     }

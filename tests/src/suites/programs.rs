@@ -25,7 +25,7 @@ pub(super) const SUITE: Suite = Suite {
 /// A program's test in an empty directory of the volume.
 type Test = fn(&Place<'_>) -> Result<()>;
 
-/// A title, its test, and what must hold after a remount.
+/// A title, its test, and its check after a remount.
 const PROGRAMS: &[(&str, Test, Option<Test>)] = &[
     ("git: clone, commit, gc, fsck", tools::git, Some(tools::git_fsck)),
     ("SQLite: four writers on a write-ahead log", databases::sqlite, Some(databases::sqlite_integrity)),

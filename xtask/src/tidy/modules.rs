@@ -17,9 +17,9 @@ type ModulePath = Vec<String>;
 #[derive(Default)]
 pub(crate) struct Modules {
     files: BTreeMap<String, (ModulePath, File)>,
-    /// What each module defines, and in which file.
+    /// The definitions of each module, and their files.
     defined: BTreeMap<(ModulePath, String), String>,
-    /// What each module re-exports or imports, and from where.
+    /// The re-exports and imports of each module, and their sources.
     imported: BTreeMap<(ModulePath, String), ModulePath>,
     /// Files with inherent methods of each type.
     pub(crate) inherent: BTreeMap<String, BTreeSet<String>>,

@@ -72,7 +72,7 @@ impl HomeFile {
 pub(crate) struct CheckedFile {
     pub(crate) home: HomeFile,
     pub(crate) attr: IdAttr,
-    /// It was in use when it was looked at.
+    /// It was in use when it was examined.
     pub(crate) in_use: bool,
     /// It has a mark: recovery is still to remove its leftovers.
     pub(crate) is_marked: bool,

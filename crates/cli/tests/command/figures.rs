@@ -1,6 +1,5 @@
-//! What modules count, and do, as users of a mount see it: figures in `braid status`, times
-//! around the model of a device, and the maker of a file. Needs root and /dev/fuse; skipped
-//! without them.
+//! Modules as users of a mount see them: figures in `braid status`, times around the model of a
+//! device, and the maker of a file. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, pattern};
 use serde_json::Value;
@@ -94,7 +93,7 @@ fn two_around_a_module_show_what_it_does_and_come_and_go_in_use() {
         let sizes = bench.figure(place, "transfer_bytes", Some("write")).unwrap();
         assert_eq!(sizes["histogram"]["sum"].as_f64(), Some(f64::from(1 << 20)));
     }
-    // Whatever the machine is like, what is above the model took as long as that at least.
+    // On any machine, the module above the model took at least as long as the model.
     let took = |place| {
         let figure = bench.figure(place, "operation_seconds", Some("fsync")).unwrap();
         figure["histogram"]["sum"].as_f64().unwrap()

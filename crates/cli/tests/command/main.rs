@@ -1,4 +1,4 @@
-//! What the command prints, and its documents.
+//! The command's output, and its documents.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]

@@ -365,7 +365,7 @@ fn a_stack_that_names_the_profile_that_is_to_be_made_is_calibrated() {
     bench.write_stack(&text.replace("range: 64KiB", "range: 64KiB\n      profile: s.profile.yaml"));
     assert!(bench.refused(&["mount", "s.yaml", "m"]).contains("s.profile.yaml can't be read"));
     bench.ok(&calibrate(&[]));
-    // And again: an existing file is not checked, whatever it is.
+    // And again: an existing file is not checked.
     fs::write(bench.path("s.profile.yaml"), "version: 99\n").unwrap();
     bench.ok(&calibrate(&[]));
     bench.ok(&["mount", "s.yaml", "m"]);

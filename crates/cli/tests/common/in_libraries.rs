@@ -7,7 +7,7 @@ use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The owner of what is not trusted.
+/// The owner of untrusted libraries.
 pub(crate) const ALICE: u32 = 4801;
 
 pub(crate) const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk");

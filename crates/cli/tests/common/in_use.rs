@@ -14,7 +14,7 @@ pub(crate) fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-/// What is open, of all kinds.
+/// Open files of all kinds.
 pub(crate) struct InUse {
     pub(crate) plain: File,
     pub(crate) spread: File,

@@ -1,4 +1,4 @@
-//! What tests of tiers in zones share, whether the device has zones or is cut into units.
+//! Common to the tests of tiers in zones, whether the device has zones or is cut into units.
 
 use crate::common::{Bench, RANGE, pattern, read_anew, write_ranges};
 use std::fs::{self, File};
@@ -17,8 +17,8 @@ pub(crate) fn read(bench: &Bench, name: &str) -> Vec<u8> {
     read_anew(&bench.path("m").join(name))
 }
 
-/// Data that goes to this tier of the mounted volume is there after another mount, and
-/// what was synced after a kill. Ends unmounted.
+/// Data that goes to this tier of the mounted volume is there after another mount; after a kill,
+/// synced data is. Ends unmounted.
 #[track_caller]
 pub(crate) fn survives_a_mount_and_a_kill(bench: &Bench, tier: &str) {
     let files: Vec<(String, Vec<u8>)> =

@@ -252,8 +252,8 @@ stack:
         self.ok(&["umount", "m"]);
     }
 
-    /// Ends what is mounted in the bench, whatever hangs there: a thread that waits
-    /// for an operation would keep the test's process for good.
+    /// Ends all mounts in the bench, even if operations hang there: a thread that waits for an
+    /// operation would keep the test's process for good.
     fn end_mounts(&self) {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         for line in mounts.lines() {
@@ -266,7 +266,7 @@ stack:
                 let _ = self.braid(&["umount", "--lazy", point]);
             }
         }
-        // Those that can't end, since what hangs in them does not.
+        // Daemons that can't end, since operations hang in them.
         let log = self.path("log");
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let words = fs::read(process.path().join("cmdline")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Sessions with the runtime of a mount, and what is done through them.
+//! Sessions with the runtime of a mount, and operations through them.
 
 use crate::common::Bench;
 use braid_contract::{Caller, FileSystem, InodeId, OpenFlags, WriteFlags};
@@ -35,7 +35,7 @@ impl Seen {
 
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, i32> {
         let ino = self.look(name)?;
-        // What only the kernel's cache has is there once the file is open.
+        // Data that only the kernel's cache has is there once the file is open.
         let handle = errno(self.fs.open(&me(), ino, READ.into()))?.handle;
         let size = errno(self.fs.getattr(&me(), ino, Some(handle)))?.size as usize;
         let mut data = vec![0; size];

@@ -155,8 +155,8 @@ fn plain_files_are_read_and_damage_is_told() {
     assert!(fs::read(at("plain")).unwrap() == pattern(1, 200_000));
     synced(&at("framed"), &pattern(2, 1000));
     bench.unmount_clean();
-    // On whatever tier it is, as a whole. The first slot of the first frame is behind the
-    // block of headers.
+    // The whole file is on one of the tiers. The first slot of the first frame is behind the block
+    // of headers.
     let below = ["a", "b"].iter().find_map(|tier| framed_below(&bench.path(tier))).unwrap();
     let file = OpenOptions::new().write(true).open(&below).unwrap();
     file.write_all_at(b"damage", 4096 + 500).unwrap();

@@ -10,7 +10,7 @@ use std::os::unix::fs::{chown, symlink};
 /// A mounted stack with a module that belongs to another user.
 fn with_untrusted(flags: &[&str]) -> Option<Bench> {
     let bench = bench("odd:")?;
-    // It would have its way where it is trusted.
+    // It would succeed if it were trusted.
     untrusted(&bench, &[&["-DODD_EARLY"], flags].concat());
     bench.ok(&["mount", "s.yaml", "m"]);
     Some(bench)
@@ -27,7 +27,7 @@ fn hosts(parent: u32) -> Vec<i32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_host).collect()
 }
 
-/// What `/proc/PID/status` says.
+/// A field of `/proc/PID/status`.
 fn field(pid: i32, name: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -39,7 +39,7 @@ fn host(bench: &Bench) -> i32 {
     hosts(daemon)[0]
 }
 
-/// What `braid module list` says of the module.
+/// The line of the module in `braid module list`.
 fn listed(bench: &Bench) -> String {
     let listed = bench.json(&["module", "list", "--json"]);
     let odd = listed["modules"].as_array().unwrap().iter().find(|module| module["module"] == "odd").unwrap();
@@ -64,7 +64,7 @@ fn an_untrusted_module_can_do_nothing_but_compute() {
     for what in ATTEMPTS.into_iter().chain(["library", "remove", "stat"]) {
         assert_eq!(attribute(&bench, &format!("user.try.{what}")).unwrap(), "1", "{what}");
     }
-    // Nor can what runs while the library is loaded.
+    // Nor can code that runs while the library is loaded.
     for what in ATTEMPTS {
         let errno = attribute(&bench, &format!("user.try.early-{what}")).unwrap();
         // Files are there, but are not opened.
@@ -72,7 +72,7 @@ fn an_untrusted_module_can_do_nothing_but_compute() {
         assert_eq!(errno, expected, "{what}");
     }
     fs::remove_file("/tmp/braid-odd").unwrap();
-    // It does what a module does.
+    // It works as a module.
     fs::write(bench.path("m/file"), vec![7; 300_000]).unwrap();
     fs::create_dir(bench.path("m/dir")).unwrap();
     assert_eq!(fs::read(bench.path("m/file")).unwrap(), vec![7; 300_000]);
@@ -135,7 +135,7 @@ fn an_untrusted_module_has_no_rights_and_little_room() {
 #[test]
 fn an_untrusted_module_does_not_outlive_who_started_it() {
     let Some(bench) = bench("odd:") else { return };
-    // Its first thread is where it can't see the end of anything.
+    // Its first thread hangs where it can't notice that the other process ends.
     untrusted(&bench, &["-DODD_EARLY", "-DODD_STUCK"]);
     let mut command = bench.start(&["stack", "check", "s.yaml"]);
     let mut started = Vec::new();
@@ -158,7 +158,7 @@ fn an_untrusted_module_that_waits_for_its_own_volume_holds_up_nothing_for_good()
     // Nothing is there yet.
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(attribute(&bench, "user.try.crash"), Err(5));
-    // While it is loaded again, it waits for what waits for it.
+    // While it is loaded again, it waits for an operation that waits for it.
     assert_eq!(attribute(&bench, "user.try.compute"), Err(5));
     odd(&bench, &[], "next.so");
     until("it is taken out", || {
@@ -179,7 +179,7 @@ fn a_library_that_others_may_exchange_or_made_up_is_not_trusted() {
     assert!(listed(&bench).contains(&format!("repo belongs to user {ALICE}")), "{}", listed(&bench));
     bench.ok(&["module", "repo", "remove", "repo"]);
 
-    // Who controls the file system says whose the file is.
+    // The owner of a file is decided by the user who controls the file system.
     bench.make_tmpfs("mounted", c"mode=755");
     bench.ok(&["module", "repo", "add", "mounted"]);
     fs::copy(bench.path("odd.so"), bench.path("mounted/odd.so")).unwrap();

@@ -1,6 +1,6 @@
-//! `braid stack modify`: modules come and go while programs use the volume; who may have
-//! them do so; and the dump of what came of it. Needs root, /dev/fuse, `setpriv` and
-//! Python; skipped without root.
+//! `braid stack modify`: modules come and go while programs use the volume; the users who may
+//! modify it; and the dump of the result. Needs root, /dev/fuse, `setpriv` and Python; skipped
+//! without root.
 
 use crate::common::{Bench, RANGE, pattern, stack};
 use crate::users::{ALICE, BOB, as_user, said};
@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A file with these modules, from the top down, each in YAML without its braces; of the
-/// volume, it says nothing.
+/// A file with these modules, from the top down, each in YAML without its braces; it has no
+/// settings of the volume.
 fn modules(bench: &Bench, name: &str, modules: &[&str]) {
     let open: String = modules
         .iter()
@@ -81,7 +81,7 @@ fn modules_come_and_go_and_know_what_is_there() {
     assert!(bob("kept/file").status.success());
     let error = OpenOptions::new().write(true).open(at("kept/file")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
-    // What was open goes on.
+    // Open files go on.
     open.write_all_at(&data[..RANGE], RANGE as u64).unwrap();
     open.sync_all().unwrap();
     // The stack file is as it was, and the mount is not.
@@ -138,7 +138,7 @@ fn what_can_not_come_into_force_is_refused_and_changes_nothing() {
     assert_eq!(bench.ok(&["stack", "modify", "m", "n.yaml"]), "module noop: added\n".repeat(32));
     fs::write(bench.path("m/file"), b"through all of them").unwrap();
     assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"through all of them");
-    // A secret of root's is not told to who asks for it to be read.
+    // A user who asks for a secret of root's to be read does not get it.
     assert!(bench.refused(&["stack", "modify", "m", "nothing.yaml"]).contains("there is no such file"));
     bench.unmount_clean();
 }
@@ -226,7 +226,7 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Programs that write, read, make and rename all the while find what they wrote.
+/// Programs that write, read, make and rename all the while find their data.
 #[test]
 fn programs_go_on_while_modules_come_and_go() {
     let Some(bench) = Bench::shared() else { return };

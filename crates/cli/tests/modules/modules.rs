@@ -190,7 +190,7 @@ fn writes_are_durable_when_the_consistency_says() {
     assert!(put_off < TIMES / 2, "{put_off} flushes");
     drop(file);
     fs::write(at("old"), b"old").unwrap();
-    // What replaces a file is durable first.
+    // A file that replaces another is durable first.
     let replaced = during(&mut || {
         let file = File::create(at("new")).unwrap();
         (&file).write_all(b"new").unwrap();
@@ -200,7 +200,7 @@ fn writes_are_durable_when_the_consistency_says() {
     assert!(replaced >= TIMES, "{replaced} flushes");
     assert!(bench.ok(&["stack", "dump", "m"]).contains("mode: relaxed"));
 
-    // What was put off is with the tier's file system, not with the daemon.
+    // Data whose sync was put off is with the tier's file system, not with the daemon.
     let file = File::create(at("kept")).unwrap();
     (&file).write_all(&[4; 300_000]).unwrap();
     file.sync_all().unwrap();

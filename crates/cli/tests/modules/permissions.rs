@@ -1,5 +1,5 @@
-//! The module `permissions`: users who try to get at what rules deny them, in every mode
-//! of the kernel's cache. Needs root, /dev/fuse, `setpriv` and Python; skipped without root.
+//! The module `permissions`: users who try to get at data that rules deny them, in every mode of
+//! the kernel's cache. Needs root, /dev/fuse, `setpriv` and Python; skipped without root.
 
 use crate::common::{Bench, RANGE, drop_caches};
 use crate::users::{ALICE, BOB, python, said};
@@ -18,7 +18,7 @@ const RULES: &str = "
       - { paths: [ 'team/**' ], deny: [ read, write, list ] }
       - { uid: [ 4803 ], read_only: yes }";
 
-/// Helpers of the Python below. `no` is for what must be denied.
+/// Helpers of the Python below. `no` is for calls that must be denied.
 const PRELUDE: &str = "
 import ctypes, errno, mmap, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -109,7 +109,7 @@ assert os.stat(f).st_size == 320000
 os.unlink(here)
 ";
 
-/// Who may all, does all.
+/// A user with all rights can do everything.
 const OWNER: &str = "
 f = 'm/island/f'
 assert sorted(os.listdir('m/island')) == ['deep', 'f'] and open(f, 'rb').read() == b'treasure' * 40000

@@ -95,7 +95,7 @@ fn what_changed_in_the_stack_file_comes_into_force() {
     bench.unmount_clean();
 }
 
-/// The tiers with their settings. What is free there changes by itself.
+/// The tiers with their settings. Their free space changes by itself.
 fn listed(bench: &Bench) -> Vec<String> {
     let text = bench.ok(&["tier", "list", "m"]);
     text.lines().map(|line| line.split_whitespace().take(5).collect::<Vec<_>>().join(" ")).collect()

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-/// Runs threads that do something, each over and over, and counts. It begins when told,
-/// and ends after so many times (0: when told so).
+/// Runs threads that do something, each over and over, and counts. It begins on request, and ends
+/// after so many times (0: on request).
 const WORKER: &str = "
 import mmap, os, sys, threading
 name, threads, times, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -122,12 +122,12 @@ fn what_the_kernel_writes_back_is_limited_and_whole() {
     bench.ok(&["mount", "s.yaml", "m"]);
     fs::set_permissions(bench.path("m"), Permissions::from_mode(0o777)).unwrap();
     assert_eq!(bench.status()["cache"], "writeback");
-    // What is synced is of who has the file open.
+    // Synced data counts for the user who has the file open.
     is_share(beside(&bench, 100, "sync"), 100);
     let data = crate::common::pattern(1, 5 << 20);
     fs::write(bench.path("m/file"), &data).unwrap();
     fs::copy(bench.path("m/file"), bench.path("m/copy")).unwrap();
-    // Other limits let what waits go on.
+    // Other limits let waiting operations go on.
     throttled(&bench, "by: gid\n    bandwidth: 10GiB/s", "cache: writeback");
     assert_eq!(bench.ok(&["reload", "m"]), "module throttle: other settings\n");
     assert!(

@@ -44,7 +44,7 @@ fn make_mount_use_unmount_check() {
         let me = fs::read_to_string("/proc/self/comm").unwrap();
         assert!(said.starts_with("created time=") && said.contains(&format!("command={me}")), "{said}");
     }
-    // What is in use is left alone.
+    // A log file system in use is left alone.
     for words in [&["log", "check", "fs"][..], &["log", "show", "fs"], &["log", "create", "--force", "fs"]] {
         let said = bench.refused(words);
         assert!(said.contains("fs: it is in use") && said.contains("braid umount"), "{said}");
@@ -168,7 +168,7 @@ fn what_holds_something_is_not_overwritten() {
         assert!(said.contains(found), "{words:?}: {said}");
     }
     assert!(!bench.path("none").exists());
-    // What is in the mount point is hidden only on request.
+    // Files in the mount point are hidden only on request.
     fs::write(bench.path("m/there"), "x").unwrap();
     let said = bench.refused(&["log", "mount", "fs", "m"]);
     assert!(said.contains("the directory is not empty"), "{said}");

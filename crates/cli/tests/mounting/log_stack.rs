@@ -87,7 +87,7 @@ fn a_log_is_mounted_below_modules_and_shown_and_changed_like_any_stack() {
     let said = bench.ok(&["stack", "list"]);
     assert!(said.contains("noop, metrics, log"), "{said}");
 
-    // A module comes, at first only for show, and is there.
+    // A module is added, at first as a dry run.
     write(&bench, "n.yaml", &[DENY, METRICS], "");
     let changes = "module deny: added\nmodule noop: removed\n";
     assert_eq!(bench.ok(&["stack", "modify", "--dry-run", "m", "n.yaml"]), changes);
@@ -95,7 +95,7 @@ fn a_log_is_mounted_below_modules_and_shown_and_changed_like_any_stack() {
     assert_eq!(bench.ok(&["stack", "modify", "m", "n.yaml"]), changes);
     let error = fs::write(bench.path("m/kept/file"), "newer").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(1), "{error}");
-    // What is said of the bottom does not count.
+    // Settings of the bottom do not count.
     fs::write(bench.path("n.yaml"), "stack: { noop: { volume: { } } }\n").unwrap();
     bench.ok(&["stack", "modify", "m", "n.yaml"]);
     fs::write(bench.path("m/kept/file"), "newer").unwrap();
@@ -215,7 +215,7 @@ fn keys_and_values_pass_the_modules() {
     bench.ok(&["umount", "m"]);
 }
 
-/// What a connection by the Redis protocol says to a command.
+/// The answer of a connection by the Redis protocol to a command.
 fn asked(redis: &mut BufReader<UnixStream>, command: &str) -> String {
     redis.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
     let mut said = String::new();
@@ -226,8 +226,8 @@ fn asked(redis: &mut BufReader<UnixStream>, command: &str) -> String {
     String::from_utf8(value).unwrap()
 }
 
-/// Whether commands, a connection and a session that are open may use their values: all of
-/// them, or none.
+/// Checks that commands and the open connection and session may all use their values, or none of
+/// them.
 fn use_values(bench: &Bench, redis: &mut BufReader<UnixStream>, values: &dyn KeyValue, may: bool) {
     let refused = |words: &[&str]| {
         let said = bench.refused(words);
@@ -295,7 +295,7 @@ fn keys_and_values_pass_modules_that_came_after_the_mount() {
     drop(seen);
     bench.ok(&["umount", "m"]);
     bench.ok(&["log", "check", "fs"]);
-    // What was mounted with modules uses its own once they are gone.
+    // A log file system mounted with modules uses its own values once they are gone.
     let output = mount(&bench, &["--kv", &socket], "noop.yaml").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let redis = &mut BufReader::new(UnixStream::connect(bench.path("kv.sock")).unwrap());

@@ -142,7 +142,7 @@ fn open_to_read(path: &Path) -> File {
     File::open(path).unwrap()
 }
 
-/// A program that does what a taking one does, up to some step.
+/// A program that takes over like a real one, up to some step.
 fn program(bench: &Bench, name: &str, text: &str) -> String {
     let path = bench.path(name);
     let shared = "\

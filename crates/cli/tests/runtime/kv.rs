@@ -54,7 +54,7 @@ fn skips_without(program: &str) -> bool {
     missing
 }
 
-/// What `redis-cli` says to commands, a line each.
+/// The answers of `redis-cli` to commands, a line each.
 fn redis(bench: &Bench, words: &[&str]) -> String {
     let mut command = Command::new("redis-cli");
     command.arg("-s").arg(bench.path("kv.sock")).args(words);
@@ -86,14 +86,14 @@ fn commands(what: What) {
     let now = fs::metadata(bench.path("m/d/one")).unwrap();
     assert_eq!((now.len(), now.mode() & 0o777, now.nlink()), (data.len() as u64, 0o640, 1));
     assert_ne!(now.ino(), inode.ino());
-    // What is written and not synced is read, with the file open or not.
+    // Unsynced data is read, with the file open or not.
     let open = OpenOptions::new().write(true).open(bench.path("m/d/one")).unwrap();
     open.write_all_at(b"buffered", 0).unwrap();
     open.write_all_at(b"longer", 2_000_000).unwrap();
     let output = bench.braid(&["kv", "get", "m/d", "one"]);
     assert!(output.stdout.starts_with(b"buffered") && output.stdout.ends_with(b"longer"));
     assert_eq!(output.stdout.len(), 2_000_006);
-    // What is still written to a replaced file does not come into the new one.
+    // Later writes to a replaced file do not reach the new one.
     open.write_all_at(b"late", 0).unwrap();
     bench.ok(&["kv", "put", "m/d", "one", "new"]);
     drop(open);
@@ -301,7 +301,7 @@ fn hostile_clients_get_errors_and_others_are_served() {
     let mut deaf = UnixStream::connect(bench.path("kv.sock")).unwrap();
     deaf.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let _ = deaf.write_all(&b"GET k\r\n".repeat(5000));
-    // A request that is never finished, and connections that say nothing, up to the limit.
+    // A request that is never finished, and silent connections, up to the limit.
     let mut half = UnixStream::connect(bench.path("kv.sock")).unwrap();
     half.write_all(&put[..1000]).unwrap();
     let silent: Vec<UnixStream> =
@@ -378,7 +378,7 @@ fn rights(what: What) {
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(answer.contains("out of reach"), "{answer}");
     fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
-    // By the socket, the kernel tells who it is.
+    // At the socket, the kernel reports the caller.
     let line = format!(
         "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{}')\ns.sendall(b'SET x y\\r\\nGET x\\r\\n')\nprint(s.recv(9999).decode())",
         bench.path("kv.sock").display()

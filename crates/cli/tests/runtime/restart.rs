@@ -48,7 +48,7 @@ fn all_that_is_open_goes_on_with_direct_io() {
     goes_on_with(&["--cache", "direct"]);
 }
 
-/// What goes wrong if it is done twice, or not at all.
+/// Operations that go wrong if one is done twice, or not at all.
 fn one_by_one(dir: &Path, stop: &AtomicBool) -> u64 {
     let path = |name: &str| dir.join(name);
     fs::create_dir(dir).unwrap();
@@ -227,7 +227,7 @@ fn a_guard_in_the_foreground_says_that_it_is_ready_and_passes_signals_on() {
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     is_well(&bench);
     assert!(crate::common::is_empty(&bench.path("m")));
-    // What can't be mounted is said once, and the guard ends.
+    // A failed mount is reported once, and the guard ends.
     let refused = bench.fails(&["mount", "--foreground", "--restart", "s.yaml", "no-such"]);
     assert!(refused.0 == 1 && refused.1.matches("braid: mount point no-such").count() == 1, "{refused:?}");
 }

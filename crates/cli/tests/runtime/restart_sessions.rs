@@ -46,8 +46,7 @@ impl DirSink for Names {
     }
 }
 
-/// A directory of a session, in which one thing after another is done that would go wrong if
-/// it were done twice, or not at all.
+/// A directory of a session, for operations that would go wrong if done twice, or not at all.
 struct Deeds<'a> {
     seen: &'a Seen,
     dir: InodeId,
@@ -263,7 +262,7 @@ fn who_ends_and_begins_while_nobody_serves_does_so() {
     bench.unmount_clean();
 }
 
-/// A session whose application has its memory before it.
+/// A session with raw access to its memory.
 fn raw_session(bench: &Bench) -> (UnixStream, SharedWords) {
     let mut stream = UnixStream::connect(socket(bench)).unwrap();
     let hello = "{\"begin\":{\"version\":2,\"geometry\":{\"queues\":2,\"depth\":8,\"data\":4096},\
@@ -327,8 +326,8 @@ fn sessions_end_with_a_mount_that_ends() {
     bench.ok(&["umount", "m"]);
 }
 
-/// A put that was under way may have been carried out or not, and fails with words that say so;
-/// nothing else fails.
+/// A put that was under way may have been carried out or not, and fails with an error that reports
+/// this; no other operation fails.
 #[test]
 fn values_are_the_old_or_the_new_ones() {
     let _turn = turn();

@@ -45,7 +45,7 @@ fn the_kernel_and_a_session_see_each_others_changes() {
     let seen = Seen::of(&bench, "m");
     let path = |name: &str| bench.path("m").join(name);
 
-    // What only the kernel's cache has.
+    // Data that only the kernel's cache has.
     let data = pattern(1, 3 * RANGE + 100);
     let file = File::create(path("by-kernel")).unwrap();
     file.write_all_at(&data, 0).unwrap();
@@ -56,12 +56,12 @@ fn the_kernel_and_a_session_see_each_others_changes() {
     seen.write("by-session", &data).unwrap();
     assert!(fs::read(path("by-session")).unwrap() == data);
 
-    // What the kernel has in its cache changes below it.
+    // Data in the kernel's cache changes below it.
     let newer = pattern(2, data.len());
     seen.write("by-session", &newer).unwrap();
     assert!(fs::read(path("by-session")).unwrap() == newer);
     let ino = seen.look("by-session").unwrap();
-    // The kernel says so behind the program's back.
+    // The kernel reports the close only later.
     until("the program's file is closed", || bench.status()["open_files"] == 1);
     let cut = SetAttr { size: Some(10), ..SetAttr::default() };
     seen.fs.setattr(&me(), ino, None, &cut).unwrap();
@@ -133,7 +133,7 @@ fn a_session_has_the_rights_of_its_user() {
         let closed = seen.look("closed").unwrap();
         assert_eq!(errno(seen.fs.lookup(&me(), closed, OsStr::new("inside"))).err(), Some(allowed));
         assert_eq!(errno(seen.fs.open_dir(&me(), closed)).err(), Some(allowed));
-        // It can't say that it is root, or guess an inode.
+        // It can't claim to be root, or guess an inode.
         let secret = seen.look("secret").unwrap();
         assert_eq!(errno(seen.fs.open(&Caller::root(), secret, READ.into())).err(), Some(allowed));
         for ino in 2..200 {
@@ -155,7 +155,7 @@ fn a_session_has_the_rights_of_its_user() {
             errno(seen.fs.getxattr(&me(), secret, OsStr::new("trusted.braid.id"))).err(),
             Some(Errno::ENODATA.0)
         );
-        // Nor the directories beyond what it was shown.
+        // Nor the directories beyond the one it was shown.
         let below = Seen::of(&bench, "m/open");
         assert_eq!(errno(below.fs.lookup(&me(), below.root, OsStr::new(".."))).err(), Some(allowed));
         assert_eq!(errno(below.fs.getattr(&me(), seen.root, None)).err(), Some(Errno::ESTALE.0));
@@ -358,7 +358,7 @@ fn use_values(bench: &Bench, is_atomic: bool) {
     let put = |key: &str, value: &[u8]| values.put(&me(), key.as_bytes(), value, PutOptions::default());
     let get = |key: &str| errno(values.get(&me(), key.as_bytes()));
     let (file, long) = (bench.path("m/values/a"), pattern(5, 128 << 10));
-    // The kernel has looked it up, and keeps neither that it is not there, nor what was in it.
+    // The kernel has looked it up, and caches neither its absence nor its contents.
     assert!(!file.exists());
     assert!(put("a", b"one").unwrap());
     assert_eq!(fs::read(&file).unwrap(), b"one");

@@ -40,7 +40,7 @@ fn a_second_stat_asks_no_tier() {
     let files = ["f", "g"].map(|name| bench.path("m").join(name));
     for file in &files {
         write_ranges(file, &pattern(1, 8 * RANGE));
-        // With a hole, what is on the tiers can't be guessed.
+        // With a hole, the tiers' blocks can't be guessed.
         File::options().write(true).open(file).unwrap().set_len(100 * RANGE as u64).unwrap();
     }
     let known = files.each_ref().map(|file| blocks(file));

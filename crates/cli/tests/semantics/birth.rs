@@ -81,7 +81,7 @@ fn a_file_is_as_old_as_its_home_inode_wherever_its_data_is() {
         bench.ok(&["mount", "s.yaml", "m", "--cache", mode]);
         make_all(&mount);
         let made = births(&bench);
-        // What comes later does not make it younger.
+        // Later writes do not make it younger.
         let file = File::options().read(true).write(true).open(mount.join("plain")).unwrap();
         for at in 0..9 {
             write_back(&file, &pattern(at, RANGE), at * RANGE as u64);

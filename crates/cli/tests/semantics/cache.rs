@@ -1,5 +1,5 @@
-//! The modes of the kernel's cache: what `docs/semantics.md` promises for each.
-//! Needs root and /dev/fuse; skipped without them.
+//! The modes of the kernel's cache: the promises of `docs/semantics.md` for
+//! each. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, RANGE, pattern, until};
 use rustix::fs::{OFlags, SeekFrom, Timespec, Timestamps};
@@ -134,7 +134,7 @@ fn what_the_kernel_keeps_back_is_bounded() {
         let file = format!("/sys/class/bdi/{major}:{minor}/max_bytes");
         fs::read_to_string(file).unwrap().trim().parse().unwrap()
     };
-    // The kernel keeps it as a share of what all file systems may have.
+    // The kernel keeps it as a share of the limit of all file systems.
     let about = |found: u64, wanted: u64| found.abs_diff(wanted) < wanted / 10;
     bench.ok(&["mount", "s.yaml", "m", "--cache", "writeback", "--dirty", "32MiB"]);
     assert!(about(kept(&bench), 32 << 20), "{}", kept(&bench));
@@ -182,14 +182,14 @@ fn every_way_to_change_a_file_agrees_with_every_other() {
             let mut found = vec![0; 4096];
             file.read_exact_at(&mut found, 4096).unwrap();
             assert!(found == data[4096..8192], "{mode}: cached read after direct write");
-            // Shorter and longer: what was cut does not come back.
+            // Shorter and longer: the cut data does not come back.
             file.set_len(size as u64 - 100).unwrap();
             file.set_len(size as u64 + 3000).unwrap();
             data.truncate(size - 100);
             data.resize(size + 3000, 0);
             writer.write_all_at(b"end", size as u64 + 2000).unwrap();
             data[size + 2000..size + 2003].copy_from_slice(b"end");
-            // A copy of what may not be written yet.
+            // A copy of data that may not be written yet.
             let copy = open(&bench.path("m/copy"));
             let copied = rustix::fs::copy_file_range(&file, Some(&mut 0), &copy, Some(&mut 0), data.len());
             let copied = copied.unwrap();
@@ -371,7 +371,7 @@ fn a_program_that_writes_until_it_is_refused_ends() {
             assert!(file.stream_position().unwrap() < 1 << 30, "{mode}: a full volume takes data");
         };
         assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull, "{mode}");
-        // It is told once. A reader is not concerned.
+        // The error is reported once. A reader does not get it.
         let mut reader = File::open(&path).unwrap();
         reader.seek(std::io::SeekFrom::End(0)).unwrap();
         assert_eq!(reader.read(&mut [0; 1000]).unwrap(), 0, "{mode}");
@@ -464,7 +464,7 @@ fn a_file_that_the_kernel_writes_stays_on_home_until_it_is_closed() {
 }
 
 /// The kernel writes the times of a file back after its name and its data are
-/// gone, and tells of an error at the next sync of the file system.
+/// gone, and reports an error at the next sync of the file system.
 #[test]
 fn files_that_were_written_and_removed_leave_no_error() {
     let Some(bench) = Bench::new() else { return };

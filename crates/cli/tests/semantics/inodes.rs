@@ -29,7 +29,7 @@ fn known(bench: &Bench) -> u64 {
     bench.status()["known_inodes"].as_u64().unwrap()
 }
 
-/// What a file has; each fortieth is spread.
+/// The contents of a file; each fortieth is spread.
 fn data(number: usize) -> Vec<u8> {
     pattern(number as u64, if number.is_multiple_of(40) { 3 * RANGE } else { 100 })
 }

@@ -131,7 +131,7 @@ fn what_can_not_go_on_is_refused_and_the_module_before_goes_on() {
     bench.unmount_clean();
 }
 
-/// What a program does that writes, reads, cuts and removes a file.
+/// The trace of a program that writes, reads, truncates and removes a file.
 const TRACE: &str = r#"{"braid-trace":1,"braid":"0.1.0","volume":"00000000000000000000000000000001","range":2097152,"policy":"adaptive","began":1767225600}
 {"op":"file","file":7,"path":"file","at":1}
 {"op":"create","file":7,"at":1,"took":1}
@@ -245,7 +245,7 @@ fn a_library_is_in_force_as_long_as_a_stack_has_it() {
         let now = bench.json(&["module", "upgrade", "odd", "--json", "m"]);
         now["from"].as_str().unwrap().to_owned()
     };
-    // What was only looked at, or could not be, is not kept.
+    // A library that was only looked at, or could not be used, is not kept.
     replaced("-DODD_VERSION=\"1\"", &[]);
     bench.ok(&["stack", "modify", "--dry-run", "m", "s.yaml"]);
     replaced("-DODD_VERSION=\"2\"", &["-DODD_CREATE"]);
@@ -255,7 +255,7 @@ fn a_library_is_in_force_as_long_as_a_stack_has_it() {
     replaced("-DODD_VERSION=\"4\"", &[]);
     assert_eq!(in_force(), "3");
     assert_eq!(in_force(), "4");
-    // Nor what no stack has any more, even if it came by an upgrade.
+    // Nor is one that no stack has any more, even if it came by an upgrade.
     bench.write_stack(&stack("noop:"));
     bench.ok(&["stack", "modify", "m", "s.yaml"]);
     replaced("-DODD_VERSION=\"5\"", &[]);

@@ -1,4 +1,4 @@
-//! What programs see of a mount that they know from other file systems.
+//! Semantics that programs know from other file systems.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]

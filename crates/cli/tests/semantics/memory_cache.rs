@@ -1,5 +1,5 @@
-//! The cache in memory of what tiers have: what comes from it, what it follows, and how it
-//! is changed while the volume is mounted. Needs root and /dev/fuse; skipped without them.
+//! The cache in memory of tiers' data: the reads that it answers, the changes that it follows, and
+//! its settings while the volume is mounted. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, pattern};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn what_is_read_again_comes_from_memory_and_is_what_was_written() {
     assert_eq!(figure(&bench, "cache_misses"), misses);
     assert!(bench.ok(&["status", "m"]).contains(" cache, slow: cache hits "), "status shows it");
 
-    // What changes the file changes what is read.
+    // Reads see every change of the file.
     let open = OpenOptions::new().read(true).write(true).open(&file).unwrap();
     open.write_all_at(b"changed", 100_000).unwrap();
     data[100_000..100_007].copy_from_slice(b"changed");

@@ -44,13 +44,13 @@ impl Xdr {
         self
     }
 
-    /// The state of who has not opened the file, and an offset.
+    /// The state of a client that has not opened the file, and an offset.
     fn anonymous(self, offset: usize) -> Self {
         self.words(&[0; 4]).words(&[0, u32::try_from(offset).unwrap()])
     }
 }
 
-/// What is left of a reply.
+/// The rest of a reply.
 struct Reply(Vec<u8>, usize);
 
 impl Reply {
@@ -163,7 +163,7 @@ impl Server {
         }
     }
 
-    /// What a file has, or the status of the request that failed.
+    /// The contents of a file, or the status of the request that failed.
     fn read(&self, handle: &[u8]) -> Result<Vec<u8>, u32> {
         let mut data = Vec::new();
         loop {

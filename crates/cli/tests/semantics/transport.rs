@@ -49,7 +49,8 @@ fn work(bench: &Bench) {
         }
     });
     let file = dir.join(format!("{:0>255}", 0));
-    // Larger than what is copied out of a ring; ext4 takes less than a block.
+    // Larger than a request that is copied out of a ring; ext4 takes less than
+    // a block.
     let value = pattern(1, 3_500);
     rustix::fs::setxattr(&file, "user.large", &value, XattrFlags::empty()).unwrap();
     let mut read = vec![0; 65_536];

@@ -1,5 +1,5 @@
-//! Streams through the `braid` command: which are known, how a file gets one, and what
-//! tiers are told. Needs root and /dev/fuse; skipped without them.
+//! Streams through the `braid` command: the known ones, how a file gets one, and the hints to
+//! tiers. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, RANGE, pattern, write_back, write_ranges};
 use std::fs::{self, File};
@@ -300,7 +300,7 @@ fn streams_that_nobody_knows_are_learned_where_that_is_on() {
     assert!(said.contains(&format!("{short}, learned from")), "{said}");
     let said = bench.ok(&["explain", "m/store/long-1.dat"]);
     assert!(said.contains("stream: learned-"), "{said}");
-    // What profiles know is not learned, and nothing is where that is off.
+    // A stream that profiles know is not learned, and none is where learning is off.
     write_ranges(&bench.path("m/store/x.log"), &data);
     assert_eq!(stream(&bench, "m/store/x.log").as_deref(), Some("logs/logs"));
     let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
@@ -341,7 +341,7 @@ fn what_was_learned_is_known_after_a_mount_and_damage_is_learned_again() {
     let saved = bench.path("a/.braid/streams");
     assert!(fs::metadata(&saved).unwrap().len() < 1 << 20);
     bench.ok(&mount);
-    // The second kind comes first: what it gets is not by chance.
+    // The second kind comes first: its stream is not due to the order.
     let after = (names(&listed()), of("long", 101), of("short", 101));
     assert_eq!((&after.0, &after.2, &after.1), (&before.0, &before.1, &before.2));
     bench.unmount_clean();

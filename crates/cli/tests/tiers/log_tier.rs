@@ -59,7 +59,7 @@ fn what_is_written_over_stays_and_holes_are_kept() {
 #[test]
 fn space_is_given_back_and_a_log_joins_and_leaves() {
     let Some(bench) = bench() else { return };
-    // Several times what the log holds.
+    // Several times the capacity of the log.
     for round in 0..100 {
         let data = write(&bench, &format!("f{}", round % 8), round);
         assert!(read(&bench, &format!("f{}", round % 8)) == data, "{round}");

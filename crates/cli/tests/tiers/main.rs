@@ -1,4 +1,4 @@
-//! Tiers: where data goes, what moves it, and how tiers come and go.
+//! Tiers: where data goes, how it moves, and how tiers come and go.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]

@@ -249,7 +249,7 @@ fn threads_are_mapped_to_the_tiers_that_they_saturate() {
 #[test]
 fn a_thread_takes_the_place_of_one_that_ended() {
     let Some(bench) = Bench::bare(&["a", "b", "m"]) else { return };
-    // So fast that the tiers never do what they can.
+    // So fast that the tiers are never saturated.
     bench.write_stack(
         "stack:\n  volume:\n    home: fast\n    range: 64KiB\n    epoch: 50ms\n    policy: { dynamic: { threads: 1 } }\n    \
          movers: { promote: false, demote: false }\n    tiers:\n      fast: { dir: a, weight: 900000 }\n      \

@@ -1,6 +1,5 @@
-//! Small files on every tier, through the `braid` command: what a well filled
-//! home does with new and growing files. Needs root and /dev/fuse; skipped
-//! without them.
+//! Small files on every tier, through the `braid` command: new and growing
+//! files on a well filled home. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, pattern, read_anew};
 use rustix::fs::statvfs;

@@ -63,7 +63,7 @@ fn what_is_written_over_goes_where_that_is_possible() {
 #[test]
 fn space_is_given_back_and_a_zoned_tier_can_be_emptied() {
     let Some(bench) = bench() else { return };
-    // Several times what the zones hold.
+    // Several times the capacity of the zones.
     for round in 0..60 {
         let data = write(&bench, &format!("f{}", round % 8), round);
         assert!(read(&bench, &format!("f{}", round % 8)) == data, "{round}");
@@ -218,7 +218,8 @@ fn a_block_device_is_a_tier_only_with_zones_and_unmounted() {
     assert!(said.contains(&format!("unmount it: umount {point}")), "{said}");
 }
 
-/// Rebuilds the volume by the rescue script; what it says, and whether all is whole.
+/// Rebuilds the volume by the rescue script; answers whether all is whole, and the script's
+/// messages.
 fn rescue(bench: &Bench, out: &str) -> (bool, String) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rescue/rescue.py");
     let tiers =
@@ -253,7 +254,7 @@ fn the_rescue_script_reads_zones() {
     for (name, wanted) in names.iter().zip(&wanted) {
         assert!(fs::read(bench.path("out").join(name)).unwrap() == *wanted, "{name}: {said}");
     }
-    // The end of a zone is lost, and told.
+    // The end of a zone is lost, and reported.
     let zones = fs::read_dir(bench.path("z/seq")).unwrap().map(|entry| entry.unwrap().path());
     let data = zones.filter(|path| !["0", "1"].contains(&path.file_name().unwrap().to_str().unwrap()));
     for zone in data {

@@ -1,6 +1,6 @@
 //! Write-backs that found no room. Where the kernel keeps writes back, a
-//! `write` succeeds on a full volume, and only `fsync` and `close` say that its
-//! data went nowhere. A program that writes until it is refused would never
+//! `write` succeeds on a full volume, and only `fsync` and `close` report that
+//! its data was lost. A program that writes until it is refused would never
 //! end. So the next `write` to a file whose data was refused fails too: the
 //! kernel asks for the attributes before it takes one, once it has none, and
 //! gets the error instead. And new files of a volume that is nearly full bypass

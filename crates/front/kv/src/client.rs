@@ -76,7 +76,7 @@ impl Cursors {
 /// A connection.
 pub(crate) struct Client {
     pub(crate) shared: Arc<Shared>,
-    /// Whose rights it has.
+    /// The user whose rights it has.
     pub(crate) caller: Caller,
     pub(crate) number: u64,
     pub(crate) name: Vec<u8>,

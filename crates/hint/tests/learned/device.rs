@@ -1,19 +1,19 @@
-//! A simulated zoned device that does as the zoned store does.
+//! A simulated zoned device that works as the zoned store does.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Zones that only data that is moved may take.
+/// Zones reserved for moved data.
 const RESERVE: usize = 2;
 
-/// A device of which a zone is open for each stream, and that moves what is left in
-/// the full zone with least of it when free zones run short.
+/// A device with an open zone for each stream. When free zones run short, it moves the live data of
+/// the full zone that has least.
 pub(crate) struct Device {
     /// Pages of a zone.
     zone_pages: usize,
     zones: Vec<Zone>,
     free: VecDeque<usize>,
     open: BTreeMap<u32, usize>,
-    /// Where a file's pages are.
+    /// The places of a file's pages.
     places: HashMap<u64, Vec<(usize, usize)>>,
     written: u64,
     moved: u64,
@@ -92,7 +92,7 @@ impl Device {
         self.free.push_back(zone);
     }
 
-    /// Closes the open zone with most that is gone.
+    /// Closes the open zone with most dead pages.
     fn finish_one(&mut self) {
         let gone = |zone: &usize| self.zones[*zone].pages.len() - self.zones[*zone].left;
         let (stream, zone) = self

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 pub(crate) const PAGE: u64 = 4 << 10;
 const MIB: u64 = (1 << 20) / PAGE;
 
-/// What a load does.
+/// A step of a load.
 pub(crate) enum Step {
     Begin {
         file: u64,
@@ -112,8 +112,8 @@ impl Maker {
     }
 }
 
-/// A log-structured store: segments die when they are cleaned, what is left of them
-/// goes to segments that live long, and a manifest is written anew.
+/// A log-structured store: segments die when they are cleaned, their live rest goes to segments
+/// that live long, and a manifest is written anew.
 pub(crate) fn log_store() -> Load {
     let mut make = Maker::new(7, 40);
     for number in 0..2000_u64 {
@@ -160,9 +160,8 @@ pub(crate) fn spool(name: &'static str, users: &[&str]) -> Load {
 }
 
 /// A farm that builds: compilers write temporary files and objects, which the next
-/// build of the same unit replaces; a cache keeps what was built, by hash; linkers
-/// write programs; and each builder appends to a log. No constant of the learner is
-/// chosen by it.
+/// build of the same unit replaces; a cache keeps the results, by hash; linkers write programs; and
+/// each builder appends to a log. No constant of the learner is chosen by it.
 pub(crate) fn farm() -> Load {
     let mut make = Maker::new(9, 50);
     let mut logs: Vec<Option<(u64, u64)>> = vec![None; 4];

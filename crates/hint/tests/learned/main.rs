@@ -10,14 +10,14 @@ use device::Device;
 use load::{Load, PAGE, Step};
 use std::collections::{BTreeSet, HashMap};
 
-/// Where a side's streams come from.
+/// The source of a side's streams.
 enum Side {
     None,
     ByHand,
     Learned(Box<Learner>),
 }
 
-/// What a side made of a load.
+/// The result of a load on a side.
 struct Found {
     amplification: f64,
     streams: BTreeSet<u32>,

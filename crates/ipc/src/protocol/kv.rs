@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something about keys and values.
+/// A request about keys and values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KvRequest {
     /// The directory's path below the root of the file system.

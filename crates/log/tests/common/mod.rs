@@ -1,4 +1,4 @@
-//! A simulated device, whose cache loses what was not flushed.
+//! A simulated device, whose cache loses unflushed data.
 
 use braid_contract::{Errno, Error, Result, SplitMix};
 use braid_log::{BLOCK, Device};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 type Block = Arc<[u8]>;
 type Blocks = Vec<Option<Block>>;
 
-/// What blocks read as that were never written.
+/// The bytes of blocks that were never written.
 const GARBAGE: u8 = 0xa5;
 
-/// What is left of the blocks that were written since the last flush.
+/// The fate of the blocks written since the last flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
     Nothing,
@@ -22,10 +22,10 @@ pub(crate) enum Left {
     Most(u64),
 }
 
-/// Something that the device is asked to do.
+/// An effect on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// A write of so many blocks from this one on.
+    /// A write: first block, and number of blocks.
     Write(u64, u64),
     Flush,
 }
@@ -43,7 +43,7 @@ struct Disk {
     durable: Arc<Blocks>,
     /// Since the last flush, in order.
     volatile: Vec<(u64, Block)>,
-    /// What reads see.
+    /// The contents that reads return.
     now: Blocks,
     moments: Option<Vec<Moment>>,
     /// So many effects succeed.

@@ -1,5 +1,4 @@
-//! Takes the power at every moment of a sequence of operations, and looks at what is
-//! found then.
+//! Takes the power at every moment of a sequence of operations, and examines the file system then.
 
 use super::common::{Left, Moment};
 use super::op::{Kind, Op, draw};
@@ -11,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Times that the power is lost in a row.
 const DEPTH_MAX: u32 = 3;
-/// Moments of one operation that are looked at: of one that fills the device, some.
+/// Moments examined of one operation: only some of one that fills the device.
 const MOMENTS_MAX: usize = 24;
 
 /// A sequence of operations.
@@ -21,7 +20,7 @@ pub(crate) struct Case {
     ops: Vec<Op>,
 }
 
-/// What was done.
+/// The totals of the work.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Totals {
     pub(crate) cases: u64,
@@ -51,7 +50,7 @@ impl Case {
         let mut run = Run::new(self.setup)?;
         run.device.record();
         for op in &self.ops {
-            // What is durable when it ends was not when it began.
+            // The durable state at its end was not durable at its beginning.
             let synced = run.history.synced;
             let killed = op.kind == Kind::Kill;
             let history = killed.then(|| run.history.clone());
@@ -81,7 +80,7 @@ impl Case {
         run.fs.audit().map_err(|error| tell(&run, &format!("audit at the end: {error}")))
     }
 
-    /// Leaves out what is not needed for it to fail.
+    /// Leaves out steps that are not needed for it to fail.
     pub(crate) fn shrink(&self, outcomes: u64) -> Self {
         let mut case = self.clone();
         for size in [32, 8, 3, 1, 1] {
@@ -131,8 +130,8 @@ fn left(random: &mut SplitMix) -> Left {
     }
 }
 
-/// The file system is what it has to be after power loss, and goes on working; the power
-/// is lost again on the way.
+/// The file system is in an allowed state after power loss, and goes on working; the power is lost
+/// again on the way.
 fn examine(
     setup: Setup,
     history: &History,
@@ -163,7 +162,7 @@ fn examine(
 }
 
 fn go_on(run: &mut Run, (random, depth): (&mut SplitMix, u32), totals: &mut Totals) -> Result<(), String> {
-    // What was recovered is durable.
+    // The recovered state is durable.
     let count = if random.below(4) == 0 { random.below(12) } else { 1 };
     let mut ops: Vec<Op> = (0..count).map(|_| draw(random)).collect();
     ops.push(Op { kind: Kind::Sync, chance: random.next_u64() });
@@ -194,7 +193,7 @@ fn go_on(run: &mut Run, (random, depth): (&mut SplitMix, u32), totals: &mut Tota
     run.fs.audit().map_err(|error| format!("audit: {error}"))
 }
 
-/// What led to it.
+/// The steps that led to a failure.
 fn tell(run: &Run, why: &str) -> String {
     let mut told = String::new();
     for step in &run.steps {

@@ -1,7 +1,7 @@
 //! Searches for power losses that the log file system does not survive: random operations
-//! on a small simulated device, whose power is lost at each of its effects, in many
-//! combinations of what is left, and again while it recovers. What is found then must be
-//! exactly what was after one of the operations, and not before the last that was synced.
+//! on a small simulated device, whose power is lost at each of its effects, with many combinations
+//! of blocks that survive, and again while it recovers. The state found must be exactly that after
+//! one of the operations, and not before the last synced one.
 //!
 //! `cargo test -p braid-log --test log_crash` searches for a short while, after it has
 //! found each of the planted bugs; with arguments (see `-- --help`) for longer, or repeats

@@ -7,7 +7,7 @@ pub(crate) const NAMES: u64 = 12;
 /// Open files that are kept.
 pub(crate) const SLOTS: u64 = 3;
 
-/// What is done. Names are numbers, as [`NAMES`] has them.
+/// The kind of an operation. Names are numbers, as in [`NAMES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Create,
@@ -33,9 +33,9 @@ pub(crate) enum Kind {
     Hold,
     /// Makes a file without a name and keeps it.
     Tmpfile,
-    /// Closes what is kept.
+    /// Closes a kept file.
     Drop,
-    /// Gives a name to what is kept.
+    /// Gives a name to a kept file.
     LinkHeld,
     WriteHeld,
     /// Gives a key a value, by one record.
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     Audit,
 }
 
-/// An operation, and what decides about its details.
+/// An operation, and the random number that decides its details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub(crate) kind: Kind,

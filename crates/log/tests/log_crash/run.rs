@@ -23,7 +23,7 @@ pub(crate) struct Setup {
     /// Longest write.
     pub(crate) longest: u64,
     pub(crate) planted: Option<Planted>,
-    /// What the machine's chance begins with.
+    /// The seed of the machine's random numbers.
     pub(crate) chance: u64,
 }
 
@@ -43,14 +43,14 @@ impl Setup {
     }
 }
 
-/// What the file system was after each operation.
+/// The state of the file system after each operation.
 #[derive(Clone, Default)]
 pub(crate) struct History {
     pub(crate) trees: Vec<Tree>,
     hashes: Vec<u64>,
     /// The moment of the last change of each inode.
     changed: HashMap<u64, usize>,
-    /// What has to be there is at least of this moment.
+    /// The state found must be at least of this moment.
     pub(crate) synced: usize,
 }
 
@@ -153,7 +153,7 @@ impl Run {
             }
             Kind::Kill => {
                 self.drop_all()?;
-                // What is only in memory is lost, all that was written is there.
+                // Data only in memory is lost, all written data is there.
                 let history = self.history.clone();
                 self.setup.chance = random.next_u64();
                 self.restart_lossy(&history)?;
@@ -208,7 +208,7 @@ impl Run {
         }
     }
 
-    /// Closes what is kept.
+    /// Closes the kept files.
     fn drop_all(&mut self) -> std::result::Result<(), String> {
         for (_, handle) in std::mem::take(&mut self.held).into_iter().flatten() {
             told("closing", self.fs.release(handle))?;
@@ -347,7 +347,7 @@ impl Run {
         }
     }
 
-    /// What is about the inode of a name.
+    /// Runs an operation on the inode of a name.
     fn with_inode(
         &mut self,
         kind: Kind,

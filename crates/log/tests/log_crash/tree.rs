@@ -1,4 +1,4 @@
-//! Everything that can be seen in a file system, as lines that can be compared.
+//! The visible state of a file system, as lines that can be compared.
 
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, FileKind, FileSystem, InodeId, OpenFlags, Result, SplitMix,
@@ -57,7 +57,7 @@ impl Tree {
         hash
     }
 
-    /// What `other` has that this one has not, and the other way round.
+    /// The lines that only `other` has, and those that only this one has.
     pub(crate) fn difference(&self, other: &Self) -> String {
         let mut told = String::new();
         let paths: std::collections::BTreeSet<&String> =

@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-/// The error number of what panics.
+/// The error number of a panic.
 const EIO: i32 = libc::EIO;
 
 impl RawBytes {
@@ -128,7 +128,7 @@ pub(super) unsafe fn call(
         bytes: RawSink::into(&mut bytes),
         why: RawSink::into(&mut why),
     };
-    // SAFETY: all pointers are to what lives until the end of this function.
+    // SAFETY: all pointers lead to values that live until the end of this function.
     let errno = unsafe { function(context, &raw mut request, &raw mut reply) };
     // A reply that was filled with zeros names no descriptor.
     let is_passed = reply.answers.io_mode == PASSTHROUGH && reply.answers.descriptor >= 0;
@@ -189,7 +189,7 @@ pub(super) unsafe fn serve(target: &dyn Target, request: *mut RawRequest, reply:
     }
 }
 
-/// Has a function of the interface tell what a file system can do, which can do `below`
+/// Asks a function of the interface for the capabilities of a file system, which has those `below`
 /// without it.
 ///
 /// # Safety

@@ -35,11 +35,11 @@ unsafe impl Sync for ModuleLibrary {}
 impl ModuleLibrary {
     /// Loads a library from its [image](module_image).
     ///
-    /// The library's code runs with all rights of this process: only load what is trusted, or
-    /// where there are no rights to speak of.
+    /// The library's code runs with all rights of this process: load only trusted libraries, except
+    /// in a process without rights.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why it is none.
     pub fn load(memory: &File) -> Result<Self, String> {
         let path = unique(memory.as_raw_fd());
         // SAFETY: its constructors are trusted, as the caller promised.
@@ -102,7 +102,7 @@ impl ModuleLibrary {
     /// Whether these settings, as JSON, are right.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The error in the settings.
     pub fn check(&self, settings: &str) -> Result<(), String> {
         let Some(check) = self.module().check else { return Ok(()) };
         let mut why = Vec::new();
@@ -117,7 +117,7 @@ impl ModuleLibrary {
     /// Makes a module on a child.
     ///
     /// # Errors
-    /// Why it can't be there.
+    /// The reason why it can't be there.
     pub fn create(self: &Arc<Self>, settings: &str, child: Box<dyn Target>) -> Result<LoadedModule, Failure> {
         let (child, mut why) = (Offered::new(child), Vec::new());
         let (sink, mut module) = (RawSink::into(&mut why), ptr::null_mut());
@@ -306,7 +306,7 @@ fn words(errno: i32, why: &[u8]) -> String {
     }
 }
 
-/// What the loader says, without the path of the copy.
+/// The loader's message, without the path of the copy.
 fn said(error: &libloading::Error, path: &str) -> String {
     error.to_string().replace(&format!("{path}: "), "").replace(path, "it")
 }

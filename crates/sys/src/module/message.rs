@@ -1,4 +1,4 @@
-//! An operation and its answer without pointers: what the safe side of the interface sees.
+//! An operation and its answer without pointers, for the safe side of the interface.
 
 use super::raw::{Answers, Attributes, Capabilities, Numbers};
 use std::fmt;
@@ -15,11 +15,11 @@ pub struct Message<'a> {
     pub name: &'a [u8],
     /// Another name.
     pub new_name: &'a [u8],
-    /// What is written.
+    /// The data to write.
     pub data: &'a [u8],
-    /// Where what is read goes.
+    /// The buffer for data read.
     pub buffer: &'a mut [u8],
-    /// Where the entries of a directory go.
+    /// The sink for the entries of a directory.
     pub entries: Option<&'a mut dyn Entries>,
 }
 
@@ -48,7 +48,7 @@ pub trait Entries {
 pub struct Listed<'a> {
     /// Its number.
     pub ino: u64,
-    /// Where to go on behind it.
+    /// The offset to go on from after it.
     pub next_offset: i64,
     /// The name.
     pub name: &'a [u8],
@@ -60,7 +60,7 @@ pub struct Listed<'a> {
     pub damaged: bool,
 }
 
-/// What an operation answers.
+/// The answer of an operation.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Answers that are numbers.
@@ -80,7 +80,7 @@ pub struct Failure {
     pub why: String,
 }
 
-/// What can carry operations out.
+/// Carries operations out.
 pub trait Target: Send + Sync {
     /// Carries one out.
     ///
@@ -88,7 +88,7 @@ pub trait Target: Send + Sync {
     /// Those of the operation.
     fn call(&self, message: Message<'_>) -> Result<Answer, Failure>;
 
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> Capabilities;
 }
 

@@ -1,4 +1,4 @@
-//! The other side: what a library with a module answers.
+//! The other side: the answers of a library with a module.
 
 use super::bridge::{Child, serve};
 use super::message::{Failure, Target};
@@ -10,8 +10,8 @@ use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A module that a library offers. What it [can do](Target::capabilities) is asked with its
-/// child's in mind.
+/// A module that a library offers. Its [capabilities](Target::capabilities) are asked for together
+/// with its child's.
 pub trait Plugin: Target + Sized + 'static {
     /// The key in a stack file.
     const NAME: &'static CStr;
@@ -24,13 +24,13 @@ pub trait Plugin: Target + Sized + 'static {
     /// Whether these settings, as JSON, are right.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The error in the settings.
     fn check(settings: &[u8]) -> Result<(), Failure>;
 
     /// Makes one.
     ///
     /// # Errors
-    /// Why it can't be on this child.
+    /// The reason why it can't be on this child.
     fn create(settings: &[u8], child: Child) -> Result<Self, Failure>;
 
     /// It will not be used any more.
@@ -79,7 +79,7 @@ pub fn describe<P: Plugin>() -> *const RawModule {
     described
 }
 
-/// What a function answers; a panic is an error.
+/// The result of a function; a panic is an error.
 fn guarded(why: *const RawSink, work: impl FnOnce() -> Result<(), Failure>) -> i32 {
     let panicked = |_| Err(Failure { errno: libc::EIO, why: "a panic".into() });
     match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked) {
@@ -124,7 +124,7 @@ unsafe fn of<'a, P>(module: *mut c_void) -> &'a P {
 unsafe extern "C" fn end<P: Plugin>(module: *mut c_void) {
     // SAFETY: the interface gives a module that is in use.
     let module = unsafe { of::<P>(module) };
-    // A panic has been told by the hook.
+    // The hook has reported a panic.
     let _ = catch_unwind(AssertUnwindSafe(|| module.end()));
 }
 
@@ -191,7 +191,7 @@ unsafe extern "C" fn repair<P: Plugin>(
 #[macro_export]
 macro_rules! export_module {
     ($plugin:ty) => {
-        /// What the program that loads this library asks for.
+        /// The function that the loading program asks for.
         // SAFETY: a library has one module, and nothing else of this name.
         #[unsafe(no_mangle)]
         pub extern "C" fn braid_module() -> *const $crate::module::RawModule {

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an operation of the tests does, by its number.
+/// The effect of an operation of the tests, by its number.
 const PLAIN: u32 = 0;
 const LIST: u32 = 1;
 const PANIC: u32 = 2;
@@ -48,7 +48,7 @@ impl Target for Bottom {
                 answer.descriptor = Some(fs::File::open("/dev/null").unwrap().into());
             }
             FAIL => return Err(Failure { errno: 28, why: "no room".into() }),
-            // Counts what it has not read.
+            // Counts bytes that it has not read.
             SHORT => answer.answers.count = message.buffer.len() as u64,
             _ => {
                 message.buffer.fill(9);

@@ -58,7 +58,7 @@ impl Direct {
         let flags = OpenFlags { read: true, ..OpenFlags::default() };
         let request = OpenRequest { flags, ..OpenRequest::default() };
         let handle = os(self.fs.open(&self.caller, ino, request))?.handle;
-        // And what may follow.
+        // And any bytes behind the size.
         let bytes = self.read_at(handle, 0, size as usize + 4096, false);
         os(self.fs.release(handle))?;
         bytes

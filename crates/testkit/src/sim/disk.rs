@@ -56,7 +56,7 @@ pub struct DiskConfig {
 /// The operations that a failing disk answers with `EIO`, without an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Failing {
-    /// Whatever is asked of it.
+    /// All operations.
     Everything,
     /// Changes of the contents of files: their data, sizes and holes.
     Writes,

@@ -28,7 +28,7 @@ impl Mount {
         Self::over(choice, config, |fs| fs)
     }
 
-    /// A mount of what `wrap` makes of the directory's file system.
+    /// A mount of the directory's file system, wrapped by `wrap`.
     pub(crate) fn over(
         choice: Choice,
         config: &FuseConfig,

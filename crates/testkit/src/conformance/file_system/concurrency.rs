@@ -190,7 +190,7 @@ fn looked_up_beside_removal(bed: &Bed<'_>) {
                     bed.close(opened.handle);
                     bed.fs.forget(entry.attr.ino, 1);
                 });
-                // That it is gone again is no reason to say that it was not made.
+                // A create succeeds even if the name is gone again.
                 unless(made, &[Errno::EEXIST]);
                 unless(bed.unlink(ROOT, "name"), &[Errno::ENOENT]);
                 continue;
