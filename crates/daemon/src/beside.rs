@@ -1,5 +1,5 @@
-//! What answers beside a session while it runs, whatever file system it serves: the control
-//! socket, metrics, keys and values, sessions of applications, and signals.
+//! Servers beside a session while it runs, for any file system: the control socket, metrics, keys
+//! and values, sessions of applications, and signals.
 
 use crate::config::MountSettings;
 use crate::guard::States;
@@ -33,7 +33,7 @@ impl Bound {
         Ok(Self { metrics: listen(mount)?, kv: kv::prepare(mount.kv.as_ref())? })
     }
 
-    /// Binds those that can be: what they answered before is of no use without the mount.
+    /// Binds those that can be bound: without the mount, the earlier ones are of no use.
     pub(crate) fn again(mount: &MountSettings) -> Self {
         let metrics = listen(mount).unwrap_or_else(|refusal| {
             tracing::error!("no metrics any more: {refusal}");
@@ -55,12 +55,12 @@ impl Bound {
     }
 }
 
-/// What answers the control socket of a mount.
+/// The answers at the control socket of a mount.
 pub(crate) trait Answers: Handler {
     /// Answers about keys and values, too, from now on.
     fn set_buckets(&self, buckets: &Arc<Buckets>);
 
-    /// Notes what serves sessions.
+    /// Notes the runtime that serves sessions.
     fn serves_sessions(&self, runtime: &Arc<Runtime>);
 
     /// Reloads at a signal.
@@ -75,18 +75,18 @@ pub(crate) trait Answers: Handler {
     }
 }
 
-/// A session, and what it serves.
+/// A session, and the file system that it serves.
 pub(crate) struct Front<'a> {
     pub(crate) session: &'a Session,
     pub(crate) mount: &'a MountSettings,
     pub(crate) point: &'a Path,
     /// The whole stack.
     pub(crate) top: Arc<dyn FileSystem>,
-    /// Whose directories are served as keys and values.
+    /// The owner of the directories that are served as keys and values.
     pub(crate) owner: Owner,
 }
 
-/// What answers beside a session, while it runs.
+/// The servers beside a session, while it runs.
 pub(crate) struct Beside<C> {
     pub(crate) control: Arc<C>,
     pub(crate) server: Server,

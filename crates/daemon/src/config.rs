@@ -92,7 +92,7 @@ impl StackNode {
         }
     }
 
-    /// The volume at the bottom, for what only a volume has.
+    /// The volume at the bottom, for requests that need one.
     ///
     /// # Errors
     /// If something else is at the bottom.
@@ -108,8 +108,9 @@ impl StackNode {
         }
     }
 
-    /// What the modules of frames from here on do together, and the node below them; `None` if
-    /// this one is none. The stack file's reader has refused those that don't go together.
+    /// The settings of the modules of frames from here on, together, and the node below them;
+    /// `None` if this one is none. The stack file's reader has refused those that don't go
+    /// together.
     pub(crate) fn frames(&self) -> Option<(Pipeline, &StackNode)> {
         let Self::Wrapper { module, child } = self else { return None };
         let (mut below, mut rest) = (Vec::new(), &**child);
@@ -182,7 +183,7 @@ impl<'a> BottomNode<'a> {
 /// a log file system, and what another mount serves.
 pub(crate) const BOTTOMS: [&str; 3] = ["volume", "log", "view"];
 
-/// What is said where only a volume will do.
+/// The refusal where a volume is needed.
 pub(crate) const NO_VOLUME: &str =
     "this stack has a log file system or a view at the bottom, and no volume: there are no tiers";
 
@@ -235,11 +236,11 @@ pub struct VolumeSettings {
     pub place: Place,
     /// Name of the home tier.
     pub home: Located<String>,
-    /// Which tier a new range goes to.
+    /// The policy that chooses the tier of a new range.
     pub policy: PolicySettings,
     /// Rules that send files elsewhere; the first that matches counts.
     pub rules: Vec<Rule>,
-    /// What is known of streams besides.
+    /// Further knowledge of streams.
     pub hints: HintConfig,
     /// Length of an epoch, in nanoseconds.
     pub epoch: Option<Located<u64>>,
@@ -318,7 +319,7 @@ pub struct TierSettings {
     pub zoned: Option<Located<ZonedTier>>,
     /// Faults that are armed on it for a drill.
     pub faults: Vec<Located<FaultRule>>,
-    /// Where it is set that the mount goes without it.
+    /// The place of the setting that the mount goes without it.
     pub absent: Option<Place>,
 }
 
@@ -332,7 +333,7 @@ pub struct ZonedTier {
 }
 
 impl TierSettings {
-    /// Where it is said how it is kept in zones, or else where it is.
+    /// The place of its settings of zones, or else of its directory.
     pub(crate) fn zoned_place(&self) -> &Place {
         self.zoned
             .as_ref()
@@ -443,7 +444,7 @@ pub struct MountSettings {
     pub metrics: Option<Located<Address>>,
     /// How keys and values are served; not at all if it is not set.
     pub kv: Option<KvSettings>,
-    /// Users who may modify and reload the stack, beside root and who mounts.
+    /// Users who may modify and reload the stack, beside root and the user who mounts.
     pub modifiable_by: Vec<u32>,
 }
 

@@ -53,14 +53,14 @@ pub(crate) struct Control {
     session: Option<Served>,
     /// How the mount was begun.
     launch: Launch,
-    /// How the last upgrade went, once that is known.
+    /// The outcome of the last upgrade, once it is known.
     upgrade: Arc<OnceLock<Option<Upgrade>>>,
     /// The process that waits for the mount.
     departure: Mutex<Option<departure::Request>>,
-    /// What outlives this process, if something does.
+    /// The guard, which outlives this process, if there is one.
     guard: Option<Guarded>,
     restarts: Option<Restarts>,
-    /// What serves sessions, as long as it does.
+    /// The runtime that serves sessions, while it does.
     runtime: OnceLock<Weak<Runtime>>,
     /// Directories as keys and values, where something is mounted.
     buckets: OnceLock<Arc<Buckets>>,
@@ -131,8 +131,8 @@ impl Control {
         (self.guard.clone(), self.restarts.clone())
     }
 
-    /// Where to note how the last upgrade went, if there was one: until then, clients that
-    /// want to know wait.
+    /// The place for the outcome of the last upgrade, if there was one: until it is set, clients
+    /// that ask for it wait.
     pub(crate) fn last_upgrade(&self) -> Arc<OnceLock<Option<Upgrade>>> {
         Arc::clone(&self.upgrade)
     }
@@ -148,7 +148,7 @@ impl Control {
         let before = self.upgrade.wait().as_ref().map_or(0, |last| last.count);
         let request = departure::Request { giver, launch, paused_at_ns: now_ns(), before };
         *self.departure.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
-        // First those whose requests may have the kernel send some.
+        // First the sources whose requests may cause requests of the kernel.
         let (runtime, gate) = (self.sessions(), self.buckets.get().map(|buckets| buckets.gate()));
         let quiet = runtime.as_ref().is_none_or(|runtime| runtime.pause(DRAINED_WITHIN));
         let closed = quiet && gate.is_none_or(|gate| gate.pause(Instant::now() + DRAINED_WITHIN));

@@ -1,6 +1,6 @@
 //! One module alone (LabStor §3.1, its debug mode): `braid module debug` has it carry out
-//! the operations of a trace, on a volume of one directory that is made for that, and
-//! compares what is read with what was written.
+//! the operations of a trace, on a volume of one directory that is made for that, and compares the
+//! data read with the data written.
 
 use crate::clock::now_ns;
 use crate::config::Config;
@@ -31,12 +31,12 @@ const PIECE: usize = 1 << 20;
 /// The name of a file that is about to go.
 const GOING: &str = "going";
 
-/// What came of it.
+/// The results.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
     /// Each kind of operation.
     pub operations: Vec<Operation>,
-    /// Where what was read is not what was written: at most ten.
+    /// Places where the data read differs from the data written: at most ten.
     pub wrong: Vec<String>,
     /// The first error of each kind of operation.
     pub errors: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Repair {
 pub struct Operation {
     /// Its name.
     pub operation: &'static str,
-    /// How many there were.
+    /// Their number.
     pub count: u64,
     /// How many failed.
     pub failed: u64,
@@ -217,7 +217,7 @@ fn config(dir: &Path, module: Option<(&str, &str)>) -> Result<Config, Refusal> {
 struct File {
     open: Option<(InodeId, HandleId)>,
     size: u64,
-    /// What was written: its contents are known.
+    /// The ranges written, whose contents are known.
     written: BTreeMap<u64, u64>,
 }
 
@@ -228,7 +228,7 @@ impl File {
         self.size = self.size.max(range.end);
     }
 
-    /// Takes a range out of what is known.
+    /// Takes a range out of the known ones.
     fn forget(&mut self, range: Range<u64>) {
         let over: Vec<(u64, u64)> = self
             .written

@@ -42,7 +42,7 @@ impl VolumeHandle {
     /// Wraps a volume that was opened for a stack.
     ///
     /// # Errors
-    /// What keeps a module from being put on it.
+    /// The reason why a module can't be put on it.
     pub(crate) fn new(
         volume: Arc<Volume>,
         (stack, settings): (&StackNode, &VolumeSettings),
@@ -80,20 +80,20 @@ impl VolumeHandle {
         self.volume.shutdown()
     }
 
-    /// Ends what records operations, or holds them up for a drill.
+    /// Ends the recording of operations, and drills that hold them up.
     pub(crate) fn stop_recording(&self) {
         self.trace.close();
         self.drills.lift();
     }
 
     /// Ends the use of the volume in this process, for another one; nothing uses it any
-    /// more. Answers what that needs, and what the modules have gathered.
+    /// more. Answers the state for it, and the states of the modules.
     pub(crate) fn give(&self) -> (LiveState, Vec<(String, State)>) {
         let modules = self.modules.export();
         (self.volume.give(), modules)
     }
 
-    /// Why no process could go on after a crash of this one; `None` if one could.
+    /// The reason why no process could go on after a crash of this one; `None` if one could.
     pub(crate) fn ends_with_process(&self) -> Option<String> {
         if let Some(tier) = self.memory.first() {
             return Some(format!("tier {tier} is in the memory of the process"));
@@ -104,7 +104,7 @@ impl VolumeHandle {
         self.volume.ends_with_process()
     }
 
-    /// Why another process can't go on with the volume.
+    /// The reason why another process can't go on with the volume.
     pub(crate) fn may_be_given(&self) -> Result<(), ErrorReply> {
         if let Some(tier) = self.memory.first() {
             return Err(ErrorReply::new(format!(
@@ -195,7 +195,7 @@ impl VolumeHandle {
             range_size: status.range_size,
             policy: status.policy,
             remaps: status.remaps,
-            // The session knows.
+            // The session fills this in.
             cache: String::new(),
             transport: String::new(),
             log: None,

@@ -1,5 +1,5 @@
-//! Which streams a volume knows besides those of its rules: the section `hints` of a
-//! stack file, and profiles of programs, which are files of their own.
+//! Streams of a volume besides those of its rules: the section `hints` of a stack file, and
+//! profiles of programs, which are files of their own.
 
 use crate::paths::join;
 use crate::refusal::{Located, Place, Refusal};
@@ -41,7 +41,7 @@ pub(crate) fn shipped() -> Result<&'static [Arc<Profile>], Refusal> {
     PROFILES.as_ref().map(Vec::as_slice).map_err(Clone::clone)
 }
 
-/// What holds where a volume says nothing: all profiles.
+/// The default of a volume: all profiles.
 pub(crate) fn usual() -> Result<HintConfig, Refusal> {
     Ok(HintConfig { on: true, profiles: shipped()?.to_vec(), learned: LearnWhere::default() })
 }
@@ -199,7 +199,7 @@ mod tests {
 
     const STACK: &str = "stack:\n  volume:\n    home: a\n    tiers: { a: { dir: x } }\n    hints: ";
 
-    /// The hints of a stack file below `base`; or why it is refused.
+    /// The hints of a stack file below `base`; or the reason why it is refused.
     fn hints(setting: &str, base: &Path) -> Result<HintConfig, String> {
         let config = stack_file::parse(&format!("{STACK}{setting}\n"), "s.yaml", base);
         let config = config.map_err(|refusal| refusal.to_string())?;

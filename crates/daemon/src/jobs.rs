@@ -74,7 +74,7 @@ fn one_mover(volume: &Volume, mover: Mover, change: Option<JobChange>) -> Result
     Ok(status.map(|status| told::mover(volume, status))?)
 }
 
-/// What an import would do with a tier.
+/// The effect that an import of a tier would have.
 pub(crate) fn survey_import(handle: &VolumeHandle, tier: &str) -> Result<ImportSurvey, ErrorReply> {
     handle.places.known(tier)?;
     let found = handle.volume.survey_import(tier)?;

@@ -19,7 +19,7 @@ const PATTERNS_MAX: usize = 256;
 /// The profile's name where no file gives it one.
 const NAME: &str = "learned";
 
-/// What was learned of a trace.
+/// The results of learning from a trace.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FromTrace {
     /// The profile, as the text of a file.
@@ -34,7 +34,7 @@ pub struct FromTrace {
     pub left_out: usize,
 }
 
-/// What was written to a file so far.
+/// The writes to a file so far.
 #[derive(Default)]
 struct Story {
     bytes: u64,
@@ -114,7 +114,7 @@ impl Learning {
             // Its data goes.
             TraceOpKind::Remove => self.end(number, op.at_ns),
             TraceOpKind::Truncate if op.size == 0 => self.end(number, op.at_ns),
-            // It was closed before that, perhaps.
+            // It was perhaps closed before that.
             TraceOpKind::Create | TraceOpKind::Open => self.close(number, op.at_ns),
             _ => {}
         }

@@ -1,6 +1,6 @@
-//! Other modules for a mounted stack: `braid stack modify`. What is at the bottom and the mount stay
-//! as they are, whatever the given stack file says of them: it may come from a user who
-//! has no other say. `control` calls this.
+//! Other modules for a mounted stack: `braid stack modify`. The bottom and the mount stay as they
+//! are, even if the given stack file differs there: it may come from a user without further rights.
+//! `control` calls this.
 
 use crate::modules::Modules;
 use crate::refusal::Place;
@@ -93,7 +93,7 @@ fn spliced(mut modules: Node, rest: &Node) -> Node {
     modules
 }
 
-/// What becomes of the modules, for people.
+/// The changes of the modules, for people.
 fn changes(old: &[(&str, Node)], new: &[(&str, Node)]) -> Vec<String> {
     let mut left: Vec<&(&str, Node)> = old.iter().collect();
     let mut changes = Vec::new();

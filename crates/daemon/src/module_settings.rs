@@ -12,7 +12,7 @@ use std::fmt;
 /// The general advice.
 const ADVICE: &str = "docs/configuration.md has the settings of each module";
 
-/// Why settings can't be read.
+/// The reason why settings can't be read.
 #[derive(Debug)]
 pub(crate) enum Unfit {
     /// An error whose place is not known yet.

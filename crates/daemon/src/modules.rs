@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Modules {
     volume: Arc<dyn FileSystem>,
     top: Arc<Served<Top>>,
-    /// What the front end was told when the stack was mounted.
+    /// The capabilities that the front end got when the stack was mounted.
     told: FileSystemCapabilities,
     /// A module that keeps open files to itself.
     fixed: Option<String>,
@@ -83,7 +83,7 @@ impl Modules {
     /// Puts the modules of `stack` on the volume.
     ///
     /// # Errors
-    /// What keeps a module from it.
+    /// The reason why a module can't be put on it.
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Result<Self> {
         let (top, members) = build(stack, &volume)?;
         let told = top.capabilities();
@@ -109,8 +109,8 @@ impl Modules {
         self.top.clone()
     }
 
-    /// Whether there are none at this moment. A question after an exchange has returned gets
-    /// the answer for what came by it.
+    /// Whether there are none at this moment. A question after an exchange has returned gets the
+    /// answer for the new modules.
     pub(crate) fn is_empty(&self) -> bool {
         self.top.0.0.load().is_bare
     }
@@ -153,8 +153,8 @@ impl Modules {
         Ok(())
     }
 
-    /// The names of the modules from the top down, and what each has gathered. No operation
-    /// is under way.
+    /// The names of the modules from the top down, and the state of each. No operation is under
+    /// way.
     pub(crate) fn export(&self) -> Vec<(String, State)> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let state = |member: &Arc<dyn Member>| {
@@ -166,7 +166,7 @@ impl Modules {
         members.iter().map(|member| (member.name().to_owned(), state(member))).collect()
     }
 
-    /// Takes over what the modules of another process had gathered, before the first operation.
+    /// Takes over the states of the modules of another process, before the first operation.
     ///
     /// # Errors
     /// If a module that comes in a library can't.
@@ -181,7 +181,7 @@ impl Modules {
     }
 
     /// Prepares the modules of another stack for this volume. Refuses, with the reason,
-    /// what the kernel would have to know since the mount; `file` describes the stack.
+    /// capabilities that the kernel would have to know since the mount; `file` describes the stack.
     pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
         let refuse = |why: &str| Err(file.key("stack").refuse(why, "unmount, and mount with these modules"));
         if let Some(name) = stack.fixed_module().or(self.fixed()) {
@@ -212,7 +212,7 @@ impl Modules {
     /// Answers how long operations were held up, in nanoseconds.
     ///
     /// # Errors
-    /// Why the modules of before go on.
+    /// The reason why the earlier modules go on.
     pub(crate) fn exchange(&self, next: Next) -> std::result::Result<u64, String> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.top.0.0.load_full();
@@ -244,8 +244,8 @@ impl Modules {
     }
 }
 
-/// Has modules take over the states of those of the same name. Those that are gone are asked
-/// too: what waits in them goes on. But none of these stays by not saying its state.
+/// Has modules take over the states of those of the same name. Modules that are gone export theirs
+/// too: operations that wait in them go on. But none of these stays if its export fails.
 fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
     let stays = |old: &Arc<dyn Member>| new.iter().any(|new| new.name() == old.name());
     let state = |old: &Arc<dyn Member>| match old.export() {
@@ -268,7 +268,7 @@ fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
     Ok(())
 }
 
-/// A module that comes in a library may insist on its predecessor's state; others do without.
+/// A module that comes in a library may insist on its predecessor's state; others go on without.
 fn took_over(module: &dyn Member, imported: Result<()>) -> Result<()> {
     match imported {
         Err(error) if module.is_loaded() => Err(error.context(format!("module {}", module.name()))),

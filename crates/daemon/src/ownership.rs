@@ -1,4 +1,4 @@
-//! Who can write to a tier's directory besides the daemon: the contents of
+//! Checks that only the daemon can write to a tier's directory: the contents of
 //! `.braid` are trusted, so no other user may be able to write there.
 
 use braid_contract::Shown;

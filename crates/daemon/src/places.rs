@@ -1,5 +1,5 @@
 //! The settings of tiers as of the mount, and changes since. A replacement uses
-//! them, and says what to change for the next mount.
+//! them, and names the changes for the next mount.
 
 use crate::config::{TierSettings, VolumeSettings, no_such_tier};
 use crate::refusal::Place;
@@ -86,7 +86,7 @@ impl TierPlace {
         Self { name: name.to_owned(), place, written: dir.to_owned(), absent: false, weight, reserve }
     }
 
-    /// Advice what to change so that the next mount finds the tier at `dir`.
+    /// Advice on the change by which the next mount finds the tier at `dir`.
     pub(crate) fn next_mount(&self, dir: &Path) -> String {
         let absent = if self.absent { format!(", and no --without {}", self.name) } else { String::new() };
         format!("{}{absent}", self.place.instead(&self.written, dir))

@@ -105,7 +105,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a configuration is refused. Nothing was created or changed.
+/// The reason why a configuration is refused. Nothing was created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The place of the setting.

@@ -81,8 +81,8 @@ fn replaced(handle: &VolumeHandle, job: JobStatus) -> Result<HomeReplaced, Error
     })
 }
 
-/// The home tier's directory, with access times updated as the mount's options
-/// say, if they do and that is possible.
+/// The home tier's directory, with access times updated by the mount's options,
+/// if they set that and it is possible.
 pub(crate) fn with_access_times(home: Fd, times: Option<AccessTimes>) -> Fd {
     let Some(times) = times else { return home };
     braid_stores::native::with_access_times(&home, times).unwrap_or_else(|error| {

@@ -25,7 +25,7 @@ const FIXED: &[&str] = &["epoch", "profile", "jobs", "heat", "monitor", "measure
 /// The changes to apply.
 struct Plan {
     placement: PlacementConfig,
-    /// Other settings of the cache, or that there is to be none.
+    /// Other settings of the cache, or its removal.
     cache: Option<Option<CacheSettings>>,
     /// Tiers with changed settings.
     set: Vec<(String, TierChange)>,

@@ -15,14 +15,14 @@ pub(crate) fn invalid(refusal: Refusal) -> ErrorReply {
     ErrorReply { errno: Some(Errno::EINVAL.0), message: refusal.to_string() }
 }
 
-/// What to do about a device that something else has.
+/// Advice on a device that is in use otherwise.
 pub(crate) const DEVICE_IN_USE: &str = "end what uses it; lsblk and fuser tell what that is";
 
-/// What to do about a zoned device that holds something else.
+/// Advice on a zoned device with other contents.
 pub(crate) const EMPTY_IT: &str = "name another device, or empty this one: blkzone reset DEVICE, and zeros over \
     the first two conventional zones, if there are any";
 
-/// What to do about a path that can't be opened as a tier, by the error.
+/// Advice on a path that can't be opened as a tier, by the error.
 pub(crate) fn advice_on(dir: &Path, error: &Error) -> &'static str {
     match error.errno() {
         Errno::ENOTEMPTY => {

@@ -1,5 +1,5 @@
-//! The rules of a volume, from a stack file: the destinations of files,
-//! whatever the policy.
+//! The rules of a volume, from a stack file: the destinations of files under
+//! any policy.
 
 use crate::config::Rule;
 use crate::refusal::{Located, Refusal};
@@ -55,7 +55,8 @@ mod tests {
     use crate::stack_file::parse;
     use std::path::Path;
 
-    /// The rules of a stack file with this text; or why it is refused.
+    /// The rules of a stack file with this text; or the reason why it is
+    /// refused.
     fn rules(rules: &str) -> Result<Vec<Rule>, String> {
         let text = format!(
             "stack:\n  volume:\n    home: a\n    policy: weighted\n    tiers: {{ a: {{ dir: x }} }}\n    rules:\n{rules}"

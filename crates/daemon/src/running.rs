@@ -128,7 +128,7 @@ impl Running {
         &self.base
     }
 
-    /// Whether a user may modify the stack, beside root and who mounted.
+    /// Whether a user may modify the stack, beside root and the user who mounted.
     pub(crate) fn may_modify(&self, uid: u32) -> bool {
         self.mount.modifiable_by.contains(&uid)
     }

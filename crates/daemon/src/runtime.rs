@@ -40,7 +40,7 @@ impl RuntimeSettings {
     /// `KEY=VALUE,…`; nothing is the defaults.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The error and its place.
     pub fn from_flag(text: &str) -> Result<Self, Refusal> {
         let place =
             Place::flag(if text.is_empty() { "--runtime".into() } else { format!("--runtime={text}") });
@@ -55,13 +55,13 @@ impl RuntimeSettings {
         Ok(Self { on: Located::new(true, place), settings: settings(section)? })
     }
 
-    /// Applications may have none: a flag says so.
+    /// Applications may have none, by a flag.
     #[must_use]
     pub fn off(flag: &str) -> Self {
         Self { on: Located::new(false, Place::flag(flag)), settings: Settings::default() }
     }
 
-    /// What is to be started.
+    /// The settings of the runtime to start, if any.
     pub(crate) fn wanted(of: Option<&Self>) -> Option<Settings> {
         of.filter(|of| of.on.value).map(|of| of.settings)
     }

@@ -3,7 +3,7 @@
 use braid_stack::Registry;
 use serde_json::{Map, Value, json};
 
-/// The schema of what is built in.
+/// The schema of the built-in modules.
 pub const SCHEMA: &str = include_str!("../stack.schema.json");
 
 /// The schema with the modules that this user's repositories have; any settings of those

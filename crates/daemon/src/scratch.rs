@@ -1,5 +1,5 @@
 //! Scratch files on a tier for its measurement. They have no names that last:
-//! however the program ends, the kernel frees their space. `calibrate` and `speed` use them.
+//! the kernel frees their space, however the program ends. `calibrate` and `speed` use them.
 
 use braid_contract::SplitMix;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT};

@@ -57,7 +57,7 @@ pub enum Start<'a> {
     TakeOver(Box<Estate>),
 }
 
-/// Why a process does not serve a mount any more.
+/// The reason why a process does not serve a mount any more.
 #[derive(Debug)]
 pub enum Outcome {
     /// It is unmounted.
@@ -149,7 +149,7 @@ pub fn remount(point: &Path, options: &[String]) -> io::Result<()> {
     braid_fuse::remount(point, options)
 }
 
-/// What is to be served.
+/// The mount to serve.
 struct Serving<'a> {
     config: &'a Config,
     launch: &'a Launch,
@@ -160,7 +160,7 @@ impl Beside<Control> {
     /// Tells the guard, if there is one, that this process serves the mount.
     ///
     /// # Errors
-    /// Why no other process could.
+    /// The reason why no other process could.
     fn tell_guard(&self, session: &Session) -> Result<(), String> {
         let (Some(guard), _) = self.control.guard() else { return Ok(()) };
         let front =
@@ -264,7 +264,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Begins all that answers beside a session.
+    /// Begins all servers beside a session.
     fn begin_beside(
         &self,
         volume: &VolumeHandle,

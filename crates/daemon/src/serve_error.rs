@@ -1,9 +1,9 @@
-//! Why a mount is not served.
+//! The error of a mount that is not served.
 
 use crate::refusal::Refusal;
 use std::fmt;
 
-/// Why a daemon did not start, or failed.
+/// The error of a daemon that did not start, or failed.
 #[derive(Debug)]
 pub enum ServeError {
     /// The configuration can't be mounted; nothing is.

@@ -26,11 +26,11 @@ const WARM_UP: Duration = Duration::from_millis(80);
 /// The part of a tier's room that may be used for a moment.
 const ROOM_SHARE: u64 = 8;
 
-/// What ends a part of a measurement, whichever is first.
+/// The limits of a part of a measurement: the first one reached ends it.
 struct Bounds {
-    /// How often the blocks are gone through.
+    /// Passes over the blocks.
     passes: u64,
-    /// Until when operations begin.
+    /// Time within which operations begin.
     time: Duration,
 }
 
@@ -42,7 +42,7 @@ const READ_ALONE: Bounds = Bounds { passes: 8, time: Duration::from_millis(250) 
 /// The part of the rate of all threads that is enough.
 const NEARLY: f64 = 0.8;
 
-/// Bytes a second, written and read, and the parallel operations that it takes.
+/// Bytes a second, written and read, and the parallel operations that reach them.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     read: (f64, u32),
@@ -52,10 +52,9 @@ struct Rates {
 /// How long a device is watched to see whether others use it.
 const WATCHED: Duration = Duration::from_millis(40);
 
-/// Finds out how fast those of the volume's tiers are of which nothing is known,
-/// and whose directory `dir_of` tells: by a measurement, or else by the kinds of
-/// their devices. Those on one device follow one another; what can't be known is
-/// left to be learned.
+/// Finds out the speed of the volume's tiers of unknown speed whose directory `dir_of` has: by a
+/// measurement, or else by the kinds of their devices. Tiers on one device follow one another;
+/// speeds that can't be found are learned later.
 pub(crate) fn find_out(handle: &VolumeHandle, dir_of: impl Fn(&str) -> Option<PathBuf> + Sync) {
     let unknown = handle.volume.tiers_of_unknown_speed();
     let mut devices: Vec<u64> = unknown.iter().map(|tier| tier.device).collect();
@@ -133,8 +132,8 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
     })
 }
 
-/// Has one thread for each file carry out `op` on its first blocks, as many as
-/// `lens` says; answers when each operation ended.
+/// Has one thread for each file carry out `op` on its first blocks, as many as in `lens`; answers
+/// when each operation ended.
 fn go_through(
     files: &[OwnedFd],
     lens: &[u64],

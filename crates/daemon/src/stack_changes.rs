@@ -1,5 +1,5 @@
-//! What changed between two readings of a stack file, whatever is at the bottom: its modules,
-//! and the mount. What only a mount can set is refused.
+//! Changes between two readings of a stack file, for any bottom: of its modules, and of the mount.
+//! Changes that only a mount can make are refused.
 
 use crate::config::Config;
 use crate::modify::Stack;

@@ -163,7 +163,7 @@ fn built_in() -> impl Iterator<Item = &'static str> {
     BOTTOMS.into_iter().chain(braid_modules::NAMES.iter().copied())
 }
 
-/// Makes nodes of what a stack file says of them.
+/// Makes nodes from the text of a stack file.
 struct Nodes<'a> {
     names: &'a ModuleNames<'a>,
     reading: &'a Reading<'a>,

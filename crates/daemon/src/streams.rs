@@ -1,4 +1,4 @@
-//! What is known of streams, for `braid hints`: nothing is mounted for it.
+//! Knowledge of streams, for `braid hints`: nothing is mounted for it.
 
 use crate::config::{Rule, VolumeSettings};
 use crate::hints;
@@ -15,7 +15,7 @@ pub struct Listed {
     pub stream: String,
     /// The profile that it is from; `None` for one of a rule.
     pub profile: Option<String>,
-    /// What the profile is for.
+    /// The purpose of the profile.
     pub about: String,
     /// Patterns of its files; the condition of a rule.
     pub files: Vec<String>,
@@ -23,12 +23,11 @@ pub struct Listed {
     pub programs: Vec<String>,
     /// Patterns of their threads; any if there is none.
     pub threads: Vec<String>,
-    /// How long its data is expected to live: what devices behind directories are
-    /// told.
+    /// How long its data is expected to live, as passed to devices behind directories.
     pub life: String,
 }
 
-/// The file that is asked about.
+/// The file of a question.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     /// Its path below the mount.
@@ -83,7 +82,7 @@ pub fn explain(volume: Option<&VolumeSettings>, question: &Question) -> Result<O
     let config = config(volume)?;
     let rules: Vec<_> =
         volume.map_or_else(Vec::new, |volume| volume.rules.iter().map(Rule::config).collect());
-    // Which tiers there are does not matter.
+    // The tiers do not matter.
     let Some(rules) = Rules::make(&rules, &config, |_| Some(TierId(0))) else { return Ok(None) };
     let origin = Origin { thread: 1, ..Origin::default() };
     let found = rules.stream_of(question, origin, WriteSpan::default()).stream;
@@ -92,7 +91,7 @@ pub fn explain(volume: Option<&VolumeSettings>, question: &Question) -> Result<O
     Ok(list(volume)?.into_iter().find(|listed| listed.stream == name))
 }
 
-/// Whether one of these patterns matches the path; what is no pattern does not.
+/// Whether one of these patterns matches the path; an invalid pattern does not.
 #[must_use]
 pub fn is_one_of(patterns: &[String], path: &str) -> bool {
     patterns.iter().filter_map(|pattern| Glob::new(pattern).ok()).any(|glob| glob.matches(path))

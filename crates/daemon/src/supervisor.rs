@@ -1,9 +1,9 @@
-//! The guard of a mount: the process that starts the one that serves it, keeps what that
-//! tells it ([`guard`](crate::guard)), and starts the program again if the process crashes
-//! (LabStor §3.3, crash recovery). `docs/restart.md` describes it from outside.
+//! The guard of a mount: the process that starts the one that serves it, keeps what that process
+//! sends ([`guard`](crate::guard)), and starts the program again if the process crashes (LabStor
+//! §3.3, crash recovery). `docs/restart.md` describes it from outside.
 //!
-//! It has nothing to do with the volume itself, and as little as possible at all: what it
-//! keeps open is what the mount needs to stay.
+//! It does not work with the volume itself, and does as little as possible: it only keeps open what
+//! the mount needs to stay.
 
 use crate::clock::now_ns;
 use crate::guard::{KeptState, KeptStates, STATE_MAX, Told};
@@ -24,11 +24,11 @@ use std::process::{Command, Stdio};
 
 /// How many processes in a row may end within [`SHORT_NS`] of having begun to serve.
 const SHORT_MAX: u32 = 5;
-/// After so many, requests that came again are refused: perhaps one of them ends them all.
+/// After this many, requests that came again are refused: perhaps one of them crashes them all.
 const REFUSE_AFTER: u32 = 3;
 const SHORT_NS: u64 = 300_000_000;
 
-/// What the process that serves the mount has told.
+/// The state that the process that serves the mount has sent.
 #[derive(Debug, Default)]
 struct Kept {
     serving: Option<Serving>,
@@ -43,7 +43,7 @@ struct Kept {
     states: KeptStates,
     /// The process that will serve the mount goes on with these.
     hands_states_on: bool,
-    /// Why no other process can go on.
+    /// The reason why no other process can go on.
     alone: Option<String>,
     /// The mount has ended.
     ended: bool,
@@ -161,7 +161,7 @@ impl Supervisor {
             }
             Told::SessionMemory { session } => {
                 let memory = peer.receive(1)?;
-                // One that is about to begin tells of all its memory then.
+                // A session that is about to begin sends all its memory then.
                 if let Some((_, descriptors)) = kept.sessions.get_mut(&session) {
                     descriptors.extend(memory);
                 }
@@ -182,8 +182,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether another process can go on. If not, and the mount has not ended as it should:
-    /// why.
+    /// Whether another process can go on. If not, and the mount has not ended as it should: the
+    /// reason.
     fn may_go_on(&mut self) -> Result<(), Option<String>> {
         let Some(serving) = self.kept.serving.as_ref().filter(|_| !self.kept.ended) else { return Err(None) };
         if let Some(why) = &self.kept.alone {
@@ -248,7 +248,7 @@ impl Supervisor {
     }
 }
 
-/// Waits until a process has ended, and collects what is left of it and of others.
+/// Waits until a process has ended, and collects its remains and those of others.
 fn await_end(pid: u32) -> io::Result<Option<WaitStatus>> {
     let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
     let status = match rustix::io::retry_on_intr(|| waitpid(Some(process), WaitOptions::empty())) {

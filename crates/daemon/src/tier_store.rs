@@ -1,6 +1,6 @@
-//! The store of a tier other than home, by what its path is: a block device with zones,
-//! or cut into units, a zonefs, an emulated zoned device, a log file system on a device or in
-//! a file, or a directory like any other.
+//! The store of a tier other than home, by the kind of its path: a block device with zones, or cut
+//! into units, a zonefs, an emulated zoned device, a log file system on a device or in a file, or a
+//! directory like any other.
 
 use crate::config::ZonedTier;
 use crate::logfs::settings::workers_by_processors;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use braid_stores::zoned::EmulatedZones;
 
-/// What keeps a tier.
+/// The kind of a tier's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A block device, with zones or not.
@@ -28,11 +28,11 @@ pub(crate) enum Kind {
     Emulated,
     /// A log file system, on a block device or in a file.
     Log,
-    /// A directory like any other, or what can't be one.
+    /// A directory like any other, or a path that can't be one.
     Directory,
 }
 
-/// What is at a path.
+/// The kind of a path.
 ///
 /// # Errors
 /// `EUCLEAN` if it is a damaged emulated device.
@@ -49,12 +49,12 @@ pub(crate) fn kind_of(path: &Path) -> Result<Kind> {
     match shape_of(path) {
         Ok(Some(_)) => Ok(Kind::Emulated),
         Err(error) if error.errno() == Errno::EUCLEAN => Err(error),
-        // Whatever is wrong with a directory, its store deals with it.
+        // The store of a directory deals with all its errors.
         Ok(None) | Err(_) => Ok(Kind::Directory),
     }
 }
 
-/// Opens the store at a path. `zoned` says how zones are kept.
+/// Opens the store at a path. `zoned` has the settings of zones.
 ///
 /// # Errors
 /// `EBUSY` if it is in use, `EINVAL` if `zoned` is given and it can't be kept like that;
@@ -98,7 +98,7 @@ impl Layer for LogTier {
 
 impl Drop for LogTier {
     fn drop(&mut self) {
-        // What was synced is durable; the next use recovers the rest, as after a crash.
+        // Synced data is durable; the next use recovers the rest, as after a crash.
         if let Err(error) = self.0.close() {
             tracing::warn!(%error, "the log file system of a tier was not closed");
         }

@@ -30,7 +30,7 @@ const KEYS: &[&str] = &["weight", "reserve", "readonly", "require"];
 pub(crate) struct Read {
     pub(crate) change: TierChange,
     pub(crate) require: Option<Located<Require>>,
-    /// How it is kept in zones; only a stack file says that.
+    /// How it is kept in zones; only a stack file sets that.
     pub(crate) zoned: Option<ZonedTier>,
     /// As in the stack file; `None` for unset ones.
     pub(crate) keys: Vec<(&'static str, Option<String>)>,

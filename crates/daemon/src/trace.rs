@@ -12,7 +12,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long lines may wait to be sent, and a client may hear nothing.
+/// How long lines may wait to be sent, and a client may get nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Records until the recording is ended, or the client or the mount is gone.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The id of a user, who is given by it, or by a name in `/etc/passwd`.
+/// The id of a user, given by number or by a name in `/etc/passwd`.
 ///
 /// # Errors
 /// Advice, if there is none of that name.

@@ -249,8 +249,7 @@ fn usable_device(path: &Path, place: &Place, number: u64, mounts: &[Mount]) -> R
     Ok(())
 }
 
-/// Checks that what is at a path has zones where a tier in zones is to be, or can be cut
-/// into units.
+/// Checks that a path has zones where a tier in zones is to be, or can be cut into units.
 fn units(path: &Path, zoned: Option<ZonedTier>, place: &Place) -> Result<(), Refusal> {
     let unit = zoned.and_then(|zoned| zoned.unit);
     let what = match tier_store::kind_of(path) {
@@ -269,7 +268,7 @@ fn units(path: &Path, zoned: Option<ZonedTier>, place: &Place) -> Result<(), Ref
             return Err(place.refuse(found, "take `zoned` out"));
         }
         Ok(Kind::Log) => "is a log file system",
-        // What is wrong with it is found where it is opened.
+        // Its errors are found where it is opened.
         Ok(Kind::Directory) | Err(_) => "is a directory",
     };
     match unit {
@@ -341,7 +340,7 @@ pub(crate) fn or_without(mut refusal: Refusal, tier: &str) -> Refusal {
 
 /// Refuses a directory that can't take the place of a lost tier. `others` are
 /// the names and directories of the other tiers, which are not touched: their
-/// devices may hang. `zoned` says how it is to be kept.
+/// devices may hang. `zoned` has its settings of zones.
 pub(crate) fn replacement<'a>(
     (dir, zoned): (&Path, Option<ZonedTier>),
     others: impl Iterator<Item = (&'a str, &'a Path)>,

@@ -150,7 +150,7 @@ fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> F
     let settings = &config.mount;
     let root = rustix::process::geteuid().is_root();
     let chosen = settings.cache.as_ref().is_some_and(|cache| cache.value != KernelCache::Auto);
-    // What is written back later has no known writer.
+    // Data that is written back later has no known writer.
     let cache =
         if fs.capabilities().holds_up && !chosen { CacheMode::Passthrough } else { cache_mode(config) };
     FuseConfig {
@@ -169,7 +169,7 @@ fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> F
     }
 }
 
-/// What the mount table says of a mount without a stack file.
+/// The source in the mount table of a mount without a stack file.
 fn bottom_name(config: &Config) -> String {
     let names = |volume: &VolumeSettings| {
         volume.tiers.iter().map(|tier| tier.name.as_str()).collect::<Vec<_>>().join("+")
@@ -183,8 +183,8 @@ fn bottom_name(config: &Config) -> String {
 }
 
 /// Has this thread, and all that it starts, write to the tiers even when the
-/// kernel holds back writers because much is to be written: what it waits for
-/// may be the very data of this mount.
+/// kernel holds back writers because much is to be written: they may wait for the very data of this
+/// mount.
 pub(crate) fn prepare_to_write_back(config: &Config) {
     if cache_mode(config) != CacheMode::WriteBack {
         return;

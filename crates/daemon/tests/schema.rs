@@ -1,5 +1,5 @@
-//! The schema for editors says what the parser takes: it has the same keys at each
-//! place, and the examples fit it.
+//! The schema for editors matches the parser: it has the same keys at each place, and the examples
+//! fit it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use braid_daemon::schema::SCHEMA;

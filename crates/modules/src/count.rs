@@ -1,4 +1,4 @@
-//! Counts that modules keep of what they do.
+//! Counts that modules keep of their work.
 
 use braid_contract::Figure;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,12 +21,12 @@ impl Count {
     }
 }
 
-/// The figure of what rules refused.
+/// The figure of operations that rules refused.
 pub(crate) fn refused(count: &Count) -> Figure {
     Figure::counter("refused", "Operations that the module refused", count.get())
 }
 
-/// The figures of what a module held up.
+/// The figures of operations that a module held up.
 pub(crate) fn held_up(waits: &Count, waited_ns: &Count) -> Vec<Figure> {
     vec![
         Figure::counter("waits", "Operations that the module held up", waits.get()),

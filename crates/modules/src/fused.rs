@@ -5,11 +5,11 @@ use crate::{Configured, Member};
 use braid_contract::{FileSystem, Result};
 use std::sync::Arc;
 
-/// From the top down, the order in which they make sense: what is encrypted can't be
-/// compressed, and a checksum is to be that of what is stored.
+/// From the top down, the order in which they make sense: encrypted data can't be compressed, and a
+/// checksum is to cover the stored bytes.
 const ORDER: [&str; 3] = ["compress", "encrypt", "checksum"];
 
-/// What the modules do together; `None` if the upper one has nothing to do with frames.
+/// The settings of the modules together; `None` if the upper one has nothing to do with frames.
 ///
 /// # Errors
 /// Why the lower one can't lie below: its name, and the reason.
@@ -38,7 +38,7 @@ pub fn fused(
     Ok(Some(pipeline))
 }
 
-/// Puts what several modules do together on a file system.
+/// Puts several modules, as one, on a file system.
 ///
 /// # Errors
 /// As for a module of its own.

@@ -2,8 +2,8 @@
 //!
 //! One folder holds one module. A stack file can name a module when it is in
 //! the list below; only the daemon builds stacks out of them. Nothing here
-//! performs I/O of its own, but for reading a key; `throttle` and
-//! `provenance` ask `/proc` who a thread is.
+//! performs I/O of its own, but for reading a key; `throttle` and `provenance`
+//! ask `/proc` for the process of a thread.
 #![forbid(unsafe_code)]
 
 pub mod checksum;

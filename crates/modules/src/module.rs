@@ -20,11 +20,11 @@ pub trait Module: FileSystem + Sized + 'static {
     /// Puts the module on top of `child`.
     ///
     /// # Errors
-    /// Why it can't be there: what `child` has does not fit the settings.
+    /// The reason why it can't be there: `child` does not fit the settings.
     fn new(settings: &Self::Settings, child: Arc<dyn FileSystem>) -> Result<Self>;
 
-    /// What the module does to the frames of files, if it is one that does. Modules of
-    /// this kind that lie on each other are one [`Framed`](crate::frames::Framed).
+    /// The settings of frames, if the module works on them. Modules of this kind that lie on each
+    /// other are one [`Framed`](crate::frames::Framed).
     fn frames(_settings: &Self::Settings) -> Option<Pipeline> {
         None
     }
@@ -32,8 +32,8 @@ pub trait Module: FileSystem + Sized + 'static {
     /// The file system will not be used any more.
     fn end(&self) {}
 
-    /// What the module counted since it was made. Those of one name, in whatever module,
-    /// have the same meaning. Cheap, and waits for no operation.
+    /// The module's figures since it was made. Figures of one name have the same meaning in all
+    /// modules. Cheap, and waits for no operation.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }
@@ -110,7 +110,7 @@ pub trait Member: FileSystem {
     /// [`Module::export`]
     ///
     /// # Errors
-    /// If a loaded module can't say.
+    /// If a loaded module fails to export it.
     fn export(&self) -> Result<State>;
 
     /// [`Module::import`]

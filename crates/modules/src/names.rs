@@ -186,14 +186,14 @@ impl Names {
                 paths.push(at(parent, name)?);
                 Ok(paths)
             }
-            // The kernel has a handle for the size and the times of what is open for
-            // writing, its own included.
+            // The kernel has a handle for the size and the times of files open for writing, its own
+            // included.
             Request::Setattr { handle: Some(_), changes, .. } if !changes.changes_access() => Ok(Vec::new()),
             Request::Setattr { ino, .. }
             | Request::Setxattr { ino, .. }
             | Request::Removexattr { ino, .. } => self.paths(*ino, child),
             Request::Open { ino, request, .. } if request.flags.write => self.paths(*ino, child),
-            // A file without a name; what gives it one is judged.
+            // A file without a name; the operation that gives it one is judged.
             Request::Tmpfile { .. } => Ok(Vec::new()),
             Request::Write { .. } | Request::Fallocate { .. } | Request::CopyRange { .. } => Ok(Vec::new()),
             newer if newer.operation().changes() => Err(Errno::EOPNOTSUPP.into()),

@@ -8,7 +8,8 @@ use braid_contract::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Those of a file system that can all, and whose operations all come to it.
+/// The capabilities of a file system with all features that sees all
+/// operations.
 pub(crate) fn capabilities() -> FileSystemCapabilities {
     FileSystemCapabilities {
         cache_ttl: Duration::ZERO,

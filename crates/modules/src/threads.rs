@@ -1,4 +1,4 @@
-//! What `/proc` says of threads, asked at most once a second for each: an id may come to
+//! Facts about threads from `/proc`, asked for at most once a second for each: an id may come to
 //! another process.
 
 use crate::sync::{Instant, Mutex};
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// How long a thread is taken for what it was.
+/// How long the facts about a thread are trusted.
 const KNOWN: Duration = Duration::from_secs(1);
 /// Threads that are kept in mind at most.
 const THREADS_MAX: usize = 4096;
 
-/// What is known of each thread, and since when.
+/// The facts about each thread, and the time when they were found.
 pub(crate) struct Threads<T> {
     known: Mutex<HashMap<u32, (Instant, T)>>,
 }
@@ -23,7 +23,7 @@ impl<T> Default for Threads<T> {
 }
 
 impl<T: Clone> Threads<T> {
-    /// What is known of a thread, or is found out now.
+    /// The facts about a thread, known or found out now.
     pub(crate) fn of(&self, tid: u32, find_out: impl FnOnce(u32) -> T) -> T {
         let now = Instant::now();
         let is_fresh = |at: &Instant| now.duration_since(*at) < KNOWN;

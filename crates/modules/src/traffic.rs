@@ -1,4 +1,4 @@
-//! What modules share that look at the bytes that pass.
+//! Shared by modules that look at the bytes that pass.
 
 use braid_contract::{Reply, Request};
 
@@ -9,7 +9,7 @@ pub(crate) const COPY_MAX: u64 = 4 << 20;
 pub(crate) fn keep_in_sight(request: &mut Request<'_>) {
     match request {
         Request::CopyRange { len, .. } => *len = COPY_MAX.min(*len),
-        // The front end may have been told before that there is passthrough.
+        // The front end may have learned before that there is passthrough.
         Request::Open { request, .. }
         | Request::Create { request, .. }
         | Request::Tmpfile { request, .. } => {

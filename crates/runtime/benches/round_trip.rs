@@ -1,7 +1,7 @@
-//! Measures what a request through the runtime costs: `cargo bench -p braid-runtime --
-//! [SECONDS]`. The file system below does nothing, so that the queues, the workers and the
-//! checks of rights are what is left. Prints nanoseconds of a round trip as JSON, while both
-//! sides poll, and where the worker sleeps before.
+//! Measures the cost of a request through the runtime: `cargo bench -p braid-runtime -- [SECONDS]`.
+//! The file system below does nothing, so that only the queues, the workers and the checks of
+//! rights remain. Prints nanoseconds of a round trip as JSON, while both sides poll, and where the
+//! worker sleeps before.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement fails by panicking")]
 
 use braid_contract::{
@@ -64,7 +64,7 @@ impl Service for Nothing {
     }
 }
 
-/// Nanoseconds at the median and at 99 %, and how many there were.
+/// Nanoseconds at the median and at 99 %, and their number.
 fn measure(time: Duration, pause: Duration, mut operation: impl FnMut()) -> String {
     let (begun, mut took) = (Instant::now(), Vec::new());
     while begun.elapsed() < time {

@@ -1,13 +1,12 @@
-//! Who may do what with an inode: the rules that the kernel applies before it asks a file
-//! system. Requests of a session don't pass the kernel, so they are applied here. POSIX ACLs
-//! count too.
+//! Access checks for inodes: the rules that the kernel applies before it asks a file system.
+//! Requests of a session don't pass the kernel, so they are applied here. POSIX ACLs count too.
 
 use braid_contract::rights::{Guard, lets};
 use braid_contract::{Attr, Caller, Errno, FileSystem, Result};
 
 pub(crate) use braid_contract::rights::{READ, SEARCH, WRITE, is_in_group};
 
-/// Whether the caller may do all of `want` with the inode.
+/// Checks that the caller has all rights of `want` to the inode.
 ///
 /// # Errors
 /// `EACCES` if not; those of reading its ACL.

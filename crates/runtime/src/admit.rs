@@ -1,5 +1,5 @@
-//! What a session's user may do: each request against the rules of the kernel, and against
-//! what the session knows.
+//! Checks each request of a session's user: against the rules of the kernel, and against the inodes
+//! and files that the session knows.
 
 use crate::access::{READ, SEARCH, WRITE, check, check_owner, check_sticky, is_in_group};
 use crate::open::Known;
@@ -10,7 +10,7 @@ use braid_contract::{
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// What a session sees, and may do.
+/// The bounds of a session: the files that it sees, and its rights.
 pub(crate) struct Bounds {
     /// The top of the stack.
     pub(crate) top: Arc<dyn FileSystem>,
@@ -59,7 +59,7 @@ impl Bounds {
         Ok(entry.attr)
     }
 
-    /// Refuses what the caller may not do; answers what was found of names that go.
+    /// Refuses a request that the caller may not make; answers the inodes of names that go.
     pub(crate) fn admit(&self, request: &Request<'_>) -> Result<Renamed> {
         let mut renamed = Renamed::default();
         match *request {
@@ -147,7 +147,7 @@ impl Bounds {
         if flags.write {
             self.writable()?;
         }
-        // An open for nothing needs both, as natively.
+        // An open for neither needs both rights, as natively.
         let neither = !flags.read && !flags.write;
         let want =
             if flags.read || neither { READ } else { 0 } | if flags.write || neither { WRITE } else { 0 };
@@ -196,7 +196,7 @@ impl Bounds {
             if attr.kind == FileKind::Symlink {
                 return Err(Errno::EOPNOTSUPP.into());
             }
-            // It may get another owner at this moment, who would lend his rights.
+            // It may get another owner at this moment, whose rights it would lend.
             let lends_rights = mode & 0o4000 != 0 || mode & 0o2010 == 0o2010;
             if !root && attr.kind == FileKind::Regular && lends_rights {
                 return Err(Errno::EPERM.into());
@@ -216,7 +216,7 @@ impl Bounds {
         }
         match (changes.atime, changes.mtime) {
             (None, None) => Ok(()),
-            // A user who may write may set both to the present, and nothing else.
+            // A user who may write may only set both to the present.
             (Some(SetTime::Now), Some(SetTime::Now)) if check_owner(caller, &attr).is_err() => {
                 check(&*self.top, caller, &attr, WRITE)
             }

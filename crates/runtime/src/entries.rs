@@ -4,7 +4,7 @@ use crate::layout::NAME_MAX;
 use braid_sdk::abi::{Attributes, Entries, Listed};
 use bytemuck::{Pod, Zeroable};
 
-/// What stands before a name; attributes, if there are any, stand behind it.
+/// The header of a name; attributes, if there are any, follow the name.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Head {
@@ -56,8 +56,8 @@ impl Entries for Gathered {
     }
 }
 
-/// Hands the entries on until `sink` is full; answers those that are left. `None` if the bytes
-/// are none of this kind.
+/// Hands the entries on until `sink` is full; answers those that are left. `None` if the bytes are
+/// not entries.
 pub(crate) fn hand_on<'a>(mut bytes: &'a [u8], sink: &mut dyn Entries) -> Option<&'a [u8]> {
     while !bytes.is_empty() {
         let left = bytes;

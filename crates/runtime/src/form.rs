@@ -1,5 +1,5 @@
-//! What no request may be, from any user: the kernel refuses such calls before a file system
-//! sees them, so none expects them.
+//! Refuses malformed requests of any user: the kernel refuses such calls before a file system sees
+//! them, so no file system expects them.
 
 use braid_contract::{Errno, FileKind, Request, Result};
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ const TARGET_MAX: usize = 4095;
 const VALUE_MAX: usize = 64 << 10;
 const TOO_LONG_VALUE: Errno = Errno(rustix::io::Errno::TOOBIG.raw_os_error());
 
-/// Refuses what the kernel would not pass on.
+/// Refuses a request that the kernel would not pass on.
 pub(crate) fn check_form(request: &Request<'_>) -> Result<()> {
     match *request {
         Request::Mknod { name, mode, .. } => {

@@ -1,5 +1,5 @@
-//! What a runtime goes on with: sessions that another process handed over, and those of one
-//! that crashed (LabStor §3.3).
+//! Sessions that a runtime goes on with: those that another process handed over, and those of a
+//! process that crashed (LabStor §3.3).
 
 use crate::handover::{GivenSession, SessionState};
 use crate::keeper::SessionKeeper;
@@ -19,7 +19,7 @@ pub struct FoundSession {
     pub(crate) records: Records,
 }
 
-/// What a session had open.
+/// An open file of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionFile {
     /// Its handle, which it keeps.
@@ -33,8 +33,8 @@ pub struct SessionFile {
 }
 
 impl FoundSession {
-    /// Of what a [keeper](SessionKeeper) was told when it began, and these descriptors: its
-    /// memory, its socket, and the memory of its records.
+    /// A session from the state that its [keeper](SessionKeeper) got when it began, and these
+    /// descriptors: its memory, its socket, and the memory of its records.
     ///
     /// # Errors
     /// If some are missing, or not of the right size.
@@ -49,7 +49,7 @@ impl FoundSession {
         Ok(Self { state, memory, socket, records })
     }
 
-    /// What it had open, and knows of.
+    /// Its open files that its application knows of.
     #[must_use]
     pub fn open(&self) -> Vec<SessionFile> {
         let (uid, gid, pid) = self.state.caller();
@@ -72,7 +72,7 @@ impl FoundSession {
     }
 }
 
-/// What a runtime goes on with, and who keeps it for the next.
+/// Sessions that a runtime goes on with, and the keeper of its own.
 #[derive(Default)]
 pub struct Before {
     /// Sessions of a process that handed them over.
@@ -81,7 +81,7 @@ pub struct Before {
     pub found: Vec<FoundSession>,
     /// The socket at which they began, in place of another one.
     pub listener: Option<OwnedFd>,
-    /// What the one that crashed did not answer is refused.
+    /// Requests that the crashed process did not answer are refused.
     pub refuse: bool,
     /// Keeps sessions for a process that goes on after a crash of this one.
     pub keeper: Option<Arc<dyn SessionKeeper>>,

@@ -1,6 +1,5 @@
-//! A gate for those who use the file system beside the requests of the kernel. What they ask
-//! of the kernel may become a request to this very process, so they have left before it
-//! stops answering those.
+//! A gate for users of the file system beside the kernel's requests. Their system calls may become
+//! requests to this very process, so they leave before it stops answering those.
 
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
@@ -20,7 +19,7 @@ struct State {
     closed: bool,
 }
 
-/// Somebody inside.
+/// A user inside.
 #[must_use = "who is inside leaves when this is dropped"]
 #[derive(Debug)]
 pub struct Pass<'a>(&'a Gate);

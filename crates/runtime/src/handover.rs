@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 /// A session that another process goes on with.
 #[derive(Debug)]
 pub struct GivenSession {
-    /// What that process has to know.
+    /// The session's state for that process.
     pub state: SessionState,
     /// The session's memory.
     pub memory: OwnedFd,
@@ -70,7 +70,7 @@ struct Handle {
     directory: bool,
 }
 
-/// What a session is, as long as it lasts.
+/// The fixed terms of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) geometry: Geometry,

@@ -1,5 +1,5 @@
-//! What is said on the socket of a session: a line of JSON each way, and descriptors. The
-//! session lasts as long as the connection.
+//! The messages on the socket of a session: a line of JSON each way, and descriptors. The session
+//! lasts as long as the connection.
 
 use crate::layout::Geometry;
 use braid_contract::{Class, Errno, Error};
@@ -15,7 +15,7 @@ pub(crate) const VERSION: u32 = 2;
 /// Longest line, in bytes.
 const LINE_MAX: usize = 4096;
 
-/// What the application asks for.
+/// A request of the application.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Ask {
@@ -31,11 +31,11 @@ pub(crate) enum Ask {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         for_others: bool,
     },
-    /// A directory, whose descriptor follows, is to be seen.
+    /// Shows a directory, whose descriptor follows.
     Show {},
 }
 
-/// What the runtime answers.
+/// An answer of the runtime.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
@@ -43,7 +43,7 @@ pub(crate) enum Answer {
     Begun { session: u64 },
     /// The inode of the directory.
     Shown { ino: u64 },
-    /// It is not done.
+    /// A refusal.
     Refused { errno: i32, why: String },
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn send(mut socket: &UnixStream, what: &impl Serialize) -> io::Result
     socket.write_all(&line)
 }
 
-/// The next line; `None` at the end. What follows it is left, since a descriptor may be
-/// among that. All of it has to come by `until`.
+/// The next line; `None` at the end. The bytes after it are left, since a descriptor may come with
+/// them. All of it has to come by `until`.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut socket: &UnixStream,
     until: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Where things are in the memory of a session: the one place that knows, for both sides.
+//! The layout of a session's memory, for both sides.
 //!
 //! All of it is 8-byte words. A head, then the queues one after another: for each the two
 //! ends and the numbers of slots in the order of their requests, then the slots. A slot holds one
@@ -8,8 +8,8 @@ use braid_sdk::abi::{Answers, Numbers};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Words between what one side stores and what the other does: two cache lines, since
-/// processors fetch them in pairs.
+/// Words between the stores of one side and those of the other: two cache lines, since processors
+/// fetch them in pairs.
 const APART: usize = 16;
 
 /// Words of the head of a session.
@@ -27,7 +27,7 @@ const ANSWERS_WORDS: usize = size_of::<Answers>() / 8;
 
 /// Queues of a session, at most.
 pub const QUEUES_MAX: usize = 16;
-/// Slots of a queue, at most: so many requests are under way in it.
+/// Slots of a queue, at most: the most requests under way in it.
 pub const DEPTH_MAX: usize = 64;
 /// Bytes of data of a slot, at least and at most. Longer reads and writes are several requests.
 pub const DATA_MIN: usize = 4 << 10;
@@ -36,7 +36,7 @@ pub const DATA_MAX: usize = 1 << 20;
 /// Bytes of the memory of a session, at most.
 pub(crate) const SESSION_BYTES_MAX: usize = 64 << 20;
 
-/// How the memory of a session is divided.
+/// The division of a session's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
@@ -103,10 +103,10 @@ impl Geometry {
     }
 }
 
-/// Rung by the application to wake workers that sleep.
+/// Rung by the application to wake sleeping workers.
 pub(crate) const BELL: usize = APART;
 
-/// Where a slot lies.
+/// The place of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     at: usize,
@@ -130,8 +130,8 @@ impl Slot {
         self.at + 2
     }
 
-    /// Of the answer: the bytes of data (32 bits), and of words about an error (32), which
-    /// are where the name was.
+    /// Of the answer: the bytes of data (32 bits), and of the error's text (32), which is in the
+    /// place of the name.
     pub(crate) fn answered(self) -> usize {
         self.at + 3
     }
@@ -176,15 +176,15 @@ pub(crate) const GROUPS_MAX: usize = 1 << 16;
 /// The room is for entries of a directory.
 pub(crate) const ENTRIES: u64 = 1 << 63;
 
-/// What a slot is; the lower half of its first word, on which the application sleeps. The upper
-/// half is a count of the application, which tells one use of the slot from another.
+/// The state of a slot: the lower half of its first word, on which the application sleeps. The
+/// upper half is a count of the application, which tells one use of the slot from another.
 pub(crate) mod state {
-    /// What a slot is, by its first word.
+    /// The state of a slot, by its first word.
     pub(crate) fn of(word: u64) -> u64 {
         word & 0xffff_ffff
     }
 
-    /// For the how many-th time it is used, in the upper half.
+    /// The number of its use, in the upper half.
     pub(crate) fn turn(word: u64) -> u64 {
         word & !0xffff_ffff
     }

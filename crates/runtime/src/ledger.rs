@@ -1,11 +1,11 @@
-//! What a session has, in memory that outlives the process and that its application does not
-//! see: another process goes on with it after a crash (LabStor §3.3, crash recovery).
+//! Records of a session, in memory that outlives the process and that its application does not see:
+//! another process goes on with it after a crash (LabStor §3.3, crash recovery).
 //!
 //! There are two kinds of memory. That of *slots* has, for each queue, how many requests were
-//! taken, and for each slot the request that was taken and not answered, with how far it is.
-//! *Entries* are the inodes that the session knows and the files that it has open; their
-//! memory grows in pieces, of which each is as large as all before. The first word of a
-//! record is stored last, so that it is there as a whole or not at all.
+//! taken, and for each slot the request that was taken and not answered, with its phase. *Entries*
+//! are the inodes that the session knows and the files that it has open; their memory grows in
+//! pieces, of which each is as large as all before. The first word of a record is stored last, so
+//! that it is there as a whole or not at all.
 
 use crate::asked::{self, Asked};
 use crate::layout::{Geometry, QUEUES_MAX};
@@ -19,17 +19,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether the session's socket is at rest: nothing is half said there.
+/// Whether the session's socket is at rest, without a message under way.
 const AT_REST: usize = 0;
 /// Directories that were shown.
 const SHOWN: usize = 1;
 /// How many requests of each queue were taken.
 const HEADS: usize = 16;
-/// Where the slots begin.
+/// The start of the slots.
 const SLOTS: usize = HEADS + QUEUES_MAX;
 
-/// Words of a slot: the request's number and 1, its phase, its error, what tells whether it
-/// was carried out (2), the turn of its slot, what it opened, then the copy of the request.
+/// Words of a slot: the request's number and 1, its phase, its error, its note (2), the turn of its
+/// slot, the handle that it opened, then the copy of the request.
 const SLOT: usize = COPY + asked::WORDS;
 const COPY: usize = 7;
 
@@ -46,7 +46,7 @@ const WRITE: u64 = 2;
 const DIRECT: u64 = 4;
 const SYNC: u64 = 8;
 const DIRECTORY: u64 = 16;
-/// The application was told of it.
+/// The application knows of it.
 const TOLD: u64 = 32;
 
 /// An open file or directory.
@@ -57,7 +57,7 @@ pub(crate) struct Opened {
     pub(crate) directory: bool,
 }
 
-/// How far a request is.
+/// The phase of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub(crate) enum Phase {
     /// It was taken, and may have been carried out.
@@ -98,20 +98,20 @@ pub(crate) struct Unanswered {
     pub(crate) found: Found,
 }
 
-/// What is known of it.
+/// The record of a request that an earlier process took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) phase: Phase,
-    /// How it ended, if it was carried out; 0 is success.
+    /// Its error number, if it was carried out; 0 is success.
     pub(crate) errno: i32,
-    /// What was [noted](Ledger::note) before.
+    /// Its [note](Ledger::note).
     pub(crate) note: Option<u64>,
-    /// What it opened, if its answer says so; 0 is nothing.
+    /// The handle that it opened, if its answer has one; else 0.
     pub(crate) opened: HandleId,
 }
 
 impl Found {
-    /// Whether a note tells if it was carried out: others have to wait for that.
+    /// Whether only a note shows if it was carried out: others have to wait until that is decided.
     pub(crate) fn is_noted(&self) -> bool {
         self.phase == Phase::Taken && self.note.is_some()
     }
@@ -177,7 +177,7 @@ impl Ledger {
         &self.slots.words()[at]
     }
 
-    /// Nothing is half said on the session's socket, or something is.
+    /// Sets whether the session's socket is at rest.
     pub(crate) fn set_at_rest(&self, at_rest: bool) {
         self.word(AT_REST).store(u64::from(at_rest), Ordering::Release);
     }
@@ -186,7 +186,7 @@ impl Ledger {
         self.word(SHOWN).store(shown as u64, Ordering::Relaxed);
     }
 
-    /// So many requests of a queue were taken.
+    /// Sets how many requests of a queue were taken.
     pub(crate) fn set_head(&self, queue: usize, head: u64) {
         self.word(HEADS + queue).store(head, Ordering::Release);
     }
@@ -195,7 +195,7 @@ impl Ledger {
         record(&self.slots, place)
     }
 
-    /// Where a slot's record is.
+    /// The place of a slot's record.
     pub(crate) fn place(&self, queue: usize, slot: usize) -> usize {
         queue * self.geometry.depth + slot
     }
@@ -212,7 +212,7 @@ impl Ledger {
         record[6].store(0, Ordering::Relaxed);
         match asked {
             Ok(asked) => asked.keep(&record[COPY..]),
-            // It is one that can't be, also for the next process.
+            // The request is invalid, also for the next process.
             Err(_) => record[COPY].store(u64::MAX, Ordering::Relaxed),
         }
         record[0].store(number.wrapping_add(1), Ordering::Release);
@@ -225,22 +225,23 @@ impl Ledger {
             && Phase::of(record[1].load(Ordering::Acquire)) != Phase::Answered
     }
 
-    /// Notes what tells, after a crash, whether a request was carried out.
+    /// Notes the state by which the next process finds out, after a crash, whether a request was
+    /// carried out.
     pub(crate) fn note(&self, place: usize, note: u64) {
         let record = self.record(place);
         record[4].store(note, Ordering::Relaxed);
         record[3].store(1, Ordering::Release);
     }
 
-    /// A request was carried out, and ended so.
+    /// A request was carried out, with this error number.
     pub(crate) fn done(&self, place: usize, errno: i32) {
         let record = self.record(place);
         record[2].store(u64::from(errno.unsigned_abs()), Ordering::Relaxed);
         record[1].store(Phase::Done.word(), Ordering::Release);
     }
 
-    /// The answer is in the slot, which says that this was opened, if anything: its
-    /// application is told from now on, by this process or the next.
+    /// The answer is in the slot, with the handle that was opened, if any: its application gets it
+    /// from now on, by this process or the next.
     pub(crate) fn answered(&self, place: usize, opened: HandleId) {
         let record = self.record(place);
         record[6].store(opened.0, Ordering::Relaxed);
@@ -250,14 +251,14 @@ impl Ledger {
         }
     }
 
-    /// The application was told of the answer to the request of this number. It may have put
+    /// The application was notified of the answer to the request of this number. It may have put
     /// another one into the slot since.
     pub(crate) fn settled(&self, place: usize, number: u64) {
         let word = &self.record(place)[0];
         let _ = word.compare_exchange(number.wrapping_add(1), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The session knows an inode by so many lookups.
+    /// The session has so many lookups of an inode.
     pub(crate) fn knows(&self, ino: InodeId, lookups: u64) {
         let mut places = self.places.lock();
         match (places.inodes.get(&ino).copied(), lookups) {
@@ -275,7 +276,7 @@ impl Ledger {
         }
     }
 
-    /// The session has this open. It does not know yet.
+    /// The session has opened this. Its application does not know yet.
     pub(crate) fn opened(&self, handle: HandleId, opened: &Opened) {
         let Opened { ino, flags: OpenFlags { read, write, direct, sync }, directory } = *opened;
         let flags = [(read, READ), (write, WRITE), (direct, DIRECT), (sync, SYNC), (directory, DIRECTORY)];
@@ -286,7 +287,7 @@ impl Ledger {
         }
     }
 
-    /// The session knows what it has open by this.
+    /// The application knows of this handle.
     pub(crate) fn told(&self, handle: HandleId) {
         let places = self.places.lock();
         let Some(at) = places.handles.get(&handle).copied() else { return };
@@ -301,12 +302,12 @@ impl Ledger {
         }
     }
 
-    /// Only this stays open. What else was opened, by requests whose answers were not received, is
-    /// forgotten: they are carried out again.
+    /// Only these handles stay open. Others, opened by requests whose answers were not received,
+    /// are forgotten: the requests are carried out again.
     pub(crate) fn only_told(&self, told: &HashSet<HandleId>) {
         let open: Vec<HandleId> = self.places.lock().handles.keys().copied().collect();
         for handle in open {
-            // Of some, only the answer says so, which is settled soon.
+            // Some were only known by an answer that is settled soon.
             if told.contains(&handle) { self.told(handle) } else { self.closed(handle) }
         }
     }
@@ -449,7 +450,7 @@ impl Records {
             .collect()
     }
 
-    /// What it has open, and knows of.
+    /// Its open files that its application knows of.
     pub(crate) fn handles(&self) -> Vec<(HandleId, Opened)> {
         let unanswered = (0..self.geometry.queues).flat_map(|queue| self.unanswered(queue));
         let answered = unanswered.map(|one| one.found).filter(|found| found.phase == Phase::Answered);

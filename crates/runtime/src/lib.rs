@@ -1,13 +1,13 @@
 //! The runtime (LabStor §III-C): applications put requests into queues in shared memory, and
 //! workers carry them out on the stack, without a call of the kernel on the way.
 //!
-//! `layout` says where things are in the memory, for both sides. On the side of the daemon,
-//! [`Runtime`] lets sessions begin (`server`), each of which (`session`) sees the file system
-//! through a `view` that checks what the kernel would have checked (`access`); `queue` takes requests
-//! out of the memory, `values` adds keys and values to them, `worker` is a thread that serves
-//! queues, and `pool` gives each its queues, as `policy` plans. Where sessions outlive a crash
-//! of the process, `ledger` has what is needed for that, and `once` carries requests out so
-//! that they can be gone on with. On the side of an application, [`Session`] is the file system.
+//! `layout` is the layout of the memory, for both sides. On the side of the daemon, [`Runtime`]
+//! lets sessions begin (`server`), each of which (`session`) sees the file system through a `view`
+//! that makes the kernel's checks (`access`); `queue` takes requests out of the memory, `values`
+//! adds keys and values to them, `worker` is a thread that serves queues, and `pool` gives each its
+//! queues, as `policy` plans. Where sessions outlive a crash of the process, `ledger` has the
+//! records for that, and `once` carries requests out so that another process can go on with them.
+//! On the side of an application, [`Session`] is the file system.
 #![forbid(unsafe_code)]
 
 mod access;

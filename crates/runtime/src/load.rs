@@ -1,13 +1,13 @@
-//! How much work a queue gives, for the policy and for people.
+//! The load of a queue, for the policy and for people.
 
 use braid_contract::Class;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a queue did so far.
+/// The load of a queue so far.
 #[derive(Debug)]
 pub(crate) struct Load {
-    /// The application's queue: the session's number, and which of its queues.
+    /// The application's queue: the session's number, and the queue's.
     pub(crate) of: (u64, usize),
     pub(crate) class: Class,
     requests: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What was added since `before`.
+    /// The counts since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             requests: self.requests.wrapping_sub(before.requests),

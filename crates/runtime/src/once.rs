@@ -1,11 +1,11 @@
 //! Has each request carried out once, wherever the process is killed (LabStor §3.3, crash
-//! recovery): notes in the [ledger](crate::ledger) what tells whether it was, and after a
-//! crash finds out.
+//! recovery): notes in the [ledger](crate::ledger) the state before each request, and after a crash
+//! finds out by that whether it was carried out.
 //!
-//! Data and attributes are set once more, to the same. Before a name is made or removed, it is
-//! noted which inode it leads to: one that led nowhere and does now was made; one that does
-//! not lead there any more was removed, or renamed. From the look to the note that it is done,
-//! no other session may change the name: else two could take what one did for theirs.
+//! Data and attributes are set once more, to the same. Before a name is made or removed, its inode
+//! is noted: a name that led nowhere and does now was made; one that does not lead there any more
+//! was removed, or renamed. From the look to the note that it is done, no other session may change
+//! the name: else two could take the change of one for theirs.
 
 use crate::ledger::{Found, Ledger, Opened, Phase, Unanswered};
 use crate::values::wire::Ask;
@@ -28,8 +28,8 @@ pub(crate) struct Names {
     /// Those that are being changed.
     held: Mutex<HashSet<Name>>,
     freed: Condvar,
-    /// Requests that an earlier process may have carried out, by what it noted. What others do
-    /// to the same names would be taken for theirs.
+    /// Requests that an earlier process may have carried out, by its notes. Other changes of the
+    /// same names would be taken for theirs.
     unsettled: AtomicUsize,
 }
 
@@ -70,12 +70,12 @@ impl Names {
         Held { all: self, names }
     }
 
-    /// So many requests are to be repeated before any other one.
+    /// Adds requests that are to be repeated before any other one.
     pub(crate) fn unsettle(&self, count: usize) {
         self.unsettled.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// So many were.
+    /// So many were repeated.
     pub(crate) fn settle(&self, count: usize) {
         self.unsettled.fetch_sub(count, Ordering::AcqRel);
     }
@@ -106,13 +106,13 @@ pub(crate) struct Once {
     pub(crate) view: Arc<Served<View>>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) names: Arc<Names>,
-    /// What an earlier process did not answer is refused: perhaps it ends processes.
+    /// Requests that an earlier process did not answer are refused: perhaps they crash processes.
     pub(crate) refuse: bool,
 }
 
 impl Once {
     /// Carries out the request whose record is at this place, by `target` if it can simply be
-    /// repeated. `found` says what is known of one that an earlier process took.
+    /// repeated. `found` is the record of a request that an earlier process took.
     pub(crate) fn call(
         &self,
         (place, found): (usize, Option<Found>),
@@ -123,7 +123,7 @@ impl Once {
             return Err(refused("the process crashed several times, perhaps by this"));
         }
         let Some(operation) = Operation::ALL.get(message.numbers.operation as usize).copied() else {
-            // What else is not in the table may do something else if it is repeated.
+            // Other requests that are not in the table may have another effect if repeated.
             let can_be_repeated = Ask::of(message.numbers.operation).is_some_and(|ask| !ask.changes());
             return match found {
                 Some(_) if !can_be_repeated => {
@@ -146,8 +146,8 @@ impl Once {
     }
 }
 
-/// Of what a crash left unanswered, what closes a handle that is closed was done: now, since
-/// the handle may become that of another file.
+/// Unanswered requests that close a handle which is closed count as done. This is settled now,
+/// since the handle may become that of another file.
 pub(crate) fn settle_closed(mut unanswered: Vec<Unanswered>, open: &[(HandleId, Opened)]) -> Vec<Unanswered> {
     for one in &mut unanswered {
         let Ok(numbers) = one.asked.as_ref().map(|asked| asked.numbers) else { continue };
@@ -247,8 +247,8 @@ impl Deed {
         self.top().getxattr(&Caller::root(), ino, name).is_ok()
     }
 
-    /// What tells later whether this was done: the inode that a name leads to, 0 if to none;
-    /// whether there is an attribute.
+    /// The state that shows later whether this was done: the inode that a name leads to, 0 if to
+    /// none; whether there is an attribute.
     fn look(&self, request: &Request<'_>) -> Option<u64> {
         let known = |ino| self.view.0.bounds.known.has(ino).is_ok();
         match *request {
@@ -265,7 +265,7 @@ impl Deed {
 
     /// Whether an earlier process did this.
     fn was_done(&self, request: &Request<'_>, found: Found) -> bool {
-        // What a name leads to now may be something else that the session may not open.
+        // The name may now lead to another file, which the session may not open.
         if found.phase >= Phase::Done && !matches!(request, Request::Create { .. }) {
             return true;
         }
@@ -291,7 +291,7 @@ impl Deed {
         }
     }
 
-    /// The answer to a request that was carried out; the kernel may not have been told of it.
+    /// The answer to a request that was carried out; the kernel may not have been notified of it.
     fn answer(&self, request: Request<'_>) -> Reply {
         let view = &self.view.0;
         let before = view.before(&request, [None, None]);
@@ -336,7 +336,7 @@ impl Deed {
     }
 }
 
-/// Whether this may be what the request made.
+/// Whether the request may have made this inode.
 fn is_made_by(request: &Request<'_>, made: &Attr) -> bool {
     let (caller, kind) = match *request {
         Request::Link { ino, .. } => return made.ino == ino,

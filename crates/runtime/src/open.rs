@@ -1,4 +1,4 @@
-//! What a session knows: inodes that it looked up, and files that it has open.
+//! Known inodes and open files of a session.
 
 use crate::ledger::{Ledger, Opened};
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
@@ -13,10 +13,10 @@ const HANDLES_MAX: usize = 4096;
 /// The same of a session for others, which is all users of another mount.
 const OF_OTHERS: (usize, usize) = (1 << 20, 1 << 16);
 
-/// What a session knows of an inode.
+/// A session's lookups of an inode.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookups {
-    /// Those that it made and did not take back.
+    /// Lookups that it made and did not take back.
     count: u64,
     /// Those of them that the file system does not count: an earlier process did, which crashed.
     uncounted: u64,
@@ -36,17 +36,17 @@ impl Lookups {
     }
 }
 
-/// What a session knows.
+/// Known inodes and open files of a session.
 #[derive(Default)]
 pub(crate) struct Known {
     inodes: Mutex<HashMap<InodeId, Lookups>>,
     handles: RwLock<HashMap<HandleId, Opened>>,
-    /// What outlives this process.
+    /// The records that outlive this process.
     ledger: Option<Arc<Ledger>>,
     for_others: bool,
 }
 
-/// What a session knows, for the process that goes on.
+/// The same, for the process that goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
     /// Each with its lookups, and how many of these the file system does not count.
@@ -106,7 +106,7 @@ impl Known {
         owed
     }
 
-    /// Whether the inode was looked up: others may be where the session may not look.
+    /// Checks that the inode was looked up: others may be out of the session's reach.
     ///
     /// # Errors
     /// `ESTALE` if not.
@@ -212,7 +212,7 @@ impl Known {
         Knowledge { inodes, handles: self.handles.write().drain().collect() }
     }
 
-    /// Goes on with what an earlier process knew, and notes it in the ledger.
+    /// Takes over the knowledge of an earlier process, and notes it in the ledger.
     pub(crate) fn go_on(&self, known: Knowledge) {
         if let Some(ledger) = &self.ledger {
             known.inodes.iter().for_each(|(ino, count, _)| ledger.knows(*ino, *count));
@@ -224,7 +224,7 @@ impl Known {
         self.found(known);
     }
 
-    /// Goes on with what is in the ledger already.
+    /// Takes over knowledge that is in the ledger already.
     pub(crate) fn found(&self, known: Knowledge) {
         let inodes = known.inodes.into_iter();
         let looked_up = |(ino, count, uncounted)| (ino, Lookups { count, uncounted, ..Lookups::default() });

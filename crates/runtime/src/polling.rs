@@ -1,24 +1,24 @@
-//! How long a thread looks for something before it sleeps: it spins, then gives the processor
-//! to others between two looks, and sleeps. Both sides of a queue do so.
+//! Polls for an event before a thread sleeps: it spins, then yields the processor between two
+//! looks, and sleeps. Both sides of a queue do so.
 //!
-//! Where others want the processor, who gives it away waits for them for milliseconds, and
-//! who sleeps is woken at once. So a thread that had to wait for others sleeps without
-//! delay, now and some times after.
+//! Where others want the processor, a thread that yields it waits for them for milliseconds, and a
+//! sleeping thread is woken at once. So a thread that had to wait for others sleeps without delay,
+//! now and some times after.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For so long a thread looks without giving the processor away.
+/// Time for which a thread looks without yielding the processor.
 const SPIN_MAX: Duration = Duration::from_micros(20);
-/// So many looks for one at the clock.
+/// Looks between two looks at the clock.
 const LOOKS: u32 = 64;
-/// Others had the processor if it came back so late.
+/// Others had the processor if a yield took this long.
 const LATE: Duration = Duration::from_micros(200);
-/// So many times a thread then sleeps without giving it away.
+/// How often a thread then sleeps without yielding first.
 const WARY: u32 = 64;
 
-/// What was learnt of others that want the processor.
+/// Knowledge about others that want the processor.
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
     wary: AtomicU32,

@@ -60,8 +60,8 @@ pub struct Settings {
     pub rebalance: Duration,
     /// How much busier than with all workers the busiest may be, as a part of 1.
     pub loss: f64,
-    /// Requests that take no longer want to be answered soon, where their application does
-    /// not say what they want.
+    /// Requests that take no longer want to be answered soon, unless their application sets a
+    /// class.
     pub latency_below: Duration,
     /// Workers for these requests have processors for themselves.
     pub dedicated: bool,
@@ -86,15 +86,15 @@ impl Default for Settings {
 /// Up to this weight, a worker is not too busy.
 const BUSY_MAX: f64 = 0.85;
 
-/// A queue whose requests took long has to be so much quicker to count as quick again: else
+/// A queue whose requests took long has to be quicker by this factor to count as quick again: else
 /// it would change its workers all the time.
 const QUICKER: f64 = 0.8;
 
-/// A worker that one request keeps for so long has another one take its place, if others
+/// A worker that one request keeps for this long is replaced by another one, if other requests
 /// wait.
 const HELD_UP: Duration = Duration::from_millis(500);
 
-/// For so long a pause waits to be told of, before it looks by itself.
+/// How long a pause waits for a signal before it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Workers and the queues that they serve.
@@ -124,13 +124,13 @@ struct State {
     ended: bool,
 }
 
-/// A queue, and what is known of its load.
+/// A queue and its known load.
 struct Known {
     queue: Arc<Queue>,
     before: Counts,
     /// Mean time of its requests, in nanoseconds; none was carried out yet if it is 0.
     mean_ns: f64,
-    /// They take longer than those that want to be answered soon.
+    /// They take longer than requests that are to be answered soon.
     takes_long: bool,
     weight: f64,
 }
@@ -250,7 +250,7 @@ impl Pool {
             if now >= until {
                 break;
             }
-            // Workers tell without the lock: it may be missed.
+            // Workers signal without the lock: it may be missed.
             self.shared.noticed.wait_until(&mut state, until.min(now + LOOK_AGAIN));
         }
         drop(state);
@@ -262,7 +262,7 @@ impl Pool {
     pub(crate) fn resume(&self) {
         let mut state = self.shared.state.lock();
         state.paused = false;
-        // They have no queues, whatever the plan says.
+        // They have no queues, although the plan gives them some.
         state.plan = Plan::new();
         if let Err(error) = self.shared.rebalance(&mut state, true) {
             tracing::warn!(%error, "the workers could not be given their queues again");
@@ -337,7 +337,7 @@ impl Shared {
         Worker::start(number, manner, told)
     }
 
-    /// What the requests of a queue want.
+    /// The class of a queue's requests.
     fn class(&self, known: &Known) -> Class {
         match known.queue.load.class {
             Class::Auto if known.takes_long => Class::Throughput,
@@ -353,7 +353,7 @@ impl Shared {
         }
         let now = Instant::now();
         let period = state.measured_at.map(|before| now.duration_since(before));
-        // Too short a time says nothing.
+        // Too short a time shows nothing.
         if period.is_none_or(|period| period * 2 >= self.settings.rebalance) {
             state.measured_at = Some(now);
             let period = period.unwrap_or(self.settings.rebalance);
@@ -412,7 +412,7 @@ impl Shared {
         }
     }
 
-    /// The processors of each worker: one for each that serves what wants to be answered
+    /// The processors of each worker: one for each that serves requests that are to be answered
     /// soon, if one is left for the others.
     fn processors(&self, plan: &Plan) -> Vec<Option<CpuSet>> {
         let all = sched_getaffinity(None).ok();
@@ -438,7 +438,7 @@ impl Shared {
 }
 
 impl Known {
-    /// Looks at what was done in this time.
+    /// Takes account of the work in this time.
     fn measure(&mut self, period: Duration, latency_below: Duration) {
         let now = self.queue.load.counts();
         let done = now.since(self.before);

@@ -1,6 +1,6 @@
 //! A queue of a session, from the side of the workers: takes requests out of the shared
-//! memory, has them carried out, and puts the answers back. Nothing that the application
-//! stores is believed, and all of it is copied before it is looked at.
+//! memory, has them carried out, and puts the answers back. Nothing that the application stores is
+//! trusted, and all of it is copied before it is checked.
 
 use crate::asked::Asked;
 use crate::entries::Gathered;
@@ -22,11 +22,11 @@ use std::time::Instant;
 /// Bytes of words about an error, at most: so many as a name has.
 const WHY_MAX: usize = NAME_MAX;
 
-/// What the queues of a session have in common.
+/// The shared part of a session's queues.
 pub(crate) struct Shared {
     pub(crate) memory: SharedWords,
     pub(crate) geometry: Geometry,
-    /// The session's application, whatever its requests say.
+    /// The session's application; requests can't name another caller.
     caller: Caller,
     /// But each request is of the caller that it names.
     for_others: bool,
@@ -78,11 +78,11 @@ pub(crate) struct Queue {
     /// How many requests were taken. Locked while one is taken, or, where the order is kept,
     /// carried out.
     head: Mutex<u64>,
-    /// The same, for looking.
+    /// The same, readable without the lock.
     taken: AtomicU64,
     /// Requests that an earlier process took and did not answer; the next comes last.
     again: Mutex<Vec<Unanswered>>,
-    /// How many, for looking.
+    /// Their number, readable without the lock.
     to_repeat: AtomicUsize,
     pub(crate) load: Load,
 }
@@ -92,13 +92,13 @@ struct Job {
     number: u64,
     slot: usize,
     asked: Result<Asked, Failure>,
-    /// For the how many-th time the slot is used, as its application counts.
+    /// The number of the slot's use, as its application counts.
     turn: u64,
-    /// What is known of it, if an earlier process took it.
+    /// Its record, if an earlier process took it.
     found: Option<Found>,
 }
 
-/// Who waited for a request waits no more when this is dropped.
+/// Others stop waiting for a request when this is dropped.
 struct Settles<'a>(&'a Names);
 
 impl Drop for Settles<'_> {
@@ -162,7 +162,7 @@ impl Queue {
         self.to_repeat.load(Ordering::Acquire) > 0
     }
 
-    /// Whether no session's request waits to be repeated that others have to wait for.
+    /// Whether no request of any session that others have to wait for is yet to be repeated.
     fn is_settled(&self) -> bool {
         self.shared.once.as_ref().is_none_or(|once| once.names.is_settled())
     }
@@ -182,7 +182,7 @@ impl Queue {
     }
 
     /// Whether a request waits that could be taken now. A worker that finds none may sleep:
-    /// where the order is kept, who carries a request out wakes it for the next one.
+    /// where the order is kept, the worker that carries a request out wakes it for the next one.
     pub(crate) fn has_work(&self) -> bool {
         (self.repeats() || !self.shared.is_broken() && self.waiting() > 0)
             && (self.is_free() || !self.head.is_locked())
@@ -205,7 +205,7 @@ impl Queue {
         }
     }
 
-    /// Wakes a worker that went to sleep since the queue was locked, for what came then.
+    /// Wakes a worker that went to sleep since the queue was locked, for requests that came then.
     fn wake(&self) {
         // Either this sees that it sleeps, or it sees that the queue is free.
         fence(Ordering::SeqCst);
@@ -305,11 +305,11 @@ impl Queue {
         }
     }
 
-    /// Tells the application that there is an answer.
+    /// Notifies the application that there is an answer.
     fn tell(&self, slot: Slot, job: &Job) {
         let word = &self.shared.memory.words()[slot.state()];
         if job.found.is_some() {
-            // It may have been told before: then the slot may have another request.
+            // It may have been notified before: then the slot may have another request.
             let told = word.try_update(Ordering::AcqRel, Ordering::Acquire, |word| {
                 (state::turn(word) == job.turn).then_some(job.turn | state::ANSWERED)
             });
@@ -343,7 +343,7 @@ impl Queue {
             entries: entries.as_mut().map(|entries| entries as &mut dyn Entries),
             ..Message::new(numbers)
         };
-        // What a panic left behind is as in any other thread of the daemon.
+        // A panic leaves the same state behind as in any other thread of the daemon.
         let called = catch_unwind(AssertUnwindSafe(|| match &self.shared.once {
             Some(once) => {
                 let place = once.ledger.place(self.index, job.slot);
@@ -355,8 +355,8 @@ impl Queue {
         Ok(match entries {
             Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
             None => {
-                // Only a read fills the buffer, and says how much of it. The count of another
-                // request would be of bytes that were read before, for another one.
+                // Only a read fills the buffer, and counts its bytes. The count of another request
+                // would be of bytes that were read before, for another one.
                 let is_read = asked.numbers.operation == Operation::Read as u32;
                 let read = if is_read { answer.answers.count.min(asked.room as u64) as usize } else { 0 };
                 Told { read, bytes: Vec::new(), answer }
@@ -399,7 +399,7 @@ impl Queue {
             }
             Err(Failure { errno, why }) => (errno, 0, why),
         };
-        // They may name directories of tiers, which are none of other users' business.
+        // They may name directories of tiers, which other users must not see.
         let may_know = [0, self.shared.served_by].contains(&self.shared.caller.uid);
         let why = if may_know { &why.as_bytes()[..why.len().min(WHY_MAX)] } else { &[] };
         words::store(&words[slot.name()], why);
@@ -408,7 +408,7 @@ impl Queue {
     }
 }
 
-/// What was answered, and how much was read into the worker's buffer.
+/// The answer, and the count of bytes read into the worker's buffer.
 struct Told {
     read: usize,
     bytes: Vec<u8>,
@@ -438,7 +438,7 @@ pub(crate) mod testing {
         state::of(words[GEOMETRY.slot(0, 0).state()].load(Ordering::Acquire)) == state::ANSWERED
     }
 
-    /// Says that a request has begun, and carries it out when it is told to.
+    /// Signals that a request has begun, and carries it out on request.
     pub(crate) struct Slow(pub(crate) mpsc::Sender<()>, pub(crate) Mutex<mpsc::Receiver<()>>);
 
     impl Target for Slow {

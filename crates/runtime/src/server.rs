@@ -44,8 +44,7 @@ pub struct Runtime {
     shared: Arc<Common>,
 }
 
-/// What uses the file system. Threads of sessions find it while they talk, and keep it at
-/// no other time.
+/// The part that uses the file system. Threads of sessions hold it only while they talk.
 struct Common {
     mounted: Mounted,
     pool: Pool,
@@ -132,7 +131,7 @@ impl Runtime {
     #[must_use]
     pub fn pause(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        // What sessions ask of the kernel is answered as long as they may ask.
+        // The kernel's requests are answered as long as sessions may cause some.
         if !self.shared.gate.pause(until) {
             return false;
         }
@@ -196,8 +195,8 @@ impl Runtime {
         }
     }
 
-    /// Lets no session begin any more, and hangs up on those of which `which` says so. Their
-    /// threads return by themselves, unless applications keep them.
+    /// Lets no session begin any more, and hangs up on those that `which` selects. Their threads
+    /// return by themselves, unless applications keep them.
     fn end(&self, which: impl Fn(&Present) -> bool) {
         let mut sessions = self.shared.sessions.lock();
         sessions.ended = true;
@@ -220,7 +219,7 @@ fn listen(path: &Path, open_to_all: bool) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether the kernel asks a file system for others than who mounted it.
+/// Whether the kernel passes on requests of users other than the one who mounted.
 fn lets_others_in(mounts: &str, device: u64) -> bool {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number));
@@ -286,8 +285,8 @@ fn go_on(shared: &Arc<Common>, given: GivenSession) -> io::Result<()> {
     attend_again(shared, number, live, socket)
 }
 
-/// Goes on with the sessions of a process that crashed. What they know is counted before any
-/// of them may remove it: its number must not become that of another file.
+/// Goes on with the sessions of a process that crashed. Their known inodes are counted before any
+/// of them may remove one: its number must not become that of another file.
 fn go_on_after_crash(shared: &Arc<Common>, found: Vec<FoundSession>) {
     let Some(kept) = &shared.kept else { return };
     let (mut recount, mut unanswered) = (Recount::default(), 0);
@@ -303,7 +302,7 @@ fn go_on_after_crash(shared: &Arc<Common>, found: Vec<FoundSession>) {
     let again =
         counted.into_iter().filter_map(|(one, inodes)| {
             let number = one.state.number;
-            // Its application would wait for the rest of what it was told.
+            // Its application would wait for the rest of a message.
             let at_rest = one.records.is_at_rest();
             let made = Live::go_on_after_crash(one, shared.mounted.clone(), inodes, kept.clone());
             let made = if at_rest { made } else { Err(io::ErrorKind::ConnectionAborted.into()) };
@@ -340,7 +339,7 @@ fn attend_again(shared: &Arc<Common>, number: u64, live: Live, socket: UnixStrea
     Ok(())
 }
 
-/// A session that is present, and what it sees.
+/// A present session, and the file system that it sees.
 fn find(shared: &Weak<Common>, number: u64) -> Option<(Arc<Live>, Mounted)> {
     let shared = shared.upgrade()?;
     let live = shared.sessions.lock().present.get(&number)?.live.clone()?;
@@ -369,7 +368,7 @@ impl Common {
         socket.map_or(Ok(()), |socket| live.tell_keeper(&socket)).map_err(Error::from)
     }
 
-    /// Tells who keeps sessions that one is over.
+    /// Tells the keeper that a session is over.
     fn has_ended(&self, number: u64) {
         self.kept.iter().for_each(|kept| kept.keeper.ended(number));
     }
@@ -396,10 +395,10 @@ fn spawn(
         if ended == End::Over {
             end(&weak, number, &attendant);
         }
-        // It counts until all that it brought is closed.
+        // It counts until all descriptors that it brought are closed.
         drop(attendant);
         let mut sessions = sessions.lock();
-        // What is left to who stops the runtime is not for this thread.
+        // The stop of the runtime deals with sessions that are left to it.
         if sessions.present.get(&number).is_some_and(|one| one.live.is_none()) {
             sessions.present.remove(&number);
         }
@@ -414,7 +413,7 @@ fn end(shared: &Weak<Common>, number: u64, attendant: &Attendant) {
     {
         shared.pool.remove(number);
         let live = shared.sessions.lock().present.get_mut(&number).and_then(|one| one.live.take());
-        // Without the lock: what it has open is closed.
+        // Without the lock: its open files are closed.
         if let Some(live) = live {
             live.leave_workers();
         }

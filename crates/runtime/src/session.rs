@@ -1,5 +1,4 @@
-//! A session, from the side of the daemon: what is said on its socket, and what it is made
-//! of.
+//! A session, from the side of the daemon: the messages on its socket, and its parts.
 
 use crate::found::FoundSession;
 use crate::gate::Gate;
@@ -28,15 +27,15 @@ use std::time::{Duration, Instant};
 
 /// Directories that a session may be shown.
 const SHOWN_MAX: usize = 64;
-/// Time limit for an application to say what its session is to be like.
+/// Time limit for an application to ask for its session.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for the rest of what it has begun to say, and to take the answer: less than
-/// the patience of who waits for the end of it.
+/// Time limit for the rest of a message, and to take the answer: less than the patience of a thread
+/// that waits for the end of the message.
 const TALK_TIMEOUT: Duration = Duration::from_millis(250);
 /// Time for workers to notice that a session has ended.
 const LEFT_WITHIN: Duration = Duration::from_millis(100);
 
-/// What sessions are to see.
+/// The file system that sessions see.
 #[derive(Clone)]
 pub struct Mounted {
     /// The top of the stack.
@@ -49,13 +48,13 @@ pub struct Mounted {
     pub device: u64,
 }
 
-/// What outlives the process, if sessions do.
+/// The part that outlives the process, if sessions do.
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) keeper: Arc<dyn SessionKeeper>,
     /// Names that sessions change.
     pub(crate) names: Arc<Names>,
-    /// What an earlier process did not answer is refused.
+    /// Requests that an earlier process did not answer are refused.
     pub(crate) refuse: bool,
 }
 
@@ -79,7 +78,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// A session that sees this, with new memory.
+    /// A session of this file system, with new memory.
     fn begin(
         number: u64,
         terms: Terms,
@@ -120,7 +119,7 @@ impl Live {
     /// Goes on with the session of another process; answers its socket too.
     ///
     /// # Errors
-    /// If its memory is not as its state says.
+    /// If its memory does not match its state.
     pub(crate) fn go_on(
         given: GivenSession,
         mounted: Mounted,
@@ -140,11 +139,11 @@ impl Live {
         Ok((live, socket.into()))
     }
 
-    /// Goes on with the session of a process that crashed; answers its socket too. What that
-    /// did not answer comes first. `inodes` are those that are still there.
+    /// Goes on with the session of a process that crashed; answers its socket too. Requests that
+    /// the process did not answer come first. `inodes` are those that are still there.
     ///
     /// # Errors
-    /// If its memory is not as its state says.
+    /// If its memory does not match its state.
     pub(crate) fn go_on_after_crash(
         found: FoundSession,
         mounted: Mounted,
@@ -176,7 +175,7 @@ impl Live {
         kept: Option<(Arc<Ledger>, Kept)>,
     ) -> io::Result<Self> {
         let Mounted { top, kernel, values, .. } = mounted;
-        // What it has open is closed by this, if it can't go on.
+        // This closes its open files, if it can't go on.
         let terms = state.terms();
         let view = Arc::new(Served(View::new(top, kernel, (state.read_only, terms.for_others), known)));
         let memory = SharedWords::open(memory)?;
@@ -190,7 +189,7 @@ impl Live {
         Ok(Self::of((state.number, terms), (view, values), (memory, heads), kept))
     }
 
-    /// Tells who keeps sessions that this one is there.
+    /// Tells the keeper of this session.
     ///
     /// # Errors
     /// If there are no descriptors left.
@@ -205,8 +204,8 @@ impl Live {
         Ok(())
     }
 
-    /// Nothing is half said on its socket any more, or something is: then its application
-    /// would wait for ever for another process.
+    /// Sets whether its socket is at rest. If not, its application would wait for ever for another
+    /// process.
     fn set_at_rest(&self, at_rest: bool) {
         self.kept.iter().for_each(|(ledger, _)| ledger.set_at_rest(at_rest));
     }
@@ -216,8 +215,8 @@ impl Live {
         self.kept.iter().for_each(|(ledger, _)| ledger.set_shown(shown));
     }
 
-    /// What another process goes on with. This one has nothing of the session afterwards; no
-    /// request may be under way.
+    /// The session, for another process. This one has nothing of it afterwards; no request may be
+    /// under way.
     ///
     /// # Errors
     /// If there are no descriptors left: then the session has ended.
@@ -236,8 +235,8 @@ impl Live {
         queue.shared.memory.as_fd().try_clone_to_owned()
     }
 
-    /// Waits a while until no worker has its queues any more, so that none of them has to
-    /// close what it has open.
+    /// Waits a while until no worker has its queues any more, so that none of them has to close its
+    /// open files.
     pub(crate) fn leave_workers(&self) {
         let until = Instant::now() + LEFT_WITHIN;
         while self.queues.iter().any(|queue| Arc::strong_count(queue) > 1) && Instant::now() < until {
@@ -279,21 +278,20 @@ pub(crate) enum End {
     Left,
 }
 
-/// What the thread of a session has, which outlives what it works for if its application
-/// holds it up.
+/// The state of a session's thread, which outlives the runtime if its application holds it up.
 pub(crate) struct Attendant {
     pub(crate) socket: UnixStream,
     pub(crate) gate: Arc<Gate>,
     /// Can be read when sessions are left to another process.
     pub(crate) leaving: Arc<OwnedFd>,
-    /// Descriptors of who knows what. To close one may take for ever, where its file system
-    /// is a process of the same user.
+    /// Descriptors of unknown files. To close one may take for ever, where its file system is a
+    /// process of the same user.
     pub(crate) foreign: Vec<OwnedFd>,
 }
 
 impl Attendant {
-    /// Lets a session begin: says so, after `register` has taken it in. Answers whether it
-    /// has begun.
+    /// Lets a session begin: answers the application, after `register` has taken it in. Answers
+    /// whether it has begun.
     ///
     /// # Errors
     /// If the application hangs up, or breaks the rules.
@@ -356,8 +354,8 @@ impl Attendant {
         send(&self.socket, &Answer::refused(error)).map(|()| false)
     }
 
-    /// Shows the session what its application asks for, until that hangs up, or sessions are
-    /// left. `session` finds it, if there still is one.
+    /// Shows the session the directories that its application asks for, until that hangs up, or
+    /// sessions are left. `session` finds it, if there still is one.
     ///
     /// # Errors
     /// If the application breaks the rules.
@@ -373,7 +371,7 @@ impl Attendant {
             if !waited[1].revents().is_empty() {
                 return Ok(End::Left);
             }
-            // What it says after a pause is for who goes on.
+            // Messages after a pause are for the process that goes on.
             let Some(_pass) = gate.enter() else { return Ok(End::Left) };
             let Some((live, mounted)) = session() else { return Ok(End::Over) };
             live.set_at_rest(false);
@@ -415,7 +413,7 @@ fn may_act_for_others(caller: &Caller) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&caller.uid)
 }
 
-/// Makes a session that sees this.
+/// Makes a session of this file system.
 type Make<'a> = dyn Fn(&Mounted, Option<Kept>) -> Result<(Arc<Live>, InodeId)> + 'a;
 
 /// New records, if sessions outlive the process.

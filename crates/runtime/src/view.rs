@@ -1,7 +1,7 @@
 //! The file system as a session sees it: below the directories that were shown to it by the
-//! kernel, and with the rights of its user. What the kernel would check, or hide, before it
-//! asks a file system is checked and hidden here; and what the kernel caches is brought up
-//! to date.
+//! kernel, and with the rights of its user. The kernel's checks before it asks a file system are
+//! made here, and data that it would hide is hidden; and the kernel's caches are brought up to
+//! date.
 
 use crate::access::is_in_group;
 use crate::admit::{Bounds, Renamed};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Tries to create or open a file whose name comes and goes.
 const CREATE_TRIES: usize = 16;
-/// Bytes that one request copies, at most: no worker is to be away for long.
+/// Bytes that one request copies, at most, so that no worker is away for long.
 const COPY_MAX: u64 = 16 << 20;
 
 /// The file system as a session sees it.
@@ -109,15 +109,16 @@ impl View {
         }
     }
 
-    /// Keeps the inodes of a request from being forgotten while it is carried out: what was
-    /// checked of one must not be done to another that gets its number.
+    /// Keeps the inodes of a request from being forgotten while it is carried out: a check of one
+    /// must not count for another that gets its number.
     fn hold(&self, request: &Request<'_>) -> Held<'_> {
         let hold = |ino: InodeId| self.bounds.known.hold(ino).then_some(ino);
         Held { view: self, inodes: inodes_of(request).map(|ino| ino.and_then(hold)) }
     }
 
-    /// Refuses what was carried out before but is about what the session does not know, or may
-    /// not search: its application may have written one request over another one.
+    /// Refuses a request that was carried out before, but names an inode that the session does not
+    /// know, or a directory that it may not search: its application may have written one request
+    /// over another one.
     pub(crate) fn admit_done(&self, request: &Request<'_>) -> Result<()> {
         check_form(request)?;
         inodes_of(request).into_iter().flatten().try_for_each(|ino| self.bounds.known.has(ino))?;
@@ -137,12 +138,12 @@ impl View {
         }
     }
 
-    /// Has the kernel write back what only its cache has of a file.
+    /// Has the kernel write back data of a file that only its cache has.
     fn write_back(&self, ino: InodeId) -> Result<()> {
         self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.write_back(ino))
     }
 
-    /// Notes what a reply gives to the session, or takes from it.
+    /// Notes inodes and files that a reply gives to the session, or takes from it.
     pub(crate) fn note(&self, before: &Before, reply: &mut Reply) {
         let noted = match reply {
             Reply::Lookup(Ok(entry))
@@ -169,7 +170,7 @@ impl View {
             _ => Ok(()),
         };
         if let Err(error) = noted {
-            // What was given to it beyond its bounds is taken back.
+            // Inodes and files given to it beyond its bounds are taken back.
             match reply {
                 Reply::Open(Ok(opened))
                 | Reply::Create(Ok((_, opened)))
@@ -185,7 +186,7 @@ impl View {
         }
     }
 
-    /// Has the kernel forget what a request made stale in its cache.
+    /// Has the kernel forget cached data that a request made stale.
     pub(crate) fn tell_kernel(&self, before: &Before, reply: &Reply) {
         let Some(kernel) = &self.kernel else { return };
         match reply {
@@ -247,7 +248,7 @@ struct Creating<'a> {
     request: OpenRequest,
 }
 
-/// What has to be known of a request when it is answered.
+/// The facts about a request that are needed when it is answered.
 pub(crate) struct Before {
     operation: Operation,
     ino: InodeId,
@@ -394,8 +395,8 @@ impl Service for View {
 }
 
 impl View {
-    /// The directory above another one, if the session has been there: else it would get out
-    /// of what it was shown.
+    /// The directory above another one, if the session has been there: else it would get out of its
+    /// bounds.
     fn above(&self, caller: &Caller, dir: InodeId) -> Result<Entry> {
         let entry = self.bounds.top.lookup(caller, dir, OsStr::new(".."))?;
         let known = self.bounds.known.has(entry.attr.ino);
@@ -405,7 +406,7 @@ impl View {
         Ok(entry)
     }
 
-    /// Lists a directory; with what its names are, if the session may look them up.
+    /// Lists a directory; with the attributes of its names, if the session may look them up.
     fn read_dir(
         &self,
         caller: &Caller,
@@ -500,7 +501,7 @@ fn inodes_of(request: &Request<'_>) -> [Option<InodeId>; 2] {
     }
 }
 
-/// Notes what a session learns from the entries of a directory.
+/// Notes inodes that a session learns from the entries of a directory.
 struct Learning<'a> {
     known: &'a Known,
     sink: &'a mut dyn DirSink,

@@ -1,5 +1,5 @@
-//! Bytes in words that another process may change at any time: what is read is what some of
-//! its stores left, never undefined.
+//! Bytes in words that another process may change at any time: a load returns the result of some of
+//! its stores, and is never undefined.
 
 use bytemuck::Pod;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 /// Requests of a queue that is served before the next has its turn.
 const TURN: usize = 16;
 
-/// In which order a worker serves its queues.
+/// The order in which a worker serves its queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scheduler {
-    /// In turn, whatever they ask for.
+    /// In turn, regardless of their class.
     Noop,
     /// Requests that want to be answered soon first, and a worker without work takes some of
     /// the others (blk-switch, OSDI'21, as LabStor has it).
@@ -69,7 +69,7 @@ impl Duty {
     }
 }
 
-/// What the threads of a worker and of its pool share.
+/// The shared state of a worker's thread and its pool.
 pub(crate) struct Post {
     duty: Mutex<Arc<Duty>>,
     /// Raised when the duty changes.
@@ -93,7 +93,7 @@ pub(crate) struct Post {
     told: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What a worker did so far.
+/// The counts of a worker so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) requests: u64,
@@ -106,11 +106,11 @@ pub(crate) struct Done {
 pub(crate) struct Worker {
     pub(crate) post: Arc<Post>,
     thread: Option<JoinHandle<()>>,
-    /// Its steps when they were last looked at, and since when they are so many.
+    /// Its steps when they were last looked at, and the time since which they have not changed.
     seen: (u64, Instant),
 }
 
-/// How a worker goes about it.
+/// The settings of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     /// How long it polls before it sleeps.
@@ -155,7 +155,7 @@ impl Worker {
         self.post.wake();
     }
 
-    /// Whether it serves nothing but what it was given last.
+    /// Whether it serves only the queues that it was given last.
     pub(crate) fn has_noticed(&self) -> bool {
         self.post.noticed.load(Ordering::Acquire) == self.post.changed.load(Ordering::Acquire)
     }
@@ -167,7 +167,7 @@ impl Worker {
         self.post.wake();
     }
 
-    /// Whether one request has kept it for so long, as far as was looked, and others of its
+    /// Whether one request has kept it for so long, as far as the looks show, and others of its
     /// queues wait.
     pub(crate) fn is_held_up(&mut self, now: Instant, patience: Duration) -> bool {
         let steps = self.post.steps.load(Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Post {
 
     fn take_notice(&self, change: u64, duty: &Duty) {
         duty.processors.iter().for_each(|processors| {
-            // Where it is refused, others are as good.
+            // If it is refused, any processor will do.
             let _ = sched_setaffinity(None, processors);
         });
         if duty.latency != self.hurries.swap(duty.latency, Ordering::Relaxed) {
@@ -268,7 +268,7 @@ impl Post {
         served
     }
 
-    /// Serves each queue for a while; answers whether there was anything.
+    /// Serves each queue for a while; answers whether there was any request.
     fn serve(&self, duty: &Duty, buffers: &mut Buffers) -> bool {
         let begun = Instant::now();
         let mut served = 0;
@@ -277,7 +277,7 @@ impl Post {
         }
         for queue in &duty.others {
             served += u64::from(self.serve_one(queue, buffers));
-            // What came meanwhile has waited for one request, and not for all of them.
+            // Requests that came meanwhile have waited for one request, and not for all of them.
             for soon in &duty.soon {
                 served += u64::from(self.serve_one(soon, buffers));
             }

@@ -58,7 +58,7 @@ struct Bed {
     dir: TempDir,
 }
 
-/// What is seen of a new directory `data`.
+/// A view of a new directory `data`.
 fn mounted(dir: &Path) -> Mounted {
     let data = dir.join("data");
     std::fs::create_dir(&data).unwrap();
@@ -131,7 +131,7 @@ fn what_does_not_fit_a_slot_is_refused() {
     std::fs::write(dir.path().join("data/b"), [1; 4097]).unwrap();
     assert_eq!(values.get(&me, b"b").unwrap_err().errno(), Errno::EFBIG);
     assert_eq!(values.len(&me, b"b").unwrap(), Some(4097));
-    // A page is as long as fits, and is gone on with; a value that fits none is said.
+    // A page is as long as fits, and is gone on with; a value that fits no page is reported.
     let scan = |after: Option<&[u8]>, values_too| {
         let range = ScanRange { after: after.map(<[u8]>::to_vec), ..ScanRange::default() };
         values.scan(&me, &range, 1000, values_too)
@@ -157,7 +157,7 @@ fn what_does_not_fit_a_slot_is_refused() {
         }
         assert!(found == keys && pages >= pages_min, "{pages}");
     }
-    // What is no directory, or is none that the session knows, has no keys.
+    // A file, or a directory that the session does not know, has no keys.
     let file = fs.lookup(&me, InodeId::ROOT, OsStr::new(&keys[0])).unwrap().attr.ino;
     assert_eq!(session.values(file).err().map(|error| error.errno()), Some(Errno::ENOTDIR));
     assert_eq!(session.values(InodeId(u64::MAX)).err().map(|error| error.errno()), Some(Errno::ESTALE));

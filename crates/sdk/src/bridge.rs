@@ -11,7 +11,7 @@ use braid_sys::module::{Answer, Failure, Message, Numbers};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-/// What a method answers, and its form in the interface.
+/// The answer of a method, and its form in the interface.
 trait Replied: Sized {
     fn give(self) -> std::result::Result<Answer, Failure>;
 

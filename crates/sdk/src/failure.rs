@@ -7,7 +7,7 @@ use braid_sys::module::Failure;
 pub(crate) fn of_error(error: &Error) -> Failure {
     let (errno, text) = (error.errno(), error.to_string());
     let plain = Error::from(errno).to_string();
-    // The other side says again what the number means.
+    // The other side adds the meaning of the number again.
     let why = text.strip_suffix(&plain).unwrap_or(&text).trim_end_matches(": ");
     Failure { errno: errno.0, why: why.to_owned() }
 }
@@ -20,7 +20,7 @@ pub(crate) fn to_error(failure: Failure) -> Error {
     }
 }
 
-/// What the other side gives is not what the interface asks for.
+/// The other side's answer breaks the rules of the interface.
 pub(crate) fn breach(what: &str) -> Failure {
     Failure { errno: Errno::EIO.0, why: format!("a module breaks the rules of the interface: {what}") }
 }

@@ -1,5 +1,5 @@
-//! Modules for Braid in libraries of their own (LabStor §3.1): what a module in Rust uses,
-//! and what Braid uses to have it carry operations out.
+//! Modules for Braid in libraries of their own (LabStor §3.1): the parts that a module in Rust
+//! uses, and those by which Braid has it carry operations out.
 //!
 //! A module is a [`Layer`](braid_contract::Layer) with a name and settings
 //! ([`PluginModule`]); [`plugin!`] makes the library's function of it. Modules in C see the

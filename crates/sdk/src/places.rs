@@ -1,5 +1,5 @@
-//! Where each argument of the table of operations goes in a message: by its name, and its
-//! type where several have one name. `bridge` asks.
+//! The place of each argument of the table of operations in a message: by its name, and its type
+//! where several have one name. `bridge` asks.
 
 use crate::failure::breach;
 use crate::values::{attributes_of, attributes_to, set_time_of, set_time_to};
@@ -25,10 +25,10 @@ pub(crate) trait Take<'a, T> {
     fn take(parts: &mut Parts<'a>) -> Result<T, Failure>;
 }
 
-/// A place for what stands between a sink and a message.
+/// A place for the adapter between a sink and a message.
 pub(crate) type Slot<'a> = Option<&'a mut Option<SinkEntries<'a>>>;
 
-/// The parts of a message, and what was made of them.
+/// The parts of a message, and the values made from them.
 pub(crate) struct Parts<'a> {
     pub(crate) numbers: Numbers,
     pub(crate) caller: &'a Caller,
@@ -417,7 +417,7 @@ impl<'a> Take<'a, &'a mut dyn DirSink> for place::sink {
     }
 }
 
-/// A sink, for messages. What breaks the rules is left out.
+/// A sink, for messages. Entries that break the rules are left out.
 pub(crate) struct SinkEntries<'a>(&'a mut dyn DirSink);
 
 impl Entries for SinkEntries<'_> {

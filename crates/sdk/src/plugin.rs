@@ -39,7 +39,7 @@ pub trait PluginModule: FileSystem + Sized + 'static {
     /// Puts the module on top of `child`.
     ///
     /// # Errors
-    /// Why it can't be there.
+    /// The reason why it can't be there.
     fn new(settings: Self::Settings, child: Arc<dyn FileSystem>) -> Result<Self>;
 
     /// The file system will not be used any more.

@@ -7,8 +7,8 @@ use braid_sys::module::{self as abi, Answer, Capabilities, Failure, Message, Tar
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A file system that is reached by messages: a loaded module for Braid, or what is below
-/// one for the module.
+/// A file system that is reached by messages: a loaded module for Braid, or the file system below
+/// for the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<T>(pub T);
 
@@ -35,8 +35,8 @@ fn within(answer: Answer, room: u64) -> Result<Answer, Failure> {
     if answer.answers.count <= room { Ok(answer) } else { Err(breach("a count of more than there is")) }
 }
 
-/// A file system that messages reach: what is below a loaded module for Braid, or the
-/// module itself for its library.
+/// A file system that messages reach: the one below a loaded module for Braid, or the module itself
+/// for its library.
 pub struct Below(pub Arc<dyn FileSystem>);
 
 impl Target for Below {
@@ -49,7 +49,7 @@ impl Target for Below {
     }
 }
 
-/// The interface's form of what a file system can do.
+/// The interface's form of a file system's capabilities.
 #[must_use]
 pub fn capabilities_to(can: &FileSystemCapabilities) -> Capabilities {
     let FileSystemCapabilities {
@@ -76,7 +76,7 @@ pub fn capabilities_to(can: &FileSystemCapabilities) -> Capabilities {
     }
 }
 
-/// What the interface says that a file system can do.
+/// A file system's capabilities from their form in the interface.
 #[must_use]
 pub fn capabilities_from(told: Capabilities) -> FileSystemCapabilities {
     let is = |bit| told.flags & bit != 0;

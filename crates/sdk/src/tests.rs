@@ -26,7 +26,8 @@ fn messages_change_nothing() {
     assert_eq!(wrapped.0.calls(), bare.0.calls());
 }
 
-/// Notes what `setattr`, `write`, `getattr` and `open` get, and answers what has no plain form.
+/// Notes what `setattr`, `write`, `getattr` and `open` get, and answers values without a plain
+/// form.
 struct Odd {
     below: Arc<dyn FileSystem>,
     seen: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What may not come back: calls of a module, and reading its file.
+//! Time limits for work that may hang: calls of a module, and reading its file.
 
 use braid_contract::{Errno, Error, Result};
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long a module may take to be read and made, and to take a state over.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Has another thread do this. If it is not done in time, that is left to itself.
+/// Has another thread do this. If it is not done in time, the thread is left to itself.
 pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     within(PATIENCE, what, work)
 }

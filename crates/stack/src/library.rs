@@ -33,7 +33,7 @@ pub(crate) enum Code {
 
 impl Library {
     /// # Errors
-    /// Why the file is none.
+    /// The reason why the file is none.
     pub(crate) fn open(file: &Path) -> Result<Self, String> {
         let path = file.to_owned();
         // Its file system may not answer.
@@ -76,7 +76,7 @@ impl Library {
         }
     }
 
-    /// Why it is not trusted.
+    /// The reason why it is not trusted.
     pub(crate) fn distrust(&self) -> Option<&str> {
         match &self.code {
             Code::Trusted(_) => None,

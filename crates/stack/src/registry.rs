@@ -1,4 +1,4 @@
-//! Modules by name: what is in force, and what could be.
+//! Modules by name: those in force, and those available.
 
 use crate::library::Library;
 use crate::loaded::Configuration;
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Modules in libraries, by name. A library is in force as long as a stack has it, whatever
-/// becomes of its file, until it is [exchanged](Self::with).
+/// Modules in libraries, by name. A library is in force as long as a stack has it, even if its file
+/// changes or goes, until it is [exchanged](Self::with).
 #[derive(Debug, Default)]
 pub struct Registry {
     in_force: Mutex<BTreeMap<String, InForce>>,
@@ -17,9 +17,9 @@ pub struct Registry {
 
 #[derive(Clone, Debug)]
 struct InForce {
-    /// It lives in what was made of it.
+    /// It lives in the modules made from it.
     library: Weak<Library>,
-    /// The same, until something was.
+    /// The same, until a module was made.
     chosen: Option<Arc<Library>>,
     version: String,
     file: PathBuf,
@@ -124,7 +124,7 @@ impl Registry {
     /// repository that has one now.
     ///
     /// # Errors
-    /// Why it can't be that.
+    /// The reason why it can't be that.
     pub fn with(&self, name: &str, file: Option<&Path>) -> Result<Self, String> {
         let file = match file {
             Some(file) => std::path::absolute(file).map_err(|error| error.to_string())?,
@@ -157,7 +157,7 @@ impl Registry {
     /// With the modules of these files in force.
     ///
     /// # Errors
-    /// Why one can't be.
+    /// The reason why one can't be.
     pub fn of_files(files: &BTreeMap<String, PathBuf>) -> Result<Self, String> {
         files.iter().try_fold(Self::default(), |registry, (name, file)| registry.with(name, Some(file)))
     }

@@ -102,7 +102,7 @@ impl Repositories {
         format!("{}: {error}", self.file.to_string_lossy())
     }
 
-    /// Begins a change of the list as it is by now; others wait until what is answered goes.
+    /// Begins a change of the present list; others wait until the answer is dropped.
     fn begin(&mut self) -> Result<File, String> {
         fs::create_dir_all(self.dir()).map_err(|error| self.failed(error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -113,7 +113,7 @@ impl Repositories {
         Ok(dir)
     }
 
-    /// The list as it is now; at once, whatever happens.
+    /// Stores the present list, atomically.
     fn write(&self) -> Result<(), String> {
         let mut text = HEAD.as_bytes().to_vec();
         for dir in &self.dirs {
@@ -132,8 +132,8 @@ impl Repositories {
     }
 }
 
-/// The contents of a list; empty if there is none. No other user may have a say in it: not even
-/// if the environment, which may be that of another user, says where it is.
+/// The contents of a list; empty if there is none. No other user may influence it, even if the
+/// environment, which may be another user's, names its place.
 fn contents(file: &Path) -> io::Result<Vec<u8>> {
     let mut file = match File::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -151,7 +151,7 @@ fn contents(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Where the list is.
+/// The place of the list.
 fn file() -> Result<PathBuf, String> {
     let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
     let dir = dir_of(set("XDG_CONFIG_HOME"), set("HOME"), geteuid().is_root());
@@ -159,7 +159,7 @@ fn file() -> Result<PathBuf, String> {
 }
 
 fn dir_of(config: Option<PathBuf>, home: Option<PathBuf>, is_root: bool) -> Option<PathBuf> {
-    // As the rules for the variable say, a relative path does not count.
+    // By the rules for the variable, a relative path does not count.
     let absolute = |path: &PathBuf| path.is_absolute();
     match config.filter(absolute) {
         Some(config) => Some(config.join("braid")),

@@ -1,4 +1,4 @@
-//! Who may have put a file there.
+//! Decides whether a file is trusted, by the users who may have put it there.
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, fstatfs, fstatvfs, openat, readlinkat};
 use rustix::process::geteuid;
@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 /// Most links on the way to a file, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
 
-/// File systems that say of a file what another user or another machine wants it to be, by
-/// their numbers in `statfs`.
+/// File systems whose files are as another user or another machine wants them, by their numbers in
+/// `statfs`.
 const OF_OTHERS: [(u32, &str); 10] = [
     (0x6573_5546, "FUSE"),
     (0x6969, "NFS"),
@@ -35,16 +35,16 @@ pub(crate) struct Found {
     /// Its user.
     pub(crate) owner: u32,
     /// Why its code must not have the rights of this process: another user could have put
-    /// it there, who owns it or may write it, or a directory or a link on the way, or has a
-    /// say in what their file systems show.
+    /// it there, who owns it or may write it, or a directory or a link on the way, or controls the
+    /// contents of their file systems.
     pub(crate) distrust: Option<String>,
 }
 
-/// Opens a file with code. Every step on the way is looked at, and the next one is taken from
-/// what was looked at: only users who are found on the way can lead elsewhere.
+/// Opens a file with code. Every step on the way is checked, and the next one starts from the
+/// checked one: only users who are found on the way can lead elsewhere.
 ///
 /// # Errors
-/// If it can't be opened, or must not be run by anybody.
+/// If it can't be opened, or no user may run it.
 pub(crate) fn find(path: &Path) -> Result<Found, String> {
     let walk = std::path::absolute(path).and_then(|path| Walk::begin(&path)).and_then(Walk::finish);
     let (file, metadata, distrust) = walk.map_err(|error| error.to_string())?;
@@ -97,7 +97,7 @@ impl Walk {
 
     /// Opens the file of this name where the walk has come to.
     fn open(mut self, name: &OsStr) -> io::Result<(File, Metadata, Option<String>)> {
-        // What was put in its place meanwhile may be a pipe, which would wait for a writer.
+        // A pipe put in its place meanwhile would wait for a writer.
         let file = step(&self.dir, name, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -146,7 +146,7 @@ fn root() -> io::Result<File> {
     Ok(rustix::fs::open("/", flags, Mode::empty())?.into())
 }
 
-/// Opens what has this name in a directory, which may be a link itself.
+/// Opens the file of this name in a directory; it may be a link itself.
 fn step(dir: &File, name: &OsStr, flags: OFlags) -> io::Result<File> {
     Ok(openat(dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into())
 }
@@ -163,17 +163,17 @@ fn of_other(metadata: &Metadata, what: &str) -> Option<String> {
 }
 
 fn writable(metadata: &Metadata, what: &str) -> Option<String> {
-    // In a sticky directory, others can't replace what is not theirs.
+    // In a sticky directory, others can't replace files that are not theirs.
     let is_sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
     let is_open = metadata.mode() & 0o022 != 0 && !is_sticky;
     is_open.then(|| format!("{what} may be written by other users"))
 }
 
-/// Why what a file system says of its files is not to be believed.
+/// The reason not to trust a file system's facts about its files.
 fn of_file_system(file: &File) -> io::Result<Option<String>> {
     let number = fstatfs(file)?.f_type as u32;
     let kind = OF_OTHERS.iter().find(|(known, _)| *known == number);
-    // What it shows may have been made by the user who mounted it.
+    // Its files may have been made by the user who mounted it.
     let is_nosuid = fstatvfs(file)?.f_flag.contains(StatVfsMountFlags::NOSUID);
     let nosuid = is_nosuid.then(|| "is mounted 'nosuid'".to_owned());
     Ok(kind.map(|(_, name)| format!("is {name}")).or(nosuid))

@@ -1,11 +1,10 @@
-//! How much memory the daemon may use: the limits of its cgroups, and what the machine
-//! has.
+//! The memory that the daemon may use: the limits of its cgroups, and the machine's memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are, of version 2 alone, beside version 1, and of version 1, with
-/// the files that have limits.
+/// The places of control groups, of version 2 alone, beside version 1, and of version 1, with the
+/// files that have limits.
 const ROOTS: [(&str, &str, &[&str]); 3] = [
     ("0::", "/sys/fs/cgroup", &["memory.max", "memory.high"]),
     ("0::", "/sys/fs/cgroup/unified", &["memory.max", "memory.high"]),
@@ -41,7 +40,7 @@ fn path_after<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
     }
 }
 
-/// The machine's free memory, and what it can free at once.
+/// The machine's free memory, and the memory that it can free at once.
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

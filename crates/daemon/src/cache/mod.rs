@@ -1,5 +1,5 @@
-//! The cache in memory of a volume's tiers: its settings, its memory, and what a stack
-//! file that is read anew changes. `stores/cache` does the work.
+//! The cache in memory of a volume's tiers: its settings, its memory, and the changes by a stack
+//! file that is read anew. `stores/cache` does the work.
 
 mod allowance;
 mod pressure;
@@ -14,16 +14,16 @@ use pressure::Watch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The share of the memory that may be used, unless the settings say so, in percent.
+/// The share of the memory that may be used, unless the settings name another, in percent.
 const PERCENT_DEFAULT: f64 = 25.0;
 /// Bytes of a range.
 const RANGE_BOUNDS: [u64; 2] = [4 << 10, 1 << 20];
 
-/// How much memory the cache has.
+/// The memory of the cache.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Memory {
     Bytes(u64),
-    /// Of what the daemon may use.
+    /// Of the memory that the daemon may use.
     Percent(f64),
 }
 
@@ -113,7 +113,7 @@ impl CacheSettings {
         settings.and_then(|cache| cache.range.as_ref()).map_or(RANGE_DEFAULT, |range| range.value)
     }
 
-    /// Whether the two come to the same.
+    /// Whether the two have the same effect.
     fn is_as(&self, other: &Self) -> bool {
         let shares = |settings: &Self| -> BTreeMap<String, String> {
             let tiers = settings.tiers.iter();
@@ -174,7 +174,7 @@ impl Cache {
     /// Brings settings into force.
     pub(crate) fn set(&self, settings: Option<&CacheSettings>) {
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        // It is not to set what was in force before.
+        // It must not restore the earlier settings.
         *watch = None;
         let Some(settings) = settings else { return self.memory.set_budget(0) };
         let shares = settings.tiers.iter().map(|(name, share)| (name.value.clone(), *share));

@@ -1,5 +1,5 @@
 //! The cache gives memory back when the machine, or the daemon's cgroup, is short of it.
-//! The kernel tells so (PSI); what was given back comes again while it stays silent.
+//! The kernel reports it (PSI); while it stays silent, the cache takes memory again.
 
 use braid_stores::cache::CacheMemory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -10,22 +10,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Some task waited for memory for 100 of 2,000 ms. Shorter windows are for root only; the
-/// kernel takes the last byte for the end.
+/// Some task waited for memory for 100 of 2,000 ms. Shorter windows are for root only; the kernel
+/// takes the last byte as the end.
 const TRIGGER: &[u8] = b"some 100000 2000000\0";
-/// The cache keeps one in so many bytes however short memory is.
+/// The cache keeps one byte in this many, however short memory is.
 const FLOOR: u64 = 16;
-/// After so many seconds of silence, some memory comes again.
+/// Seconds of silence after which the cache takes some memory again.
 const SILENCE_S: i64 = 10;
 
-/// Watches the kernel's word for as long as it is there.
+/// Watches the kernel's reports as long as it exists.
 pub(super) struct Watch {
     over: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Begins; `None` where the kernel does not tell.
+    /// Begins; `None` if the kernel has no such reports.
     pub(super) fn begin(memory: &Arc<CacheMemory>, budget: u64) -> Option<Self> {
         let trigger = open_trigger()?;
         let over = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).ok()?);
@@ -48,7 +48,7 @@ impl Drop for Watch {
     }
 }
 
-/// The kernel's word on the daemon's cgroup, or else on the machine.
+/// The kernel's reports on the daemon's cgroup, or else on the machine.
 fn open_trigger() -> Option<File> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));

@@ -52,8 +52,8 @@ pub struct Options {
 /// How far a calibration has come.
 #[derive(Clone, Debug)]
 pub enum Step<'a> {
-    /// The tier is used by a mounted volume: the figures are what that leaves
-    /// over.
+    /// The tier is used by a mounted volume: the figures are those of the
+    /// remaining bandwidth.
     Shared(&'a str),
     /// The tier's files are being written.
     Filling(&'a str),
@@ -61,7 +61,7 @@ pub enum Step<'a> {
     Measuring(&'a str, Direction, usize),
 }
 
-/// Measures the tiers. Leaves nothing on them, whatever happens.
+/// Measures the tiers. Leaves nothing on them in any case.
 ///
 /// # Errors
 /// If a tier is unknown, has no room, takes no direct I/O or fails.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the guard may take to listen. One that does not is done without.
+/// How long the guard may take to listen. Otherwise the process goes on without it.
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
 
 /// The way to the guard.
@@ -41,7 +41,7 @@ impl Link {
         self.peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the guard. Without one, a crash of this process ends the mount.
+    /// Sends the guard a message. Without a guard, a crash of this process ends the mount.
     pub(crate) fn tell(&self, told: &Told, descriptors: &[BorrowedFd<'_>]) {
         self.say(told, |guard| guard.pass(descriptors));
     }
@@ -69,8 +69,8 @@ impl Link {
         }
     }
 
-    /// Tells the guard that this process serves the mount, and what another one would need:
-    /// this text, and descriptors of the device and of the control socket.
+    /// Tells the guard that this process serves the mount, and passes the data that another one
+    /// would need: this text, and descriptors of the device and of the control socket.
     pub(crate) fn serves(&self, text: &impl Serialize, descriptors: &[BorrowedFd<'_>]) {
         let program = std::env::current_exe().map(|program| program.to_string_lossy().into_owned());
         match (serde_json::to_value(text), program) {
@@ -124,7 +124,7 @@ impl Guarded {
         Ok(Self { link, ledger, keeps_states: true })
     }
 
-    /// Goes on with what an earlier process had.
+    /// Takes over the socket and the records of an earlier process.
     ///
     /// # Errors
     /// Those of the socket; if the memory can't be mapped.

@@ -1,5 +1,5 @@
-//! What the process that serves a mount tells its guard. Nothing is answered: what was said
-//! arrives even if the process is killed then.
+//! The messages of the process that serves a mount to its guard. There are no answers: a message
+//! arrives even if the process is killed right after.
 
 use super::kept::Origin;
 use braid_runtime::SessionState;

@@ -1,4 +1,4 @@
-//! The directories of a mounted file system as keys and values, for who could reach them
+//! The directories of a mounted file system as keys and values, for users who could reach them
 //! through the mount.
 
 use super::gated::{Gated, enter};
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whose directories they are.
+/// The owner of the directories.
 pub(crate) enum Owner {
     /// Those of any file system: each value is a file.
     Files(Arc<dyn FileSystem>),
@@ -44,12 +44,12 @@ impl Buckets {
         Self { owner, cache, mountpoint, allow_other, is_readonly, gate: Arc::default() }
     }
 
-    /// What is to be closed before requests of the kernel are held up.
+    /// The gate that is to be closed before requests of the kernel are held up.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// Refuses who could not get to the mount point, or whom the mount does not let in.
+    /// Refuses a caller that could not get to the mount point, or that the mount does not let in.
     ///
     /// # Errors
     /// `EACCES`.
@@ -58,7 +58,7 @@ impl Buckets {
         if [0, own].contains(&caller.uid) {
             return Ok(());
         }
-        // Without privilege, one can't act for others.
+        // A daemon without privilege can't act for others.
         if !self.allow_other || own != 0 {
             return Err(Error::new(Errno::EACCES, "the mount is for the user who mounted it alone"));
         }

@@ -5,7 +5,7 @@ use braid_contract::{Caller, Errno, Error, KeyChange, KeyValue, PutOptions, Resu
 use braid_runtime::{Gate, Pass};
 use std::sync::Arc;
 
-/// Lets one more in.
+/// Lets one more user in.
 ///
 /// # Errors
 /// `EAGAIN` during a pause.

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct LogStack {
     pub(crate) fs: Arc<LogFs>,
     pub(crate) modules: Arc<Modules>,
-    /// The whole stack, whatever modules it has at the moment.
+    /// The whole stack, with its present modules.
     pub(crate) top: Arc<dyn FileSystem>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct StackBucket {
 }
 
 impl StackBucket {
-    /// What an operation that begins now has to use.
+    /// The implementation for an operation that begins now.
     fn now(&self) -> Result<&dyn KeyValue> {
         if !self.stack.modules.is_empty() {
             return Ok(&self.files);

@@ -16,12 +16,12 @@ use std::sync::Arc;
 /// Longest password in bytes.
 const PASSWORD_MAX: usize = 512;
 
-/// What is ready to be served.
+/// Keys and values that are ready to be served.
 pub(crate) struct Prepared {
     listeners: Vec<Listener>,
     password: Option<Vec<u8>>,
     directory: Located<PathBuf>,
-    /// Whose rights clients of TCP ports have.
+    /// The user whose rights clients of TCP ports have.
     caller: Caller,
     connections: usize,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Serving {
 /// Reads the password and binds the addresses.
 ///
 /// # Errors
-/// If one of that can't be done.
+/// If that fails.
 pub(crate) fn prepare(settings: Option<&KvSettings>) -> Result<Option<Prepared>, Refusal> {
     let Some(settings) = settings else { return Ok(None) };
     let password = settings.password_file.as_ref().map(password).transpose()?;
@@ -104,7 +104,7 @@ impl Prepared {
     /// # Errors
     /// If there are no descriptors or threads left.
     pub(crate) fn serve(self, buckets: &Arc<Buckets>) -> io::Result<Serving> {
-        // The directory is the mounting user's to choose.
+        // The user who mounts may choose any directory.
         let values = buckets.open(&Caller::root(), &self.directory.value)?;
         let identify = {
             let (buckets, directory) = (Arc::clone(buckets), self.directory.value.clone());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The form of an address, for messages.
 const FORM: &str = "write unix:/run/values.sock, 127.0.0.1:6379 or [::1]:6379";
-/// Connections at a time, without being asked for.
+/// Connections at a time, by default.
 pub(crate) const CONNECTIONS_DEFAULT: usize = 128;
 /// The bounds of their number.
 pub const CONNECTIONS: RangeInclusive<usize> = 1..=1024;
@@ -28,7 +28,7 @@ pub struct KvSettings {
     pub directory: Located<PathBuf>,
     /// The file with the password.
     pub password_file: Option<Located<PathBuf>>,
-    /// Whose rights clients of TCP ports have; those of the user who mounted, if not set.
+    /// The user whose rights clients of TCP ports have; the one who mounted, if not set.
     pub user: Option<Located<User>>,
     /// Most connections at a time.
     pub connections: Option<Located<usize>>,
@@ -132,7 +132,7 @@ impl KvSettings {
         Ok(Some(settings))
     }
 
-    /// Refuses what would let in who should not be.
+    /// Refuses settings that would let in the wrong users.
     fn check(&self, place: &Place) -> Result<(), Refusal> {
         if self.listen.is_empty() || self.listen.len() > LISTEN_MAX {
             let found = format!("{} addresses", self.listen.len());

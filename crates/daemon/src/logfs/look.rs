@@ -1,4 +1,4 @@
-//! What a log file system can't be, or how it can't be mounted.
+//! Refusals of log file systems, and of settings of their mounts.
 
 use super::refuse::refuse_at;
 use super::settings::LogSettings;

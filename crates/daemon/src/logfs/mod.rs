@@ -1,5 +1,6 @@
 //! Log-structured file systems: made, mounted, checked and shown. Mounted, one is the bottom
-//! of a stack (`bottom`), as a volume is, but has no tiers. [`settings`] is what a stack file says of it.
+//! of a stack (`bottom`), as a volume is, but has no tiers. [`settings`] has its settings in a
+//! stack file.
 
 pub(crate) mod bottom;
 pub(crate) mod look;
@@ -34,7 +35,7 @@ pub fn create(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Refusa
     }
     let made = format(path, &place, size.filter(|_| !is_new), force);
     if made.is_err() && is_new {
-        // It is of no use to anybody.
+        // It is of no use.
         let _ = std::fs::remove_file(path);
     }
     made

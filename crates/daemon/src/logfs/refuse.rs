@@ -1,4 +1,4 @@
-//! Why a device can't be used, with advice.
+//! Refusals of devices that can't be used, with advice.
 
 use crate::refusal::{Located, Place, Refusal};
 use braid_contract::{Errno, Error, Shown};

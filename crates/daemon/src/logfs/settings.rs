@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// How many workers there can be.
 pub const WORKERS: RangeInclusive<usize> = 1..=braid_log::WORKERS_MAX;
 
-/// Most workers without being asked for: one for each processor.
+/// Most workers by default: one for each processor.
 const WORKERS_DEFAULT_MAX: usize = 8;
 
 /// A log file system, and how it is used.
@@ -51,13 +51,13 @@ impl LogSettings {
         Ok(Self { device: Located::new(device.to_owned(), place.clone()), place, workers })
     }
 
-    /// How many workers there are to be.
+    /// The number of workers.
     pub(crate) fn workers_or_default(&self) -> usize {
         self.workers.as_ref().map_or_else(workers_by_processors, |workers| workers.value)
     }
 }
 
-/// How many workers there are without being asked for.
+/// The default number of workers.
 pub(crate) fn workers_by_processors() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     processors.min(WORKERS_DEFAULT_MAX)

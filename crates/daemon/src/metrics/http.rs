@@ -201,8 +201,8 @@ where
 #[derive(Clone)]
 struct Answers {
     source: Source,
-    /// One for each answer that may be computed now. A disconnected client
-    /// returns its permit only when the source returns.
+    /// One for each answer that may be computed now. The permit of a
+    /// disconnected client is returned only when the source returns.
     permits: Arc<Semaphore>,
 }
 

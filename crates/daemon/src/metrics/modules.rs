@@ -1,4 +1,4 @@
-//! The metrics of modules: whatever figures they have, each under its own name.
+//! The metrics of modules: all their figures, each under its own name.
 
 use braid_contract::{Distribution, Figure, FigureValue};
 use braid_ipc::protocol::Status;

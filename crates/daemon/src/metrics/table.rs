@@ -1,5 +1,5 @@
 //! Every metric: its name, its meaning and its value in the status of a volume.
-//! The table in `docs/metrics.md` says the same. Evaluated for each scrape.
+//! The table in `docs/metrics.md` has the same. Evaluated for each scrape.
 
 use super::modules;
 use crate::process::Process;

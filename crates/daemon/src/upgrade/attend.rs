@@ -1,5 +1,5 @@
 //! A process that was started in the foreground goes on waiting there for the one that
-//! took its mount over: who started it would take its end for the mount's.
+//! took its mount over: the program that started it would take its end for the mount's.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Child;
 
-/// What was asked for: that this process goes on.
+/// The request: which process goes on.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) giver: Giver,

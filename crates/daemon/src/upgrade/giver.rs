@@ -12,8 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long the other program may take to say that it is there, and to look at the
-/// configuration.
+/// How long the other program may take to answer, and to check the configuration.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long it may take to open the volume: then this process goes on.
@@ -28,10 +27,10 @@ pub(crate) struct Giver {
 }
 
 impl Giver {
-    /// Starts the program, and shows it what it would have to mount.
+    /// Starts the program, and sends it the mount's configuration.
     ///
     /// # Errors
-    /// Why it can't take the mount over.
+    /// The reason why it can't take the mount over.
     pub(crate) fn start(program: &Path, launch: &Launch) -> Result<Self, String> {
         let shown = program.shown();
         let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
@@ -77,11 +76,11 @@ impl Giver {
         }
     }
 
-    /// Hands the mount over. On success, the other process serves it, and takes the end of
-    /// the conversation for the end of what this one has to do with the mount.
+    /// Hands the mount over. On success, the other process serves it, and takes the end of the
+    /// conversation for the end of this one's part in the mount.
     ///
     /// # Errors
-    /// Why it does not; it has ended then.
+    /// The reason why it does not; it has ended then.
     pub(crate) fn hand_over(mut self, handover: &Handover) -> Result<(Child, Peer), String> {
         match self.try_to_hand_over(handover) {
             Ok(()) => Ok((self.child, self.peer)),
@@ -105,7 +104,7 @@ impl Giver {
             peer.0.set_read_timeout(Some(SERVING_WITHIN))
         };
         let given = give(&mut self.peer);
-        // One that takes nothing may have said why.
+        // A process that takes nothing may have sent the reason.
         match self.hear("it ended before it served the mount")? {
             Message::Serving => given.map_err(|error| format!("it takes nothing: {error}")),
             Message::Failed { why } => Err(why),
@@ -122,7 +121,7 @@ impl Giver {
         })
     }
 
-    /// Does without the other process.
+    /// Gives up the other process.
     pub(crate) fn give_up(mut self) {
         self.end_child();
     }

@@ -20,8 +20,8 @@ pub struct Estate {
 }
 
 impl Heir {
-    /// Says through the standard input, a socket, that this program is there; the answer
-    /// has what it would have to mount.
+    /// Reports through the standard input, a socket, that this program has started; the answer has
+    /// the mount's configuration.
     ///
     /// # Errors
     /// If there is no such process at the other end.
@@ -66,7 +66,7 @@ impl Estate {
 }
 
 impl Heir {
-    /// Says that the mount is served: the other process ends.
+    /// Reports that the mount is served: the other process ends.
     ///
     /// # Errors
     /// If it has ended already.
@@ -74,9 +74,9 @@ impl Heir {
         self.0.say(&Message::Serving)
     }
 
-    /// Waits until the other process has nothing to do with the mount any more.
+    /// Waits until the other process is done with the mount.
     pub(crate) fn await_end(mut self) {
-        // It says nothing else: this is its end, or too late.
+        // It sends nothing else: this is its end, or too late.
         let _ = self.0.0.set_read_timeout(Some(2 * SETTLED_WITHIN));
         let _ = self.0.hear::<Message>();
     }

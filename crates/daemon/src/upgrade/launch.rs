@@ -61,7 +61,7 @@ impl Launch {
     /// The configuration of the present stack.
     ///
     /// # Errors
-    /// What this program does not understand of it.
+    /// The part of it that this program does not understand.
     pub fn stack(&self) -> Result<Config, Refusal> {
         let name = self.file.as_ref().map_or("the mounted stack".into(), |file| file.to_string_lossy());
         let registry = Registry::of_files(&self.modules);

@@ -2,10 +2,10 @@
 //! live upgrade). `docs/upgrade.md` describes it from outside.
 //!
 //! Two processes talk through a socket pair (`wire`): the one that serves the mount (the
-//! [`Giver`]) starts the other one (the [`Heir`]), which says what it understands and
-//! looks at the configuration. Only then are requests held up, and the volume closed.
-//! The heir gets all that memory has of it (`state`), goes on, and says so. If it does
-//! not, the giver goes on itself, from the same state.
+//! [`Giver`]) starts the other one (the [`Heir`]), which reports its version and checks the
+//! configuration. Only then are requests held up, and the volume closed. The heir gets its whole
+//! state in memory (`state`), goes on, and reports that. If it does not, the giver goes on itself,
+//! from the same state.
 
 mod attend;
 pub(crate) mod departure;

@@ -6,8 +6,8 @@ use super::wire::SETTLED_WITHIN;
 use braid_ipc::protocol::Upgrade;
 use std::sync::{Arc, OnceLock};
 
-/// Notes in `last` how an upgrade went, once nothing of it keeps the mount busy. The mount
-/// is served meanwhile.
+/// Notes in `last` the outcome of an upgrade, once nothing of it keeps the mount busy. The mount is
+/// served meanwhile.
 pub(crate) fn settle(heir: Option<Heir>, inheritance: Inheritance, last: Arc<OnceLock<Option<Upgrade>>>) {
     let Inheritance { front, history, nameless, .. } = inheritance;
     // A crash is no upgrade.

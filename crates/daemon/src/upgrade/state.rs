@@ -1,4 +1,4 @@
-//! What goes from one process to the other.
+//! The state that goes from one process to the other.
 
 use crate::clock::now_ns;
 use crate::guard::{Guarded, KeptState};
@@ -22,15 +22,14 @@ pub(crate) struct Text {
     /// Whether the memory of rings comes with it.
     rings: bool,
     live: LiveState,
-    /// Of each module from the top down: its name, and what it has gathered.
+    /// Of each module from the top down: its name, and its state.
     modules: Vec<(String, u32, Vec<u8>)>,
     /// The control socket, if there is one.
     socket: Option<PathBuf>,
     /// When requests were held up, as time since the machine began.
     pub(crate) paused_at_ns: u64,
     pub(crate) history: Upgrade,
-    /// How many descriptors have to do with the guard: the socket to it, and the memory of
-    /// records.
+    /// The number of descriptors for the guard: the socket to it, and the memory of records.
     #[serde(default)]
     guard: usize,
     /// After a crash: the inodes without a name.
@@ -65,11 +64,11 @@ pub(crate) struct FoundSessions {
     /// The socket at which they began.
     pub(crate) listener: Option<OwnedFd>,
     pub(crate) sessions: Vec<FoundSession>,
-    /// What the process did not answer is to be refused.
+    /// Requests that the process did not answer are to be refused.
     pub(crate) refuse: bool,
 }
 
-/// A mount that is not served at present: all that a process needs to go on with it.
+/// A mount that is not served at present: everything that a process needs to go on with it.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
     pub(crate) front: Given,
@@ -103,7 +102,7 @@ pub(crate) struct Handover {
 }
 
 impl Text {
-    /// What a guard needs of a mount, beside descriptors of the device and of the control
+    /// The state of a mount that a guard needs, beside descriptors of the device and of the control
     /// socket, to have another process go on.
     pub(crate) fn for_guard(front: FrontState, socket: PathBuf) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -189,7 +188,7 @@ impl Inheritance {
     }
 }
 
-/// What a guard kept of a mount whose process crashed.
+/// The state that a guard kept of a mount whose process crashed.
 #[derive(Debug)]
 pub(crate) struct Remains<'a> {
     /// As [`Text::for_guard`] made it.

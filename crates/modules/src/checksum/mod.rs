@@ -1,5 +1,6 @@
-//! Checks what is read: a damaged block below is an error, not wrong data.
-//! `docs/configuration.md` describes the settings, `frames` does the work.
+//! Checks data when it is read: a damaged block below is an error, not wrong
+//! data. `docs/configuration.md` describes the settings, `frames` does the
+//! work.
 
 use crate::frames::{FrameSettings, OfFrames, Pipeline, frame};
 use serde::Deserialize;

@@ -29,7 +29,7 @@ struct Inode {
 }
 
 impl Files {
-    /// A file was opened. Nothing will be told of what `is_unseen`.
+    /// A file was opened. Writes that are `is_unseen` will not be noted.
     pub(super) fn open(&self, handle: HandleId, ino: InodeId, is_unseen: bool) {
         let mut known = self.known.lock();
         known.handles.insert(handle, Handle { ino, is_unseen });
@@ -41,8 +41,8 @@ impl Files {
         self.known.lock().handles.get(&handle).map(|handle| handle.ino)
     }
 
-    /// The file is about to be changed. By which handle does not matter: what the kernel
-    /// gathered comes by any.
+    /// The file is about to be changed. The handle does not matter: gathered writes of the kernel
+    /// come by any.
     pub(super) fn is_changed(&self, handle: HandleId) {
         let mut known = self.known.lock();
         if let Some(ino) = known.handles.get(&handle).map(|handle| handle.ino)

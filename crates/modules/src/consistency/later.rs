@@ -1,4 +1,4 @@
-//! What programs asked to be made durable, and is so a while later.
+//! Syncs that programs asked for, made a while later.
 
 use crate::count::Count;
 use crate::sync::{Condvar, Mutex};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Makes durable, some time later, what was put off. When it goes, so does all that.
+/// Makes syncs that were put off, some time later. When it goes, it makes all that are left.
 pub(super) struct Later {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -36,8 +36,8 @@ struct Waiting {
 }
 
 impl Later {
-    /// Begins; what is put off is durable after this time, and what the child needs for
-    /// it. `None` if no thread can be had, so that nothing may be put off.
+    /// Begins; a sync that is put off is made after this time, and the data is durable once the
+    /// child is done with it. `None` if no thread can be had, so that nothing may be put off.
     pub(super) fn begin(within: Duration, child: Arc<dyn FileSystem>) -> Option<Self> {
         let (waiting, changed, done) = (Mutex::default(), Condvar::new(), Count::default());
         let shared = Arc::new(Shared { within, waiting, changed, done, child });
@@ -52,7 +52,7 @@ impl Later {
         }
     }
 
-    /// Puts off what was asked for this inode; answers whether that may be.
+    /// Puts off a sync of this inode; answers whether that is possible.
     pub(super) fn put_off(&self, ino: InodeId) -> bool {
         let mut waiting = self.shared.waiting.lock();
         if waiting.failed {
@@ -77,18 +77,18 @@ impl Later {
         !(waiting.inodes.is_empty() && waiting.under_way.is_empty())
     }
 
-    /// Whether what was asked for this inode is not done yet.
+    /// Whether a sync of this inode is put off.
     pub(super) fn is_put_off(&self, ino: InodeId) -> bool {
         let waiting = self.shared.waiting.lock();
         waiting.is_all || waiting.inodes.contains(&ino) || waiting.under_way.contains(&ino)
     }
 
-    /// How often what was put off was made durable.
+    /// The count of syncs made for those put off.
     pub(super) fn done(&self) -> u64 {
         self.shared.done.get()
     }
 
-    /// The inodes for which something is put off.
+    /// The inodes with a sync that is put off.
     pub(super) fn waiting(&self) -> Vec<InodeId> {
         let waiting = self.shared.waiting.lock();
         waiting.inodes.union(&waiting.under_way).copied().collect()
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Waits until what was put off is due; answers whether there is anything.
+    /// Waits until the syncs put off are due; answers whether there are any.
     fn wait_until_due(&self) -> bool {
         let mut waiting = self.waiting.lock();
         self.changed.wait_while(&mut waiting, |waiting| waiting.inodes.is_empty() && !waiting.over);

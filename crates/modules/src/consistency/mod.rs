@@ -1,6 +1,6 @@
-//! When it is durable what programs write (LabStor §3, tunable consistency): when a file
-//! is closed, or some time after programs asked for it. `docs/configuration.md`
-//! describes the modes and their limits.
+//! Decides when written data is durable (LabStor §3, tunable consistency): when a file is closed,
+//! or some time after programs asked for it. `docs/configuration.md` describes the modes and their
+//! limits.
 
 mod files;
 mod later;
@@ -21,17 +21,17 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long what programs asked for may be put off, unless the settings say so.
+/// How long a sync may be put off, unless the settings say otherwise.
 const WITHIN: Duration = Duration::from_secs(5);
 /// The bounds of that, in nanoseconds.
 const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
 
-/// When what is written is durable.
+/// When written data is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     /// When a descriptor of the file is closed, or as programs ask for.
     CloseToOpen,
-    /// So long after programs asked for it at most.
+    /// At most this long after programs asked for it.
     Relaxed(Duration),
 }
 
@@ -78,7 +78,7 @@ pub struct Consistency {
     files: Files,
     /// In the mode `relaxed`.
     later: Option<Later>,
-    /// What programs asked to be made durable, by syncs or by closing.
+    /// Syncs that programs asked for, also by closing.
     asked: Count,
     /// Syncs of the child for it.
     done: Count,
@@ -158,7 +158,7 @@ impl Consistency {
         self.files.open(opened.handle, ino, is_unseen);
     }
 
-    /// An open file is about to be changed; only where closes make it durable, that matters.
+    /// An open file is about to be changed, which only matters where closes make it durable.
     fn is_changed(&self, handle: HandleId) {
         if self.mode == Mode::CloseToOpen {
             self.files.is_changed(handle);
@@ -172,7 +172,7 @@ impl Consistency {
     }
 
     /// Makes the file durable whose name is to replace another one, if that was put off:
-    /// what was durable under that name must not be gone for nothing.
+    /// durable data under that name must not be lost in exchange for data that is not.
     fn before_it_replaces(
         &self,
         caller: &Caller,

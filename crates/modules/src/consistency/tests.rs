@@ -1,4 +1,4 @@
-//! What reaches the child, and when.
+//! The requests that reach the child, and their time.
 
 use super::*;
 use crate::testing;
@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 /// Until a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Carries out everything, and tells what came. A file's name is its number, and its
-/// handle too; there is none whose name has a `-`.
+/// Carries out everything, and reports the requests. A file's name is its number, and its handle
+/// too; there is none whose name has a `-`.
 struct Told {
     to: Mutex<Sender<String>>,
     fails: Arc<AtomicBool>,
@@ -117,12 +117,12 @@ impl Bed {
         self.door().rename(&caller(), root, OsStr::new(from), root, OsStr::new(to), mode)
     }
 
-    /// What reached the child since the last call, without waiting.
+    /// The requests that reached the child since the last call, without waiting.
     fn so_far(&self) -> Vec<String> {
         self.told.try_iter().collect()
     }
 
-    /// The next that reaches it.
+    /// The next request that reaches it.
     fn next(&self) -> String {
         self.told.recv_timeout(PATIENCE).unwrap()
     }
@@ -157,7 +157,7 @@ fn in_the_relaxed_mode_it_is_durable_later() {
     bed.write(2, true);
     bed.fsync(2).unwrap();
     assert_eq!([bed.next(), bed.next(), bed.next()], ["open 2", "write 2", "sync"]);
-    // Nothing is made durable that is so already.
+    // Durable data is not synced again.
     assert_eq!(bed.told.recv_timeout(Duration::from_millis(100)), Err(RecvTimeoutError::Timeout));
     bed.fsync(2).unwrap();
     assert_eq!(bed.next(), "sync");

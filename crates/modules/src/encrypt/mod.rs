@@ -21,7 +21,7 @@ struct Given {
     frame: Option<String>,
 }
 
-/// What becomes of files that are not encrypted.
+/// The treatment of files that are not encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Plain {

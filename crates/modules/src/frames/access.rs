@@ -19,11 +19,11 @@ pub(crate) struct Access<'a> {
     pub(crate) door: Door<'a>,
 }
 
-/// What a frame has.
+/// The contents of a frame.
 pub(crate) enum Current {
     /// Zeros.
     Hole,
-    /// What this slot has. The bytes are there if they had to be looked at.
+    /// The contents of this slot, with its bytes if they had to be checked.
     At(Side, Header, Option<Vec<u8>>),
     /// It can't be known.
     Lost,
@@ -68,18 +68,18 @@ impl Access<'_> {
         });
         match &stored {
             Ok(()) => self.file.know_group(group, Arc::new(headers)),
-            // What is there now is not known.
+            // The headers there are unknown now.
             Err(_) => self.file.forget_groups(),
         }
         stored
     }
 
-    /// Whether what a header tells of is durable.
+    /// Whether the write of a header is durable.
     pub(crate) fn is_durable(&self, header: &Header) -> bool {
         header.sequence <= self.file.synced() || self.shared.sequence.is_durable(header)
     }
 
-    /// What a frame has. If a crash may have torn its newest slot, that is looked at.
+    /// The contents of a frame. If a crash may have torn its newest slot, that is checked.
     pub(crate) fn current(&self, frame: u64, trio: &Trio) -> Result<Current> {
         if trio.is_damaged() {
             return Ok(Current::Lost);
@@ -96,7 +96,7 @@ impl Access<'_> {
         Ok(Current::Hole)
     }
 
-    /// The bytes of a frame up to those that are zero anyway.
+    /// The bytes of a frame without the zeros behind them.
     pub(crate) fn content(&self, frame: u64, current: Current) -> Result<Vec<u8>> {
         match current {
             Current::Hole => Ok(Vec::new()),
@@ -108,7 +108,7 @@ impl Access<'_> {
         }
     }
 
-    /// The bytes of a frame in a slot; `None` if they are not what was written.
+    /// The bytes of a frame in a slot; `None` if they are damaged.
     fn open_slot(&self, frame: u64, side: Side, header: &Header) -> Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; header.stored as usize];
         self.door.read_at(self.geometry().slot_at(frame, side), &mut bytes)?;
@@ -147,7 +147,7 @@ impl Access<'_> {
         {
             Ok(data) => Ok(self.geometry().group_at(data)),
             Err(error) if error.errno() == Errno::ENXIO => Ok(u64::MAX),
-            // It can't tell.
+            // The child can't find data.
             Err(_) => Ok(group),
         }
     }

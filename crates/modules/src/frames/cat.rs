@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A file in frames, without what is known of its file system: each slot may be torn.
+/// A file in frames, without the record of its file system: each slot may be torn.
 #[derive(Debug)]
 pub struct Found {
     file: File,
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Seal {
 pub enum CatError {
     /// It is not made of frames, or needs a key, or the key can't be read.
     Refused(String),
-    /// It could not be read, or what it holds could not be written.
+    /// It could not be read, or its contents could not be written.
     Io(io::Error),
 }
 
@@ -60,7 +60,7 @@ impl Found {
         Ok(Self { file, head, stored, seal })
     }
 
-    /// Writes all that the file holds. Damaged frames are zeros; answers where they begin.
+    /// Writes the whole contents of the file. Damaged frames are zeros; answers where they begin.
     ///
     /// # Errors
     /// Those of reading and writing.
@@ -86,7 +86,7 @@ impl Found {
         Ok(damaged)
     }
 
-    /// What a frame holds; `None` if nothing that it should hold is there.
+    /// The contents of a frame; `None` if they are damaged.
     fn content(&self, frame: u64, trio: &Trio) -> io::Result<Option<Vec<u8>>> {
         for (side, header) in trio.newest_first() {
             let mut bytes = vec![0; header.stored as usize];
@@ -99,7 +99,7 @@ impl Found {
     }
 }
 
-/// Reads; what is behind the end is zero.
+/// Reads; bytes behind the end are zero.
 fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.read_at(bytes, offset)? {

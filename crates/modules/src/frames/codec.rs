@@ -32,7 +32,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// What seals and opens the frames of one file.
+/// Seals and opens the frames of one file.
 pub(crate) struct Seal {
     pub(crate) id: [u8; 16],
     pub(crate) cipher: Option<XChaCha20Poly1305>,
@@ -78,7 +78,7 @@ impl Seal {
     }
 
     /// The bytes of the frame, up to the length in the header, for those of the slot;
-    /// `None` if they are not what was written.
+    /// `None` if they are damaged.
     pub(crate) fn open(&self, frame: u64, header: &Header, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
         match &self.cipher {
             Some(cipher) if header.is_sealed => {
@@ -97,7 +97,7 @@ impl Seal {
         (plain.len() == header.len as usize).then_some(plain)
     }
 
-    /// What a frame can't be taken apart from.
+    /// The data that a frame is bound to.
     fn bound(&self, frame: u64, header: &Header) -> [u8; 48] {
         let mut bound = [0; 48];
         bound[..16].copy_from_slice(&self.id);

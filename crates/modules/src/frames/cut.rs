@@ -97,7 +97,7 @@ impl Access<'_> {
         Ok(left.map(|(frame, _)| (frame, Trio::default())).collect())
     }
 
-    /// The last frame without what is behind the size, if there is any.
+    /// The last frame without its bytes behind the size, if there are any.
     fn shorter(&self, last: u64, len: usize) -> Result<Option<Vec<u8>>> {
         match self.current(last, &self.trio(last)?)? {
             Current::At(side, header, bytes) if header.len as usize > len => {

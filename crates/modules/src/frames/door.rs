@@ -15,7 +15,7 @@ pub(crate) struct Door<'a> {
 }
 
 impl Door<'_> {
-    /// Reads; what is behind the end is zero.
+    /// Reads; bytes behind the end are zero.
     pub(crate) fn read_at(&self, mut offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut left = &mut bytes[..];
         while !left.is_empty() {

@@ -1,4 +1,4 @@
-//! What all operations share: the child, what is done to frames, and the files in use.
+//! Shared by all operations: the child, the settings of frames, and the files in use.
 
 use super::access::Access;
 use super::codec::{Seal, fill_random};
@@ -68,7 +68,7 @@ impl Engine {
             None if stored == 0 => (Form::Empty, 0),
             None => (Form::Plain, stored),
             Some(head) => match (head.geometry.size(stored), self.format(head)) {
-                // It is written with what the stack has now.
+                // It is written with the stack's present settings.
                 (0, _) if head.is_sealed != self.shared.pipeline.key.is_some() => (Form::Empty, 0),
                 (size, Some(format)) => (Form::Framed(Arc::new(format)), size),
                 (_, None) => return Err(self.unusable(ino, "is encrypted, and the stack has no encrypt")),
@@ -85,7 +85,7 @@ impl Engine {
         Some(Format { head, seal: Seal { id: head.id, cipher } })
     }
 
-    /// Refuses what the settings keep from being read or written.
+    /// Refuses a file that the settings keep from being read or written.
     pub(crate) fn admit(&self, file: &File, writes: bool) -> Result<()> {
         if self.shared.pipeline.key.is_none() {
             return Ok(());
@@ -162,7 +162,7 @@ impl Engine {
         Door { child: self.child(), caller, ino, handle, flags: WriteFlags::default() }
     }
 
-    /// After a change: what there is to be tidied will be.
+    /// After a change: has the file tidied, if there are older slots.
     pub(crate) fn was_changed(&self, file: &File, state: &mut State) {
         if state.untidy.is_empty() || state.own.is_some() {
             return;
@@ -266,7 +266,7 @@ impl Engine {
             return Ok(());
         }
         self.settle()?;
-        // Once more, so that what was just tidied is durable.
+        // Once more, so that the tidying is durable.
         self.child().sync()?;
         for file in self.files.untidy() {
             self.leave(&file, &mut file.state.write())?;

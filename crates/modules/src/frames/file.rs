@@ -49,7 +49,7 @@ pub(crate) enum Form {
     Framed(Arc<Format>),
 }
 
-/// What holds for all frames of a file.
+/// The common part of all frames of a file.
 pub(crate) struct Format {
     pub(crate) head: Head,
     pub(crate) seal: Seal,

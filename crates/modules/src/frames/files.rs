@@ -1,4 +1,4 @@
-//! The files in use, and what is known of others.
+//! The files in use, and the known kinds of others.
 
 use super::file::File;
 use super::geometry::Geometry;
@@ -103,7 +103,7 @@ impl Files {
         self.handles.write().remove(&handle)
     }
 
-    /// Whether there is something to be given back. A file is in use until there is not.
+    /// Whether there is space to give back. A file is in use until there is not.
     pub(crate) fn set_untidy(&self, ino: InodeId, is_untidy: bool) {
         let mut used = self.used.lock();
         let Some(entry) = used.get_mut(&ino) else { return };
@@ -130,7 +130,8 @@ impl Files {
         Some(*kind)
     }
 
-    /// What a file was found to be. What is known of the same one meanwhile is newer.
+    /// Notes the kind that a file was found to be. A kind noted for the same file meanwhile is
+    /// newer.
     pub(crate) fn found(&self, ino: InodeId, generation: Option<u64>, kind: Kind) {
         let mut kinds = self.kinds.lock();
         let known = kinds.entry(ino).or_insert((generation, kind));
@@ -139,7 +140,7 @@ impl Files {
         }
     }
 
-    /// What a file is from now on.
+    /// Sets the kind of a file from now on.
     pub(crate) fn becomes(&self, ino: InodeId, kind: Kind) {
         self.kinds.lock().entry(ino).and_modify(|known| known.1 = kind).or_insert((None, kind));
     }
@@ -164,7 +165,7 @@ impl Files {
         self.emptied.lock().contains(&ino)
     }
 
-    /// That it is empty is durable.
+    /// Its emptiness is durable.
     pub(crate) fn is_durably_empty(&self, ino: InodeId) {
         self.emptied.lock().remove(&ino);
     }

@@ -17,11 +17,11 @@ use std::ops::Range;
 pub(crate) const HEADERS: u64 = 4096;
 /// Bytes of the header of a slot.
 pub(crate) const HEADER: usize = 64;
-/// Slots of a frame: what was made durable, what was written since, and where to write.
+/// Slots of a frame: for the durable version, a later one, and the next write.
 pub(crate) const SLOTS: usize = 3;
 /// Bytes of the headers of a frame.
 pub(crate) const TRIO: usize = SLOTS * HEADER;
-/// Where the headers begin in their block. In the first group, the head lies before.
+/// The start of the headers in their block. In the first group, the head lies before.
 pub(crate) const FIRST: u64 = HEADERS % TRIO as u64;
 /// Frames of a group.
 pub(crate) const FRAMES: u64 = HEADERS / TRIO as u64;
@@ -72,23 +72,23 @@ impl Geometry {
         HEADERS + FRAMES * self.stride()
     }
 
-    /// Where the headers of a group are.
+    /// The place of the headers of a group.
     pub(crate) fn headers_at(self, group: u64) -> u64 {
         group * self.group_bytes()
     }
 
-    /// Where the headers of a frame are.
+    /// The place of the headers of a frame.
     pub(crate) fn trio_at(self, frame: u64) -> u64 {
         self.headers_at(group_of(frame)) + FIRST + (place_of(frame) * TRIO) as u64
     }
 
-    /// Where a slot begins.
+    /// The start of a slot.
     pub(crate) fn slot_at(self, frame: u64, side: Side) -> u64 {
         let slot = (SLOTS * place_of(frame) + side as usize) as u64;
         self.headers_at(group_of(frame)) + HEADERS + slot * self.frame()
     }
 
-    /// Where the slots of a frame end. All of earlier frames lies before.
+    /// The end of a frame's slots. Those of earlier frames lie before.
     pub(crate) fn end_of(self, frame: u64) -> u64 {
         self.slot_at(frame, Side::C) + self.frame()
     }

@@ -2,15 +2,15 @@
 
 use super::geometry::{Geometry, HEADER, SLOTS, Side, TRIO};
 
-/// How a file begins, below.
+/// The first bytes of the child's file.
 pub(crate) const MAGIC: [u8; 8] = *b"BRAIDFRM";
 /// Bytes of a head.
 pub(crate) const HEAD: usize = 40;
 const VERSION: u8 = 1;
 const SEALED: u8 = 1;
 
-/// What holds for all frames of a file. It is an extended attribute of the file,
-/// and the beginning of the child's file.
+/// The common part of all frames of a file. It is an extended attribute of the file, and the
+/// beginning of the child's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     pub(crate) geometry: Geometry,
@@ -79,7 +79,7 @@ pub(crate) struct Header {
     pub(crate) instance: u32,
     /// Used once; zeros if nothing is encrypted.
     pub(crate) nonce: [u8; 24],
-    /// A checksum, or what the encryption authenticates with.
+    /// A checksum, or the authentication tag of the encryption.
     pub(crate) check: [u8; 16],
 }
 
@@ -132,13 +132,13 @@ impl Header {
     }
 }
 
-/// What the header of a slot says.
+/// The contents of a slot by its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Slot {
     /// There is nothing in the slot.
     #[default]
     Absent,
-    /// It is not what was written.
+    /// The header is damaged.
     Damaged,
     Held(Header),
 }
@@ -204,7 +204,7 @@ impl Trio {
         held.into_iter().flatten()
     }
 
-    /// The newest header, whether or not its slot has what it says.
+    /// The newest header, even if its slot is torn.
     pub(crate) fn newest(&self) -> Option<(Side, Header)> {
         self.newest_first().next()
     }

@@ -1,4 +1,4 @@
-//! Space of files: holes, zeros, and room that is kept.
+//! Space of files: holes, zeros, and reserved room.
 
 use super::access::{Access, Current, has_data};
 use super::file::State;

@@ -77,7 +77,7 @@ impl MasterKey {
         XChaCha20Poly1305::new((&*key).into())
     }
 
-    /// What tells this key from others, and tells nothing else of it.
+    /// Tells this key from others, and reveals nothing else of it.
     pub(crate) fn check(&self, instance: &[u8; 16]) -> [u8; 16] {
         let mut check = [0; 16];
         self.derive(instance, b"braid frames: check of the key", &mut check);

@@ -23,11 +23,11 @@ pub struct Framed {
 }
 
 impl Framed {
-    /// Puts frames on `child`. With `settles`, a thread makes durable what was written,
-    /// now and then; without, [`settle`](Self::settle) does.
+    /// Puts frames on `child`. With `settles`, a thread makes written data durable now and then;
+    /// without, [`settle`](Self::settle) does.
     ///
     /// # Errors
-    /// The key is not the one of the file system, or this can't be known.
+    /// The key is not the one of the file system, or its record can't be read.
     pub fn new(pipeline: Pipeline, child: Arc<dyn FileSystem>, settles: bool) -> Result<Self> {
         let engine = Arc::new(Engine::new(pipeline, child)?);
         let settler = settles.then(|| Settler::begin(Arc::clone(&engine)));
@@ -94,7 +94,7 @@ impl DirSink for Showing<'_> {
         if let Some(found) = &mut shown.entry
             && self.layer.shown(&mut found.attr, Some(found.generation)).is_err()
         {
-            // Looking it up tells why.
+            // A lookup reports the reason.
             shown.damaged = true;
         }
         self.sink.add(&shown)

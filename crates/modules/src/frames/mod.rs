@@ -3,16 +3,15 @@
 //!
 //! A frame is 64 KiB of a file, if the settings don't say otherwise. It is stored by
 //! itself, compressed and encrypted, with a header that has a checksum, in one of three
-//! slots. A write goes into a slot that has neither what counts now nor what is durable;
-//! its header, which comes last, has a higher number. So a crash, wherever it comes,
-//! leaves one of the versions that a crash may leave. Later, when all is durable, the
-//! space of older slots is given back.
+//! slots. A write goes into a slot that has neither the current nor the durable version; its
+//! header, which comes last, has a higher number. So a crash at any moment leaves a version that a
+//! crash may leave. Later, when all is durable, the space of older slots is given back.
 //!
 //! From the bytes up: `geometry` (places), `header`, `codec` and `key` (contents),
-//! `record` and `sequence` (numbers); `door` (the child's file), `file` and `files` (what
-//! is in use), `shared` and `access` with `read`, `put`, `cut`, `write`, `holes` and `tidy`
-//! (one file's frames); `engine` and `operations` (all files), `settler`, `layer`, `module`;
-//! `cat` reads without a mount.
+//! `record` and `sequence` (numbers); `door` (the child's file), `file` and `files` (files in use),
+//! `shared` and `access` with `read`, `put`, `cut`, `write`, `holes` and `tidy` (one file's
+//! frames); `engine` and `operations` (all files), `settler`, `layer`, `module`; `cat` reads
+//! without a mount.
 
 mod access;
 mod cat;

@@ -1,4 +1,4 @@
-//! A module of frames by itself, and what several of them on each other are.
+//! A module of frames by itself, and several of them on each other.
 
 use super::layer::Framed;
 use super::pipeline::Pipeline;
@@ -14,7 +14,7 @@ pub trait FrameSettings: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
     /// [`Module::NAME`]
     const NAME: &'static str;
 
-    /// What the module does to frames.
+    /// The module's part in the settings of frames.
     fn pipeline(&self) -> &Pipeline;
 }
 

@@ -11,8 +11,8 @@ use braid_contract::{
 use std::sync::Arc;
 
 impl Engine {
-    /// What goes to the child: frames are read before parts of them are written, and
-    /// lie elsewhere than programs think.
+    /// The request that goes to the child: frames are read before parts of them are written, and
+    /// lie at other places than the program's bytes.
     pub(crate) fn asked(request: OpenRequest) -> OpenRequest {
         let mut flags = request.flags;
         flags.read |= flags.write;

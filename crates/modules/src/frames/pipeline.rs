@@ -1,4 +1,4 @@
-//! What is done to frames: the settings of the modules that lie on each other.
+//! The settings of frames: those of the modules that lie on each other, together.
 
 use super::codec::Codec;
 use super::geometry::{Geometry, SHIFTS};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Bytes of a frame, as a power of two, unless the settings say so.
 const SHIFT: u8 = 16;
 
-/// What is done to frames.
+/// The settings of frames.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     /// Bytes of a frame, as a power of two, in new files.
@@ -29,10 +29,10 @@ impl Pipeline {
             .map(|shift| Self { shift: Some(shift), ..Self::default() })
     }
 
-    /// What this and the module below do, in one layer.
+    /// The settings of this and the module below, in one layer.
     ///
     /// # Errors
-    /// Why they don't go together.
+    /// The reason why they don't go together.
     pub(crate) fn over(&self, below: &Self) -> Result<Self, String> {
         if let (Some(above), Some(below)) = (self.shift, below.shift)
             && above != below

@@ -1,5 +1,5 @@
-//! Putting new versions of frames into slots. A version goes into a slot that has neither
-//! what counts now nor what is durable, so that nothing is lost wherever a write ends.
+//! Putting new versions of frames into slots. A version goes into a slot that has neither the
+//! current nor the durable one, so that nothing is lost wherever a write ends.
 
 use super::access::{Access, Current};
 use super::codec::{Stamp, in_blocks};
@@ -9,7 +9,7 @@ use super::header::{Slot, Trio};
 use braid_contract::{Errno, Error, Result};
 use rayon::prelude::*;
 
-/// From so many frames on, several threads seal them.
+/// Number of frames from which on several threads seal them.
 const PARALLEL_FROM: usize = 4;
 
 /// A frame that is about to be written.
@@ -22,18 +22,18 @@ struct Piece {
     content: Vec<u8>,
 }
 
-/// It is encrypted and so on.
+/// A sealed frame.
 struct Sealed {
     frame: u64,
     side: Side,
     trio: Trio,
     bytes: Vec<u8>,
-    /// What the slot had before.
+    /// Bytes that the slot had before.
     before: u64,
 }
 
 impl Access<'_> {
-    /// A frame with new contents, and where they go.
+    /// A frame with new contents, and their slot.
     fn prepared(&self, frame: u64, content: Vec<u8>) -> Result<Piece> {
         let mut trio = self.trio(frame)?;
         let side = self.free_side(frame, &trio)?;
@@ -61,7 +61,7 @@ impl Access<'_> {
         };
         let is_free = |side: &&Side| Some(**side) != current && Some(**side) != durable;
         let age = |side: &&Side| match trio.at(**side) {
-            // Their space is there, and what is in it is not needed.
+            // Their space exists, and its contents are not needed.
             Slot::Damaged => 0,
             Slot::Held(header) => header.sequence,
             Slot::Absent => u64::MAX,
@@ -97,7 +97,7 @@ impl Access<'_> {
         Ok(Sealed { frame, side, trio, bytes, before })
     }
 
-    /// Remembers what is left to do, and gives back what the slot had beyond.
+    /// Notes the remaining work, and gives back space that the slot had beyond.
     fn was_put(&self, state: &mut State, piece: &Sealed) {
         let Some(header) = piece.trio.at(piece.side).header() else { return };
         state.last = state.last.max(header.sequence);

@@ -1,5 +1,5 @@
-//! What is kept of the whole file system, as an extended attribute of its root: which
-//! writes may not have reached the devices when power was lost (`docs/format.md`).
+//! The record of the whole file system, an extended attribute of its root: it names writes that may
+//! not have reached the devices when power was lost (`docs/format.md`).
 
 use braid_contract::{Caller, Errno, Error, FileSystem, InodeId, Result, XattrMode};
 use std::ffi::OsStr;

@@ -1,11 +1,10 @@
-//! The numbers of writes: which of two is the newer one, which are durable, and which
-//! a crash may have torn.
+//! The numbers of writes: they show the newer one of two, the durable ones, and those that a crash
+//! may have torn.
 //!
-//! One counter serves the whole file system. What all writes up to a number have left
-//! is made durable together, now and then; the record at the root then says so. After
-//! a mount that was not ended, the numbers behind that are suspects: a slot with such
-//! a number may have a header and not the bytes, and the older slot counts. With any
-//! other number that is damage.
+//! One counter serves the whole file system. All writes up to a number are made durable together,
+//! now and then; the record at the root then has that number. After a mount that was not ended, the
+//! numbers behind that are suspects: a slot with such a number may have a header and not the bytes,
+//! and the older slot counts. With any other number that is damage.
 
 use super::header::{Header, SEQUENCE_MAX};
 use super::key::MasterKey;
@@ -59,8 +58,8 @@ impl Sequence {
             }
             record.key_check = check;
         }
-        // What an earlier mount has left is durable from here on. Later, a front end may be
-        // waiting for the very request that would have it written back.
+        // The data of an earlier mount is durable from here on. Later, a front end may be waiting
+        // for the very request that would have it written back.
         if record.settled < record.limit
             && let Err(error) = child.sync()
         {
@@ -132,7 +131,7 @@ impl Sequence {
         self.next.load(Ordering::Relaxed) - 1
     }
 
-    /// Whether there are writes behind what is settled.
+    /// Whether there are writes that are not settled.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.next.load(Ordering::Relaxed) - 1 > self.settled.load(Ordering::Relaxed)
     }
@@ -160,13 +159,13 @@ impl Sequence {
         record::make_durable(child)
     }
 
-    /// Whether what a header tells of is durable. Numbers of another record, and of
-    /// earlier mounts, are.
+    /// Whether the write of a header is durable. Numbers of another record, and of earlier mounts,
+    /// are.
     pub(crate) fn is_durable(&self, header: &Header) -> bool {
         header.instance != self.tag || header.sequence <= self.settled.load(Ordering::Acquire)
     }
 
-    /// Whether a crash may have kept what a header tells of from the devices.
+    /// Whether a crash may have kept the write of a header from the devices.
     pub(crate) fn is_suspect(&self, header: &Header) -> bool {
         header.instance == self.tag && self.suspects.iter().any(|range| range.contains(&header.sequence))
     }

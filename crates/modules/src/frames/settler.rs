@@ -1,4 +1,4 @@
-//! The thread that settles what was written, some time later.
+//! The thread that settles writes, some time later.
 
 use super::engine::Engine;
 use crate::sync::{Condvar, Mutex};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// So long after one time, the next one begins at the earliest.
+/// The least time from one settling to the next.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Settles while it is there.

@@ -1,4 +1,4 @@
-//! What the frames of all files share.
+//! Shared by the frames of all files.
 
 use super::pipeline::Pipeline;
 use super::sequence::Sequence;
@@ -7,7 +7,7 @@ use braid_contract::{Figure, FileSystem, InodeId, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The child, what is done to frames, and the numbers of writes.
+/// The child, the settings of frames, and the numbers of writes.
 pub(crate) struct Shared {
     pub(crate) child: Arc<dyn FileSystem>,
     pub(crate) pipeline: Pipeline,
@@ -15,14 +15,14 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
 }
 
-/// What was done to frames.
+/// Counts of the work on frames.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) checked: Count,
     pub(crate) damaged: Count,
     /// Bytes of data that were put into frames.
     pub(crate) data: Count,
-    /// Those that came of it.
+    /// Bytes stored for it.
     pub(crate) stored: Count,
 }
 

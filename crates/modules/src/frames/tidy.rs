@@ -60,7 +60,7 @@ impl Access<'_> {
     }
 }
 
-/// Whether there is nothing to be given back.
+/// Whether there is no space to give back.
 fn is_tidy(trio: &Trio) -> bool {
     let mut held = trio.newest_first();
     let first = held.next();

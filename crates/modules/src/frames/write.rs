@@ -7,8 +7,8 @@ use braid_contract::{Errno, Result};
 use std::ops::Range;
 
 impl Access<'_> {
-    /// Writes `data` at `offset`. After an error, the file has its old size, or ends
-    /// with what was written.
+    /// Writes `data` at `offset`. After an error, the file has its old size, or ends with the
+    /// written data.
     pub(crate) fn write(&self, state: &mut State, offset: u64, data: &[u8]) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
         let before = state.size;
@@ -19,7 +19,7 @@ impl Access<'_> {
         let written = self.write_groups(state, offset..end, data, &mut done);
         let Err(error) = written else { return Ok(data.len()) };
         self.shrink_back(state, before.max(offset + done));
-        // What is written back has to be written as a whole.
+        // A write-back has to be written as a whole.
         if done > 0 && !self.door.flags.write_back { Ok(done as usize) } else { Err(error) }
     }
 
@@ -45,8 +45,8 @@ impl Access<'_> {
         self.changed_content(frame, (from - start) as usize, part)
     }
 
-    /// A frame with other bytes from `within` on. What is behind them stays, also behind
-    /// the size: a truncation that is not durable yet may be undone.
+    /// A frame with other bytes from `within` on. Bytes behind them stay, also behind the size: a
+    /// truncation that is not durable yet may be undone.
     fn changed_content(&self, frame: u64, within: usize, part: &[u8]) -> Result<Vec<u8>> {
         let trio = self.trio(frame)?;
         let current = self.current(frame, &trio)?;
@@ -65,7 +65,7 @@ impl Access<'_> {
         Ok(content)
     }
 
-    /// Takes a growth back that came to nothing.
+    /// Undoes a growth whose write failed.
     fn shrink_back(&self, state: &mut State, size: u64) {
         if size < state.size && self.cut(state, size).is_err() {
             // The bytes read as zeros, as after a crash.

@@ -11,7 +11,7 @@ pub(super) const TIMES_NS: [u64; 13] = powers::<13>(10);
 /// From 512 bytes to 8 MiB, by fours.
 pub(super) const SIZES: [u64; 8] = powers::<8>(9);
 
-/// Threads that add at a time without sharing what they write to.
+/// Threads that add at a time without sharing memory.
 const SHARDS: usize = 8;
 
 const fn powers<const COUNT: usize>(first: u32) -> [u64; COUNT] {
@@ -29,7 +29,7 @@ pub(super) struct Histogram {
     shards: Vec<Shard>,
 }
 
-/// What some threads added, in cache lines of its own.
+/// The values of some threads, in cache lines of its own.
 #[repr(align(128))]
 struct Shard {
     sum: Count,
@@ -70,7 +70,7 @@ impl Histogram {
         shard.sum.add(value);
     }
 
-    /// All that was added, in units of so many.
+    /// The distribution of all values, multiplied by `unit`.
     pub(super) fn distribution(&self, unit: f64) -> Distribution {
         let added = self.added();
         let bounds = self.bounds.iter().map(|bound| Some(*bound as f64 * unit)).chain([None]);

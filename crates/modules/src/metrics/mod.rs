@@ -1,7 +1,7 @@
-//! How long operations take below this place of the stack, and how much they move. Two of
-//! them around a module show what that costs (LabStor §3.1, estimated times).
+//! Measures how long operations take below this place of the stack, and how much they move. Two of
+//! them around a module show its cost (LabStor §3.1, estimated times).
 //!
-//! What the kernel answers from its caches, and what it does by passthrough, does not come
+//! Operations that the kernel answers from its caches, or carries out by passthrough, do not come
 //! this way.
 
 mod histogram;
@@ -39,7 +39,7 @@ pub struct Measured {
     child: Arc<dyn FileSystem>,
 }
 
-/// What is known of one operation.
+/// The figures of one operation.
 struct OfOperation {
     times: Histogram,
     sizes: Histogram,
@@ -122,7 +122,7 @@ impl OfOperation {
         self.errors.add(counted.errors);
     }
 
-    /// None of an operation that there was not.
+    /// No figures of an operation that did not occur.
     fn figures(&self, operation: Operation) -> Vec<Figure> {
         let times = self.times.distribution(1e-9);
         if times.count() == 0 {

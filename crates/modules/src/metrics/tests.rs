@@ -1,4 +1,4 @@
-//! What is counted, by one thread and by several.
+//! The counts, by one thread and by several.
 
 use super::*;
 use crate::testing::answering;

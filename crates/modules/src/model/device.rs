@@ -1,13 +1,13 @@
 //! The device: so many operations at a time, each of which takes its latency, and one way
 //! through which all their bytes go. It knows no clock.
 
-/// What a device can do.
+/// The figures of a device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Figures {
     pub(super) read_latency_ns: u64,
     pub(super) write_latency_ns: u64,
     pub(super) sync_latency_ns: u64,
-    /// What an operation takes more if it does not go on where the last one ended.
+    /// Additional time of an operation that does not go on where the last one ended.
     pub(super) seek_ns: u64,
     /// Bytes a second.
     pub(super) read_bandwidth: u64,
@@ -53,7 +53,7 @@ impl Device {
         Self { figures, places: vec![0; figures.depth], way_ns: 0, head: (0, 0) }
     }
 
-    /// When it is done with what it was asked for at this time.
+    /// The time at which it is done with an operation asked for at this time.
     pub(super) fn done_at(&mut self, work: Work, asked_ns: u64) -> u64 {
         let Figures { read_latency_ns, write_latency_ns, sync_latency_ns, .. } = self.figures;
         let (mut latency, transfer) = match work {
@@ -81,7 +81,7 @@ impl Device {
         done
     }
 
-    /// What it takes to get there.
+    /// The time to get there.
     fn seek(&mut self, file: u64, offset: u64, bytes: u64) -> u64 {
         let is_there = self.head == (file, offset);
         self.head = (file, offset + bytes);

@@ -1,6 +1,6 @@
 //! The time that a device would take, for trying policies and stacks without it: reads,
-//! writes and syncs take as long as on a disk, an SSD or persistent memory, or longer if
-//! what is below takes longer. `docs/configuration.md` describes the model.
+//! writes and syncs take as long as on a disk, an SSD or persistent memory, or longer if the layers
+//! below take longer. `docs/configuration.md` describes the model.
 
 mod device;
 mod settings;
@@ -57,7 +57,7 @@ impl Module for Model {
         crate::count::held_up(&self.0.waits, &self.0.waited_ns)
     }
 
-    /// What waits goes on: the successor has another device.
+    /// Waiting operations go on: the successor has another device.
     fn export(&self) -> State {
         self.0.end();
         State::default()
@@ -70,7 +70,7 @@ impl Module for Model {
 
 impl Service for Modelled {
     fn capabilities(&self) -> FileSystemCapabilities {
-        // What the kernel does by itself is not seen.
+        // I/O that the kernel does by itself is not seen.
         FileSystemCapabilities { passthrough: false, holds_up: true, ..self.child.capabilities() }
     }
 
@@ -119,7 +119,7 @@ fn wakes_in_time() {
     }
 }
 
-/// What a device has to do for a request; `None` if it needs none.
+/// The work of a device for a request; `None` if it needs none.
 fn work(request: &Request<'_>) -> Option<Work> {
     Some(match request {
         Request::Read { handle, offset, .. } => Work::Read { file: file(*handle), offset: *offset, bytes: 0 },
@@ -134,7 +134,7 @@ fn work(request: &Request<'_>) -> Option<Work> {
     })
 }
 
-/// Tells apart what is not next to each other on a disk.
+/// Tells apart files, which are not next to each other on a disk.
 fn file(handle: HandleId) -> u64 {
     handle.0
 }

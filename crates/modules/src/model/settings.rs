@@ -1,4 +1,4 @@
-//! Which device it is.
+//! The device to model.
 
 use super::device::Figures;
 use braid_contract::units::{parse_duration, parse_rate};

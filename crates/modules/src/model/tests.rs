@@ -1,4 +1,4 @@
-//! The device by itself, against what its figures promise; and who waits for it.
+//! The device by itself, against its figures; and the operations that wait for it.
 
 use super::device::Figures;
 use super::*;

@@ -1,4 +1,4 @@
-//! What a request needs rights for.
+//! The rights that a request needs.
 
 use super::rules::{Place, Right, Settings, Who};
 use crate::Names;
@@ -46,7 +46,7 @@ impl Judge<'_> {
     pub(super) fn judge(&self, request: &Request<'_>) -> Result<bool> {
         match request {
             Request::Open { ino, request, .. } => {
-                // Without either, it is open for what `read` is asked for.
+                // Without either, it is open for operations that need `read`.
                 let reads = request.flags.read || !request.flags.write;
                 Ok((!reads || self.inode(Right::Read, *ino)?)
                     && (!request.flags.write || self.inode(Right::Write, *ino)?))
@@ -118,8 +118,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A further name is one more way to the file: who makes it may do what there is to
-    /// be done by it.
+    /// A further name is one more way to the file: its maker needs the rights that it gives.
     fn link(&self, ino: InodeId, to: (InodeId, &OsStr)) -> Result<bool> {
         let new = self.path(to.0, to.1)?;
         if !self.grants(Right::Write, Place::At(&new)) {
@@ -153,7 +152,7 @@ impl Judge<'_> {
 
     /// Whether something may be moved from the old path. If other rules hold at the new
     /// one, the caller must have all rights before: else a move would give rights, to
-    /// the caller or others. With a directory goes all that is below.
+    /// the caller or others. A directory takes all files below along.
     fn moves(&self, old: &Path, new: &Path, is_dir: bool) -> bool {
         if !self.grants(Right::Write, Place::At(old)) {
             return false;
@@ -172,7 +171,7 @@ impl Judge<'_> {
     }
 }
 
-/// What the kernel asks for in the name of a program, to check its permissions.
+/// Attributes that the kernel asks for in the name of a program, to check its permissions.
 fn is_for_the_kernel(attribute: &OsStr) -> bool {
     let name = attribute.as_bytes();
     name.starts_with(b"system.posix_acl_") || name.starts_with(b"security.")

@@ -1,10 +1,9 @@
-//! Who may read, change and list what, by rules (LabStor §3, tunable access control):
-//! islands of data on one volume. `docs/configuration.md` describes the rules and their
-//! limits.
+//! Access rules for reading, changing and listing files (LabStor §3, tunable access control):
+//! islands of data on one volume. `docs/configuration.md` describes the rules and their limits.
 //!
-//! Rules are asked where something is opened or changed. The kernel asks for that each
-//! time, whatever it has cached; names and attributes it answers by itself, to all users
-//! alike, so that no rule is about these.
+//! Rules are asked where something is opened or changed. The kernel asks for that each time, even
+//! if it has cached data; names and attributes it answers by itself, to all users alike, so that no
+//! rule is about these.
 
 mod asked;
 mod rules;
@@ -35,7 +34,7 @@ pub type Permissions = Served<Guard>;
 pub struct Guard {
     rules: Settings,
     names: Names,
-    /// What is open for writing.
+    /// Handles that are open for writing.
     writers: Mutex<HashSet<HandleId>>,
     refused: Count,
     child: Arc<dyn FileSystem>,

@@ -1,4 +1,4 @@
-//! The rules of an island, and what they decide.
+//! The rules of an island, and their decisions.
 
 use crate::Pattern;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ impl Right {
     }
 }
 
-/// What holds where no rule does.
+/// The default where no rule holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Fallback {
@@ -37,7 +37,7 @@ enum Fallback {
     Deny,
 }
 
-/// The rules, in their order, and what holds besides.
+/// The rules, in their order, and the default.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Given")]
 pub struct Settings {
@@ -135,7 +135,7 @@ impl TryFrom<Given> for Settings {
     }
 }
 
-/// Who asks.
+/// The user of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who<'a> {
     pub(super) uid: u32,
@@ -144,18 +144,18 @@ pub(super) struct Who<'a> {
     pub(super) groups: Option<&'a [u32]>,
 }
 
-/// What is asked about.
+/// The place that a request is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
-    /// What has this path.
+    /// The file of this path.
     At(&'a Path),
-    /// All that has, or may get, a path below this directory.
+    /// All files that have, or may get, a path below this directory.
     Below(&'a Path),
-    /// Something whose path is unknown.
+    /// A file whose path is unknown.
     Anywhere,
 }
 
-/// Whether a rule is about something.
+/// Whether a rule applies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fit {
     No,
@@ -200,8 +200,7 @@ impl Settings {
         false
     }
 
-    /// Whether the same rules are about both paths, and, for directories, about all
-    /// below them.
+    /// Whether the same rules apply to both paths, and, for directories, to all below them.
     pub(super) fn treat_alike(&self, old: &Path, new: &Path, directories: bool) -> bool {
         let patterns = || self.rules.iter().filter_map(|rule| rule.paths.as_ref()).flatten();
         let alike = |pattern: &Pattern| match directories {

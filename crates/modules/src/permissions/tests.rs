@@ -1,4 +1,4 @@
-//! Which rules are refused, and who may do what by those that are not.
+//! Refused rules, and the rights that the others give.
 
 use super::rules::{Place, Right};
 use super::*;
@@ -52,7 +52,7 @@ fn rules_that_say_nothing_contradict_themselves_or_never_count_are_refused() {
     }
 }
 
-/// Whether this user may do that there.
+/// Whether this user has that right there.
 fn may(rules: &Settings, uid: u32, groups: Option<&[u32]>, right: Right, place: Place<'_>) -> bool {
     rules.grant(Who { uid, gid: uid, groups }, right, place)
 }
@@ -254,7 +254,7 @@ fn what_is_open_for_writing_is_written() {
     }
     denied(set(2, Some(handle), mode));
     set(2, None, SetAttr { kill_set_id: true, ..SetAttr::default() }).unwrap();
-    // A successor knows all that.
+    // A successor has the same state.
     let next = island();
     next.import(&Module::export(&fs)).unwrap();
     next.setattr(&caller(2), InodeId(10), Some(handle), &times).unwrap();

@@ -1,4 +1,4 @@
-//! The open files, and who wrote them since it was last kept with them.
+//! The open files, and their writers since the last record.
 
 use super::who::{Deed, Who, now};
 use crate::sync::Mutex;
@@ -23,7 +23,7 @@ struct Known {
 pub(super) struct Opened {
     pub(super) ino: InodeId,
     pub(super) opener: Who,
-    /// It is open for writing in a way that writes do not come here.
+    /// It is open for writing, and its writes do not come here.
     pub(super) is_unseen: bool,
 }
 
@@ -59,7 +59,7 @@ impl Files {
         }
     }
 
-    /// Who wrote a file since that was last kept.
+    /// The last writer of a file since its last record.
     pub(super) fn writer(&self, ino: InodeId) -> Option<Deed> {
         self.known.lock().written.get(&ino).cloned()
     }
@@ -82,7 +82,7 @@ impl Files {
         self.known.lock().written.drain().collect()
     }
 
-    /// The handle is gone; answers what it was of.
+    /// The handle is gone; answers its file.
     pub(super) fn close(&self, handle: HandleId) -> Option<Opened> {
         self.known.lock().handles.remove(&handle)
     }

@@ -1,6 +1,6 @@
-//! Who made each file, and who wrote it last (LabStor §3, provenance): kept as an
-//! extended attribute, and shown as `braid.provenance`. `docs/configuration.md` describes
-//! what it can't know.
+//! Records the maker of each file, and its last writer (LabStor §3, provenance): kept as an
+//! extended attribute, and shown as `braid.provenance`. `docs/configuration.md` describes its
+//! limits.
 
 mod files;
 mod record;
@@ -75,7 +75,7 @@ impl Module for Provenance {
         ]
     }
 
-    /// Who has files open; who wrote them is kept now.
+    /// The openers of files; the writers are recorded now.
     fn export(&self) -> State {
         self.keep_all();
         // All of it can be serialized.
@@ -136,7 +136,7 @@ impl Provenance {
         files.map(|(handle, file)| (handle.0, file.ino.0, file.opener, file.is_unseen)).collect()
     }
 
-    /// A file was made; answers its attributes with what that changed.
+    /// A file was made; answers its attributes after the record.
     fn made(&self, caller: &Caller, mut entry: Entry) -> Entry {
         let deed = Deed { who: self.people.of(caller), at: now() };
         let ino = entry.attr.ino;
@@ -154,7 +154,7 @@ impl Provenance {
         self.files.open(opened.handle, files::Opened { ino, opener, is_unseen });
     }
 
-    /// An open file was changed. Of what the kernel writes back, the writer is not known.
+    /// An open file was changed. The writer of data that the kernel writes back is not known.
     fn changed(&self, caller: &Caller, handle: HandleId, is_written_back: bool) {
         match self.files.get(handle) {
             Some(opened) if is_written_back => self.files.is_written(opened.ino, opened.opener),
@@ -169,7 +169,7 @@ impl Provenance {
         }
     }
 
-    /// Keeps with a file who wrote it.
+    /// Records the writer of a file.
     fn keep(&self, ino: InodeId) {
         if let Some(deed) = self.files.take_writer(ino) {
             self.count(self.records.written(&*self.child, ino, &deed));

@@ -1,4 +1,4 @@
-//! What is kept with a file: one line of who made it, one of who wrote it last.
+//! The record of a file: one line for its maker, one for its last writer.
 
 use super::who::Deed;
 use braid_contract::{Caller, Errno, FileSystem, InodeId, Result, XattrMode};
@@ -40,7 +40,7 @@ impl Records {
         }
     }
 
-    /// Says who made an inode, unless that is known.
+    /// Records the maker of an inode, unless there is a record.
     pub(super) fn made(&self, child: &dyn FileSystem, ino: InodeId, deed: &Deed) -> Result<()> {
         match self.set(child, ino, &deed.line("created"), XattrMode::Create) {
             Err(error) if error.errno() == Errno::EEXIST => Ok(()),
@@ -48,7 +48,7 @@ impl Records {
         }
     }
 
-    /// Says who wrote a file last.
+    /// Records the last writer of a file.
     pub(super) fn written(&self, child: &dyn FileSystem, ino: InodeId, deed: &Deed) -> Result<()> {
         let record = with_written(&self.read(child, ino)?, deed);
         self.set(child, ino, &record, XattrMode::Set)

@@ -1,4 +1,4 @@
-//! Who is named, over a directory.
+//! The users in records, over a directory.
 
 use super::*;
 use braid_contract::OpenFlags;
@@ -71,7 +71,7 @@ fn it_is_known_who_made_a_file_and_who_wrote_it_last() {
     let kept = bed.child.getxattr(&root, ino, OsStr::new("trusted.braid-provenance")).unwrap();
     let kept = String::from_utf8(kept).unwrap();
     assert!(kept.starts_with("created ") && kept.contains("\nwritten "), "{kept}");
-    // A cut comes without an open file.
+    // A truncation comes without an open file.
     let cut = SetAttr { size: Some(1), ..SetAttr::default() };
     let attr = bed.fs().setattr(&user(14), ino, None, &cut).unwrap();
     assert_eq!(attr.ctime, bed.child.getattr(&root, ino, None).unwrap().ctime);

@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A process, as it was when it did something.
+/// A process, as it was at the time of its operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Who {
     pub(super) uid: u32,
@@ -19,7 +19,7 @@ pub(super) struct Who {
     pub(super) command: Arc<str>,
 }
 
-/// A process and when it did something, as a line says it.
+/// A process and the time of its operation, as in a line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Deed {
     pub(super) who: Who,
@@ -48,7 +48,7 @@ pub(super) struct People {
 }
 
 impl People {
-    /// Who the caller is.
+    /// The process of the caller.
     pub(super) fn of(&self, caller: &Caller) -> Who {
         let found = || self.threads.of(caller.tid, |tid| process(tid).unwrap_or((tid, "".into())));
         let (pid, command) = if caller.tid == 0 { (0, "".into()) } else { found() };

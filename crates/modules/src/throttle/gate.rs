@@ -1,5 +1,5 @@
-//! Where requests wait for their turn. Each waits on a signal of its own; one of them
-//! watches the clock for all.
+//! Has requests wait for their turn. Each waits on a signal of its own; one of them watches the
+//! clock for all.
 
 use super::settings::Settings;
 use super::share::{Debts, Next, Shares, Ticket};
@@ -82,7 +82,7 @@ impl Gate {
         held_up(&self.waits, &self.waited_ns).into_iter().chain([now]).collect()
     }
 
-    /// Gives back what a request of the client did not use.
+    /// Gives back the part that a request of the client did not use.
     pub(super) fn give_back(&self, client: &Client, bytes: u64) {
         self.state.lock().shares.give_back(client, bytes);
     }
@@ -104,7 +104,7 @@ impl Gate {
         self.state.lock().shares.pay(time.as_secs_f64());
     }
 
-    /// Lets all go on that wait, and all that come.
+    /// Lets all waiting and coming requests go on.
     pub(super) fn open(&self) {
         let mut state = self.state.lock();
         state.is_open = true;
@@ -117,8 +117,8 @@ impl Gate {
 }
 
 impl State {
-    /// Lets all go on whose turn it is. Answers whether this one does, and for how long
-    /// there is nothing to do.
+    /// Lets all requests go on whose turn it is. Answers whether this one does, and the time until
+    /// the next can.
     fn let_go(&mut self, now_ns: u64, this: Ticket) -> (bool, u64) {
         let mut goes = false;
         loop {

@@ -1,5 +1,6 @@
 //! Shares bandwidth and operations fairly between clients, and limits them.
-//! `docs/configuration.md` describes what it sees in each mode of the kernel's cache.
+//! `docs/configuration.md` describes the operations that it sees in each mode of the kernel's
+//! cache.
 
 mod gate;
 mod settings;
@@ -62,7 +63,7 @@ impl Module for Throttle {
         self.0.gate.figures()
     }
 
-    /// What waits goes on: for what comes, the successor has limits.
+    /// Waiting requests go on: for later ones, the successor has limits.
     fn export(&self) -> State {
         self.0.gate.open();
         // All of it can be serialized.
@@ -108,7 +109,7 @@ impl Module for Throttle {
 
 impl Service for Throttled {
     fn capabilities(&self) -> FileSystemCapabilities {
-        // What the kernel does by itself is not seen.
+        // I/O that the kernel does by itself is not seen.
         FileSystemCapabilities { passthrough: false, holds_up: true, ..self.child.capabilities() }
     }
 
@@ -140,8 +141,7 @@ impl Service for Throttled {
 }
 
 impl Throttled {
-    /// Whose the request is, and how many bytes it is to move; `None` if it need not
-    /// wait.
+    /// The client of the request, and the bytes that it is to move; `None` if it need not wait.
     fn asked(&self, request: &Request<'_>) -> Option<(Client, u64)> {
         let (caller, bytes) = match request {
             Request::Read { caller, buf, .. } => (*caller, buf.len() as u64),
@@ -171,8 +171,8 @@ impl Throttled {
     }
 }
 
-/// The caller of an operation without bytes that counts as one. What closes and forgets
-/// never waits: the kernel asks for it by itself.
+/// The caller of an operation without bytes that counts as one. Closes and forgets never wait: the
+/// kernel asks for them by itself.
 fn counted<'a>(request: &Request<'a>) -> Option<&'a Caller> {
     match request {
         Request::Lookup { caller, .. }

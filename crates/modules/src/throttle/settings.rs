@@ -1,4 +1,4 @@
-//! What the throttle is told: who is a client, and how much there is for all and for each.
+//! The settings of the throttle: clients, and the limits of all and of each.
 
 use super::who::By;
 use braid_contract::units::parse_rate;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const BANDWIDTH_MIN: u64 = 64 << 10;
 const WEIGHTS: [f64; 2] = [0.01, 1000.0];
 
-/// How much may be done in a second.
+/// The limits of a second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Limits {
     /// Bytes read and written.

@@ -1,4 +1,4 @@
-//! Who is next: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) over
+//! Picks the next request: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) over
 //! buckets of tokens. It has no clock and no lock.
 //!
 //! Each request gets a start tag: where the client's last one ended in virtual time, but
@@ -11,24 +11,24 @@ use super::who::Client;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What a bucket holds at most, in seconds of its rate: by so much a thread may wake
-/// late without a loss.
+/// The capacity of a bucket, in seconds of its rate: a thread may wake late by that much without a
+/// loss.
 const BURST: f64 = 0.02;
 /// By how much of virtual time, in seconds of all, a client may be behind and catch up:
 /// a client with one request at a time always is.
 const LAG: f64 = 0.02;
-/// Clients that are kept in mind without need.
+/// Clients that are remembered without need.
 const CLIENTS_MAX: usize = 1024;
 
 /// A request that waits, or has gone on.
 pub(super) type Ticket = u64;
 
-/// What is to be done now.
+/// The next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     /// This request goes on.
     Go(Ticket),
-    /// After so many nanoseconds, the next may.
+    /// After this many nanoseconds, the next one may.
     Wait(u64),
     /// None waits.
     Idle,
@@ -127,7 +127,7 @@ struct Waiting {
     bytes: f64,
 }
 
-/// The clients and what they wait for.
+/// The clients and their waiting requests.
 #[derive(Debug)]
 pub(super) struct Shares {
     limits: Limits,
@@ -135,9 +135,9 @@ pub(super) struct Shares {
     weights: HashMap<String, f64>,
     total: Buckets,
     clients: HashMap<Client, Account>,
-    /// Those of which requests wait.
+    /// Clients with waiting requests.
     busy: HashSet<Client>,
-    /// The present, in virtual time: seconds of all that there is.
+    /// The present, in virtual time: seconds of the total rate.
     present: f64,
     last: Ticket,
 }
@@ -162,7 +162,7 @@ impl Shares {
         ticket
     }
 
-    /// What is next. A request that goes on has taken its tokens.
+    /// The next step. A request that goes on has taken its tokens.
     pub(super) fn next(&mut self, now_ns: u64) -> Next {
         if self.busy.is_empty() {
             return Next::Idle;
@@ -188,7 +188,7 @@ impl Shares {
         }
     }
 
-    /// Gives back what a request of the client did not use.
+    /// Gives back the part that a request of the client did not use.
     pub(super) fn give_back(&mut self, client: &Client, bytes: u64) {
         let cost = self.cost_of_bytes(bytes);
         self.total.take(-(bytes as f64), 0.0);
@@ -226,7 +226,7 @@ impl Shares {
             .for_each(|bucket| bucket.fill(seconds));
     }
 
-    /// How many clients are kept in mind.
+    /// How many clients are remembered.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
         self.clients.len()
@@ -241,8 +241,8 @@ impl Shares {
         }
         self.total.take(bytes, 1.0);
         self.present = self.present.max(start);
-        // Where nothing waits, and nothing will have to, there is nothing to share, and
-        // time goes on by what is done.
+        // If no request waits, and none will have to, there is nothing to share, and time goes on
+        // by the work done.
         if self.busy.is_empty() && self.total.each().all(|bucket| bucket.tokens >= 0.0) {
             self.present += self.cost(bytes as u64);
         }
@@ -262,7 +262,7 @@ impl Shares {
     fn account(&mut self, client: &Client, now_ns: u64) -> &mut Account {
         if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(client) {
             let present = self.present;
-            // One that was not there for long is as a new one.
+            // A client that was away for long counts as a new one.
             self.clients.retain(|_, account| {
                 !account.waiting.is_empty() || account.end > present - LAG || account.own.ready_in(now_ns) > 0
             });

@@ -1,5 +1,4 @@
-//! Which settings are refused, who gets how much, and whose requests are whose. Time is
-//! simulated.
+//! Refused settings, the shares of clients, and the clients of requests. Time is simulated.
 
 use super::share::{Next, Shares, Ticket};
 use super::*;
@@ -113,7 +112,7 @@ fn what_one_leaves_the_others_get() {
     near(done[1], 100, 5);
     near(done[0] + done[2], 10_240 - 100, 1);
     near(done[0], done[2], 1);
-    // One who comes late owes nothing, and has saved nothing up.
+    // A client that comes late owes nothing, and has saved nothing up.
     let each = json!({ "by": "uid", "bandwidth": "64MiB/s", "each": "16MiB/s" });
     let done = simulate(each.clone(), &[GREEDY], 10);
     near(done[0], 2560, 1);
@@ -182,7 +181,7 @@ fn caller(uid: u32) -> Caller {
     Caller { uid, gid: 0, groups: None, pid: 0, tid: 0 }
 }
 
-/// Whose data it is that is written by the handle.
+/// The client of data written by the handle.
 fn writer(fs: &Throttle, handle: u64, write_back: bool) -> (Client, u64) {
     let flags = WriteFlags { write_back, ..WriteFlags::default() };
     let (caller, data) = (caller(0), [0; 7]);

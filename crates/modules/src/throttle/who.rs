@@ -1,4 +1,4 @@
-//! Whose request it is.
+//! The client of a request.
 
 use crate::threads::{Threads, process_of};
 use braid_contract::Caller;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::sync::Arc;
 
-/// What makes two requests those of one client.
+/// The property by which two requests are of one client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum By {
@@ -49,7 +49,7 @@ impl Clients {
         Self { by, threads: Threads::default() }
     }
 
-    /// Whose a request of this caller is.
+    /// The client of a request of this caller.
     pub(super) fn of(&self, caller: &Caller) -> Client {
         match self.by {
             By::Uid => Client::Number(caller.uid),

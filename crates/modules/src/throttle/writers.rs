@@ -1,5 +1,4 @@
-//! Whose the data is that the kernel writes back: that of who opened the file for
-//! writing last.
+//! The client of data that the kernel writes back: the one that opened the file for writing last.
 
 use super::who::Client;
 use crate::sync::Mutex;
@@ -28,7 +27,7 @@ impl Writers {
         (*last, *count) = (client, *count + 1);
     }
 
-    /// Whose the data is that comes by this handle.
+    /// The client of data that comes by this handle.
     pub(super) fn of(&self, handle: HandleId) -> Client {
         let open = self.0.lock();
         let file = open.handles.get(&handle).and_then(|ino| open.files.get(ino));

@@ -59,8 +59,8 @@ impl File {
     }
 }
 
-/// Who opened a handle; if that was before the recording, who used it first.
-/// What the kernel writes back through it has no other caller.
+/// The opener of a handle; if it was opened before the recording, its first
+/// user. Data that the kernel writes back through it has no other caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opener {
     pub(super) thread: u32,
@@ -85,7 +85,7 @@ impl Files {
         self.0.read().handles.get(&handle).map(|(file, _)| Arc::clone(file))
     }
 
-    /// Who opened the handle.
+    /// The opener of the handle.
     pub(super) fn opener(&self, handle: HandleId) -> Option<Opener> {
         self.0.read().handles.get(&handle).map(|(_, opener)| *opener)
     }

@@ -1,6 +1,6 @@
 //! Records operations of applications, as a trace. The daemon puts this module
 //! on top of every stack. Without a recording, an operation only costs a check
-//! of a flag. `docs/trace.md` describes what is recorded, and the format.
+//! of a flag. `docs/trace.md` describes the recorded operations and the format.
 
 mod files;
 mod recorder;
@@ -54,7 +54,7 @@ impl Trace {
         self.tracing.stop(number)
     }
 
-    /// What became of the records of all recordings since the mount.
+    /// The figures of the records of all recordings since the mount.
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let totals = self.tracing.totals();
@@ -113,8 +113,8 @@ impl Trace {
         self.tracing.with(|recorder| recorder.files.enter(handle, attr, caller))
     }
 
-    /// Names who opened the handle, as placement does for what the kernel
-    /// writes back.
+    /// Names the opener of the handle, as placement does for data that the
+    /// kernel writes back.
     fn of_opener(&self, handle: HandleId, record: Record) -> Record {
         match self.tracing.with(|recorder| recorder.files.opener(handle)).flatten() {
             Some(opener) => Record { thread: opener.thread, uid: opener.uid, gid: opener.gid, ..record },

@@ -36,7 +36,7 @@ pub(super) struct Tracing {
     totals: Arc<Totals>,
 }
 
-/// What became of the records of all recordings.
+/// The fate of the records of all recordings.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) records: Count,

@@ -1,4 +1,4 @@
-//! What the queues of a session share: its memory, and the socket that says whether there is
+//! The shared part of a session's queues: its memory, and the socket that shows whether there is
 //! still a runtime.
 
 use crate::layout::{BELL, Geometry};
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// What the queues of a session share.
+/// The shared part of a session's queues.
 pub(super) struct Link {
     pub(super) memory: SharedWords,
     pub(super) geometry: Geometry,
@@ -22,7 +22,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The word by which workers that sleep are woken.
+    /// The word that wakes sleeping workers.
     pub(super) fn bell(&self) -> &AtomicU64 {
         &self.memory.words()[BELL]
     }

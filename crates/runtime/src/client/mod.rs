@@ -23,15 +23,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// So often a session is asked for again whose runtime hung up.
+/// Attempts to begin a session after a runtime hung up.
 const TRIES: usize = 3;
 
-/// What a session is to be like.
+/// The options of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Its queues and their sizes.
     pub geometry: Geometry,
-    /// What its requests want.
+    /// The class of its requests.
     pub class: Class,
     /// The requests of each queue are carried out one after another, in their order.
     pub ordered: bool,
@@ -59,7 +59,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins a session with the runtime at `socket`, which sees what is below the directory
+    /// Begins a session with the runtime at `socket`, which sees the files below the directory
     /// `dir` of its mount; answers the inode of that too.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// So often a thread that sleeps looks whether there is still a runtime.
+/// Time between a sleeping thread's checks that there is still a runtime.
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of entries of a directory in one answer, at most: as many as programs ask for.
 const LISTED_MAX: usize = 32 << 10;
@@ -145,7 +145,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Reads the answer. The runtime is trusted, but what does not fit is refused.
+    /// Reads the answer. The runtime is trusted, but an answer that does not fit is refused.
     fn get(&self, link: &Link, slot: Slot, message: &mut Message<'_>) -> Result<Answer, Failure> {
         let shared = link.memory.words();
         let answered = shared[slot.answered()].load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a process left is what the next one finds.
+//! The next process finds the records that a process left.
 
 use super::*;
 use braid_contract::Errno;
@@ -82,7 +82,7 @@ fn what_was_taken_and_not_answered_is_found() {
         })
         .collect();
     assert_eq!(seen, [(2, 4 << 32, 4, Phase::Taken, 0, Some(11)), (0, 5 << 32, 5, Phase::Done, 5, None)]);
-    // What is opened counts from when its answer is there.
+    // An opened file counts once its answer is there.
     let opened = Opened { ino: InodeId(9), flags: OpenFlags::default(), directory: false };
     ledger.opened(HandleId(3), &opened);
     assert!(left_by(&ledger).handles().is_empty());
@@ -92,7 +92,7 @@ fn what_was_taken_and_not_answered_is_found() {
     assert_eq!((left_by(&ledger).handles().len(), left_by(&ledger).unanswered(0).len()), (1, 1));
 }
 
-/// The first process ends before it notes that it told of what it opened, the second after the
+/// The first process ends before it notes that it reported an opened file, the second after the
 /// answer.
 #[test]
 fn what_was_opened_stays_after_two_crashes() {

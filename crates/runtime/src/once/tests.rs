@@ -1,4 +1,4 @@
-//! Whatever a process had done of a request when it was killed: the next one does the rest.
+//! Wherever in a request a process is killed, the next one does the rest.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
@@ -31,7 +31,7 @@ struct Bed {
 enum Killed {
     /// Before it did anything.
     First,
-    /// When it had looked, and done nothing.
+    /// When it had noted the state before, and done nothing.
     Before,
     /// When it had done it, and not noted that.
     After,
@@ -91,7 +91,7 @@ impl Bed {
         again
     }
 
-    /// What is noted before this is done.
+    /// The note made before this is done.
     fn looked(&self, work: Work<'_>) -> Option<u64> {
         struct Looking(Served<Deed>, Mutex<Option<u64>>);
         impl Service for Looking {
@@ -138,7 +138,7 @@ fn names_are_made_once() {
     ];
     for make in makes {
         each(|_| {}, make, |bed, made, killed| assert!(made.is_ok() && bed.has("a"), "{killed:?}: {made:?}"));
-        // What was there before was made by somebody else.
+        // An existing file was made by another user.
         let there = |bed: &Bed| fs::write(bed.path("a"), "x").unwrap();
         each(there, make, |_, made, killed| {
             assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EEXIST), "{killed:?}");
@@ -153,7 +153,7 @@ fn what_is_not_what_was_to_be_made_was_made_by_others() {
     fs::write(bed.path("a"), "x").unwrap();
     let made = bed.deed(Some(found)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
     assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EEXIST));
-    // It was done, and others have put something else there since.
+    // It was done, and others have put another file there since.
     let done = Found { phase: Phase::Done, ..found };
     let made = bed.deed(Some(done)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
     assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EIO));
@@ -202,7 +202,7 @@ fn what_others_put_in_place_of_a_removed_name_stays() {
         fs::write(bed.path(file), file).unwrap();
     }
     let found = Found { phase: Phase::Taken, errno: 0, note: Some(bed.ino("a")), opened: HandleId(0) };
-    // The process removed `a`, and then somebody else renamed `b`.
+    // The process removed `a`, and then another user renamed `b`.
     fs::rename(bed.path("b"), bed.path("a")).unwrap();
     bed.deed(Some(found)).unlink(&me(), ROOT, name("a")).unwrap();
     assert_eq!(fs::read(bed.path("a")).unwrap(), b"b");
@@ -292,7 +292,7 @@ fn nothing_new_is_done_before_what_others_wait_for_is_repeated() {
     // It does not sleep, since nothing would wake it.
     assert!(other.has_work() && !other.serve_one(&mut buffers));
     assert!(one.serve_one(&mut buffers) && other.serve_one(&mut buffers));
-    // Neither does a session keep others waiting that ends.
+    // A session that ends does not keep others waiting either.
     one.repeat(vec![noted()]);
     submit(&other);
     assert!(!other.serve_one(&mut buffers));

@@ -1,4 +1,4 @@
-//! Which worker serves which queue (LabStor §III-C.4): pure functions of what was measured.
+//! Assigns queues to workers (LabStor §III-C.4): pure functions of measurements.
 //!
 //! The pool asks for a [`Plan`] when a session comes or goes, and from time to time.
 
@@ -12,18 +12,18 @@ pub(crate) use round_robin::RoundRobin;
 use braid_contract::Class;
 use std::cmp::Ordering;
 
-/// What is known of a queue.
+/// The demand of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// What its requests want; never [`Class::Auto`].
+    /// The class of its requests; never [`Class::Auto`].
     pub(crate) class: Class,
-    /// Workers that it keeps busy, as measured, with what waits in it: 0.5 is half of one.
+    /// Workers that it keeps busy, as measured, with waiting requests: 0.5 is half of one.
     pub(crate) weight: f64,
     /// Several workers may serve it at the same time.
     pub(crate) free: bool,
 }
 
-/// What a worker serves.
+/// The share of a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Share {
     /// Queues, by their places among the demands.
@@ -33,7 +33,7 @@ pub(crate) struct Share {
     pub(crate) latency: bool,
 }
 
-/// What each worker serves; no worker is without a queue, if there are queues.
+/// The share of each worker; no worker is without a queue, if there are queues.
 pub(crate) type Plan = Vec<Share>;
 
 /// A way to give queues to workers.
@@ -56,10 +56,10 @@ pub(crate) fn busiest(plan: &Plan, demands: &[Demand]) -> f64 {
     plan.iter().map(|share| share.queues.iter().map(part).sum::<f64>()).fold(0.0, f64::max)
 }
 
-/// A plan that is so much lighter is worth that caches have to be filled anew.
+/// A plan that is lighter by this factor is worth filling caches anew.
 const WORTH: f64 = 1.25;
 
-/// Workers go only if those that stay keep so much of what they may carry free: else they
+/// Workers go only if the load of those that stay is below this part of their limit: else they
 /// would come back at once.
 const ROOM: f64 = 0.75;
 

@@ -1,9 +1,9 @@
-//! So many workers, and queues dealt to them in turn.
+//! A fixed number of workers, and queues dealt to them in turn.
 
 use super::{Demand, Plan, Policy, Share, of_class};
 use braid_contract::Class;
 
-/// Deals queues in turn, whatever they ask for.
+/// Deals queues in turn, regardless of their class.
 #[derive(Debug)]
 pub(crate) struct RoundRobin {
     /// Workers for requests that want to be answered soon, and workers for the others, are

@@ -21,7 +21,7 @@ const OPEN_MAX: usize = 8;
 /// Keys of a page, at most.
 const PAGE_MAX: u64 = 1 << 16;
 
-/// What the directories of a mount are as keys and values.
+/// The directories of a mount as keys and values.
 pub trait Values: Send + Sync {
     /// A directory as keys and values. The session knows it, and each of its operations
     /// looks at the caller's rights.
@@ -31,7 +31,7 @@ pub trait Values: Send + Sync {
     fn bucket(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>>;
 }
 
-/// All that a session can ask for.
+/// All requests of a session.
 pub(crate) struct Requests {
     files: Below,
     view: Arc<Served<View>>,
@@ -118,7 +118,7 @@ impl Requests {
         Error::new(Errno::EFBIG, why)
     }
 
-    /// As much of a page as there is room for.
+    /// The part of a page that fits.
     fn page(&self, page: ScanPage) -> Result<Vec<u8>> {
         let ScanPage { entries, mut next } = page;
         let size = |(key, value): &(Vec<u8>, Option<Vec<u8>>)| {

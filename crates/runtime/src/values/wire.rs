@@ -1,9 +1,9 @@
 //! Requests about keys and values in the form of requests about files: their numbers, and
 //! byte strings in the data. For both sides.
 
-/// What is asked of a directory. The number is that of the operation in a request, behind
-/// those of the [table](braid_contract::Operation). The directory is the request's `ino`, a
-/// key its name, a value its data.
+/// An operation on a directory. The number is that of the operation in a request, behind those of
+/// the [table](braid_contract::Operation). The directory is the request's `ino`, a key its name, a
+/// value its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Ask {
@@ -42,7 +42,7 @@ impl Ask {
     }
 }
 
-/// When a put does something, by its number.
+/// The conditions of a put, by their number.
 pub(crate) const WHEN: [braid_contract::PutWhen; 3] =
     [braid_contract::PutWhen::Always, braid_contract::PutWhen::Absent, braid_contract::PutWhen::Present];
 
@@ -57,7 +57,7 @@ pub(crate) fn taken(string: Option<&[u8]>) -> usize {
 
 /// Adds a string.
 pub(crate) fn add(bytes: &mut Vec<u8>, string: Option<&[u8]>) {
-    // Nothing that is sent is longer than a slot.
+    // No string sent is longer than a slot.
     let len = string.map_or(NONE, |string| string.len() as u32);
     bytes.extend_from_slice(&len.to_ne_bytes());
     bytes.extend_from_slice(string.unwrap_or_default());

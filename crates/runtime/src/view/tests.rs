@@ -15,14 +15,14 @@ const GROUP: u32 = 54_322;
 const BOTH: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
 const NONE: OpenFlags = OpenFlags { read: false, write: false, direct: false, sync: false };
 
-/// What a user sees of a directory in which all may write.
+/// A user's view of a directory in which all may write.
 struct Bed {
     fs: Served<View>,
     dir: TempDir,
 }
 
 impl Bed {
-    /// `None` without root, who alone can give files away.
+    /// `None` without root: only root can give files away.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             braid_testkit::skipped("root");

@@ -1,4 +1,4 @@
-//! Frames on a socket: what each is, and how long the other side may take for them.
+//! Frames on a socket: their kinds, and the time limits of the other side.
 
 use braid_sdk::abi::Failure;
 use bytemuck::Pod;
@@ -13,25 +13,25 @@ pub(super) const FRAME_MAX: u64 = 16 << 20;
 /// Most parts of a frame.
 const PARTS_MAX: usize = 7;
 
-/// Most bytes of words that people read.
+/// Most bytes of text for people.
 pub(super) const WORDS_MAX: usize = 1024;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum Kind {
     /// An operation: numbers, groups, name, new name, data, room (of the buffer, and whether
     /// entries are wanted).
     Call = 1,
-    /// What can it do? With what the file system below can, if it is known.
+    /// A request for its capabilities, with those of the file system below, if they are known.
     Capabilities,
     /// An entry of a directory: numbers, name.
     Entry,
     /// Whether there was room for it.
     Room,
-    /// It was done: what that answers.
+    /// It was done: the answer.
     Done,
-    /// It was not: error number, words.
+    /// It failed: error number, text.
     Failed,
     /// Which module is it, and may its state be asked for in use? A library whose version is of no interest answers nothing.
     Describe,
@@ -65,7 +65,7 @@ const KINDS: [Kind; 13] = [
     Kind::Repair,
 ];
 
-/// What was received.
+/// A received frame.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
@@ -84,7 +84,7 @@ impl Frame {
     }
 }
 
-/// Words of the other side for people and logs: so many bytes, and nothing but text.
+/// Text of the other side for people and logs: at most `longest` bytes, without control characters.
 pub(super) fn words(bytes: &[u8], longest: usize) -> String {
     let text = String::from_utf8_lossy(bytes.get(..longest).unwrap_or(bytes));
     text.replace(char::is_control, " ")
@@ -94,12 +94,12 @@ pub(super) fn invalid() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not what the conversation asks for")
 }
 
-/// How long the other side may take for what it is asked.
+/// How long the other side may take for a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// By itself.
     pub(super) alone: Duration,
-    /// With what this side does for it, before it asks for more.
+    /// Together with this side's work for it, before it asks for more.
     pub(super) in_all: Duration,
 }
 
@@ -132,11 +132,11 @@ pub(super) fn failure(frame: &Frame) -> io::Result<Failure> {
     Ok(Failure { errno, why: words(frame.bytes(1), WORDS_MAX) })
 }
 
-/// The other side while it is asked for something.
+/// The other side during a request.
 pub(super) struct Waiting<'a> {
     socket: &'a UnixStream,
     patience: Option<Patience>,
-    /// How long it may still take; what this side does meanwhile does not count.
+    /// How long it may still take; this side's work meanwhile does not count.
     left: Option<Duration>,
     begun: Instant,
 }
@@ -147,7 +147,7 @@ impl<'a> Waiting<'a> {
         Self { socket, patience, left, begun: Instant::now() }
     }
 
-    /// Whether it may still ask for something: otherwise, it could go on for ever.
+    /// Whether it may still make requests: otherwise, it could go on for ever.
     pub(super) fn may_ask(&self) -> io::Result<()> {
         match self.patience {
             Some(Patience { in_all, .. }) if self.begun.elapsed() > in_all => {

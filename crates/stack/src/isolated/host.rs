@@ -13,15 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, mpsc};
 use std::thread::{self, ThreadId};
 
-/// What the process gets first, by its standard input: how many sockets follow the library,
-/// whether it is to be another user's and whose, and which process has started it.
+/// The first data of the process, on its standard input: the number of sockets that follow the
+/// library, whether it is to become another user's, that user, and the process that has started it.
 pub(super) type Head = [u32; 4];
 
 /// Serves as the process of an untrusted module, which Braid has started for that. It ends
 /// when Braid does.
 ///
 /// # Errors
-/// Why it can't.
+/// The reason why it can't.
 pub fn run() -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
     let stdin = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(said)?);
@@ -39,13 +39,12 @@ pub fn run() -> Result<(), String> {
         .and_then(|()| ModuleLibrary::load(&library))
         .and_then(|library| sandbox::after_loading().map(|()| Arc::new(library)));
     host.loaded.get_or_init(|| loaded);
-    // Nothing comes but the end of what Braid has to do with this process. The module may be
-    // at work for good.
+    // Only the end of the connection to Braid comes here. The module may be at work for good.
     let _ = (&stdin).read(&mut [0]);
     exit_at_once()
 }
 
-/// The pipes by which threads are asked at present.
+/// The pipes by which threads get requests at present.
 type Pipes = Arc<RwLock<HashMap<ThreadId, Arc<Pipe>>>>;
 
 #[derive(Default)]
@@ -68,7 +67,7 @@ impl Host {
             })?;
         }
         drop(tell);
-        // An error is the end of the last one that could say something, and it is not needed.
+        // An error is the end of the last sender, which is expected.
         let _: Result<(), _> = told.recv();
         Ok(())
     }
@@ -78,7 +77,7 @@ impl Host {
         pipes.insert(thread::current().id(), Arc::clone(pipe));
         drop(pipes);
         self.loaded.wait();
-        // An error is the end of Braid, or of what it has to do with this process.
+        // An error is the end of Braid, or of its connection to this process.
         while let Ok(frame) = pipe.receive() {
             if self.answer(pipe, &frame).is_err() {
                 return;
@@ -99,7 +98,7 @@ impl Host {
         }
     }
 
-    /// What is not an operation.
+    /// Answers a frame that is not an operation.
     fn other(&self, frame: &Frame) -> io::Result<Result<Vec<Vec<u8>>, Failure>> {
         let failed = |why: &String| Failure { errno: libc::EINVAL, why: why.clone() };
         let library = self.loaded.wait().as_ref().map_err(failed);
@@ -147,7 +146,7 @@ impl Host {
     }
 }
 
-/// The file system below the module: what Braid is asked by the thread that it asks.
+/// The file system below the module. Requests go to Braid by the pipe of their thread.
 struct Below(Pipes);
 
 impl Below {

@@ -1,5 +1,5 @@
 //! Modules whose owner is not trusted: each runs in a process of its own (LabStor §3.1),
-//! which may nothing but compute, and talk to this one.
+//! which may only compute, and talk to this one.
 //!
 //! `pipe` is the conversation, the same in both directions, in frames as `frame` has them: an
 //! operation, operations of the file system below that it needs meanwhile, entries of

@@ -40,10 +40,10 @@ pub(crate) struct IsolatedLibrary {
 }
 
 impl IsolatedLibrary {
-    /// Asks a library, in a process, which module it has.
+    /// Asks a library, in a process, for its module.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why it is none.
     pub(crate) fn open(image: File, owner: u32) -> Result<Self, String> {
         let (name, version) = (String::new(), String::new());
         let mut library = Self { name, version, exports_in_use: false, image, owner };
@@ -85,7 +85,7 @@ pub(crate) struct IsolatedModule {
     state: Mutex<State>,
     /// It is not being started any more.
     started: Condvar,
-    /// What it can do, asked once.
+    /// Its capabilities, asked for once.
     capabilities: Capabilities,
 }
 
@@ -102,7 +102,7 @@ impl IsolatedModule {
     /// Makes one.
     ///
     /// # Errors
-    /// Why it can't be on this child.
+    /// The reason why it can't be on this child.
     pub(crate) fn create(
         library: Arc<IsolatedLibrary>,
         settings: &str,
@@ -241,7 +241,8 @@ impl IsolatedModule {
         self.ask(Kind::Repair, &[bytemuck::bytes_of(crash)]).unwrap_or(Err(gone)).map(|_| ())
     }
 
-    /// Carries out for a process that is gone what gives something back: it is lost else.
+    /// Carries out operations that give something back for a process that is gone: they would be
+    /// lost otherwise.
     fn give_back(&self, numbers: Numbers, failure: Failure) -> Result<Answer, Failure> {
         let operation = Operation::ALL.get(numbers.operation as usize);
         match operation {
@@ -315,7 +316,7 @@ impl Target for IsolatedModule {
             Outcome::Gone(error) => {
                 self.forget(&process);
                 let failure = self.gone(&error);
-                // What the child has seen was given back.
+                // The operation has reached the child, so it was given back.
                 let is_done = below.is_reached.into_inner();
                 if is_done { Err(failure) } else { self.give_back(numbers, failure) }
             }
@@ -323,7 +324,7 @@ impl Target for IsolatedModule {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // What is below may change; what the module adds does not.
+        // Capabilities below may change; those of the module do not.
         self.capabilities
     }
 }

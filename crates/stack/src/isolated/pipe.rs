@@ -34,7 +34,7 @@ impl Pipe {
         Waiting::new(&self.socket, self.patience)
     }
 
-    /// Answers what is not an operation.
+    /// Answers a frame that is not an operation.
     pub(super) fn answer(&self, parts: &[&[u8]]) -> io::Result<()> {
         answer(&mut self.waiting(), parts)
     }
@@ -43,7 +43,7 @@ impl Pipe {
         receive(&mut self.waiting())
     }
 
-    /// Asks for something that needs nothing of this side meanwhile but `below`.
+    /// Makes a request that needs only `below` of this side meanwhile.
     pub(super) fn ask(
         &self,
         kind: Kind,
@@ -83,7 +83,7 @@ impl Pipe {
             Err(failure) => return Ok(Err(failure)),
         };
         let (answers, read) = (frame.get::<Answers>(0)?, frame.bytes(2));
-        // What is counted and was not read would be what the buffer had before.
+        // A count beyond the data read would expose earlier contents of the buffer.
         if !message.buffer.is_empty() && answers.count != read.len() as u64 {
             return Err(invalid());
         }
@@ -117,7 +117,7 @@ fn converse(
     }
 }
 
-/// Does what the other side needs before it answers.
+/// Carries out a request of the other side before it answers.
 fn oblige(
     other: &mut Waiting<'_>,
     frame: &Frame,
@@ -181,7 +181,7 @@ fn serve(
     }
     match result {
         Ok(done) => {
-            // Only a read counts what is in the buffer.
+            // Only a read counts bytes in the buffer.
             let count = if room == 0 { 0 } else { done.answers.count };
             let read = buffer.get(..usize::try_from(count).unwrap_or(usize::MAX)).unwrap_or(buffer);
             answer(other, &[bytemuck::bytes_of(&done.answers), &done.bytes, read])
@@ -230,7 +230,7 @@ impl Entries for PipeEntries<'_, '_, '_> {
     }
 }
 
-/// No file system: what is asked before there is one.
+/// No file system, for requests before there is one.
 pub(super) struct Nothing;
 
 impl Target for Nothing {

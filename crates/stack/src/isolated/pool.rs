@@ -18,7 +18,7 @@ struct State {
     is_closed: bool,
 }
 
-/// Why none is lent.
+/// The reason why none is lent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// They have ended.
@@ -38,8 +38,8 @@ impl Pool {
         self.changed.notify_one();
     }
 
-    /// Has one say something, waiting so long for it. If that fails or panics, it is not known
-    /// what was said last, and all end.
+    /// Lends one for an exchange, waiting for it at most this long. If that fails or panics, the
+    /// state of the conversation is unknown, and all end.
     pub(super) fn with<T>(
         &self,
         patience: Duration,
@@ -96,7 +96,7 @@ mod tests {
         pool
     }
 
-    /// What another thread gets that waits while one does this.
+    /// The result of another thread that waits while one does this.
     fn beside(pool: &Pool, this: impl FnOnce() -> io::Result<()> + Send) -> Result<(), Refusal> {
         std::thread::scope(|scope| {
             let (begin, begun) = mpsc::channel();

@@ -19,13 +19,13 @@ use std::time::Duration;
 /// Operations that it is asked at a time.
 const PIPES: usize = 8;
 
-/// How long it may take for what it is asked.
+/// How long it may take for a request.
 const PATIENCE: Patience = Patience { alone: Duration::from_secs(5), in_all: Duration::from_secs(30) };
 
 /// How long an operation waits for others that are under way. They may wait for a tier.
 const BUSY_WITHIN: Duration = Duration::from_secs(60);
 
-/// The user of what belongs to root, but could be another's.
+/// The user for libraries of root that another user could have changed.
 const NOBODY: u32 = 65534;
 
 /// A running process.
@@ -43,7 +43,7 @@ pub(super) enum Outcome<T> {
     Answered(Result<T, Failure>),
     /// It was not asked: too much is under way in it.
     Busy(Failure),
-    /// It is gone, and nothing that it says is heard any more.
+    /// It is gone, and no further answer is read.
     Gone(io::Error),
 }
 
@@ -76,7 +76,7 @@ impl Process {
         self.with_pipe(|pipe| pipe.ask(kind, parts, below))
     }
 
-    /// Asks what needs no file system.
+    /// Makes a request that needs no file system.
     pub(super) fn ask_alone(&self, kind: Kind, parts: &[&[u8]]) -> Outcome<Frame> {
         self.ask(kind, parts, &Nothing)
     }
@@ -105,8 +105,8 @@ impl Process {
         self.pool.is_closed()
     }
 
-    /// Ends it: what others ask of it fails. Nothing waits for its end here, which may have
-    /// to wait for an operation of this very volume.
+    /// Ends it: requests of others to it fail. Nothing waits for its end here, which may have to
+    /// wait for an operation of this very volume.
     fn kill(&self) {
         self.pool.close();
         // It may have ended by itself.
@@ -126,7 +126,7 @@ fn spawn(stdin: UnixStream) -> io::Result<OwnedFd> {
     let (tell, told) = mpsc::sync_channel(1);
     let keep = move || match start(stdin) {
         Ok((mut child, pidfd)) => {
-            // Without a receiver, it is not wanted any more, and its socket says so.
+            // Without a receiver, it is not wanted any more, and ends with its socket.
             let _ = tell.send(Ok(pidfd));
             let _ = child.wait();
         }

@@ -1,7 +1,7 @@
-//! What a process with an untrusted module may do: compute, and talk by the sockets that it
-//! has. What the loader needs besides is taken away afterwards: opening system libraries, and
-//! asking for attributes of files. That is for libraries that turn bad later. The code of a
-//! library runs while it is loaded, and one that was made for evil stays there.
+//! Confines a process with an untrusted module: it may compute, and talk by the sockets that it
+//! has. Further rights that the loader needs are taken away afterwards: opening system libraries,
+//! and asking for attributes of files. That is for libraries that turn bad later. The code of a
+//! library runs while it is loaded, and a malicious one stays in this phase.
 
 use braid_sys::become_user;
 use landlock::{
@@ -19,7 +19,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::{fmt, fs, io};
 
-/// What it may have: memory in bytes, descriptors.
+/// Its limits: memory in bytes, descriptors.
 const LIMITS: [(Resource, u64); 4] =
     [(Resource::As, 4 << 30), (Resource::Core, 0), (Resource::Nofile, 64), (Resource::Memlock, 0)];
 
@@ -29,11 +29,11 @@ const NOGROUP: u32 = 65534;
 /// How much it yields to others.
 const NICE: i32 = 5;
 
-/// Where libraries are that a library may need.
+/// The places of libraries that a library may need.
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
-/// What all may do that compute and talk.
+/// System calls to compute and talk.
 const COMPUTE: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -74,20 +74,20 @@ const COMPUTE: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// What the loader does, where Landlock allows it.
+/// System calls of the loader, where Landlock allows them.
 const LOAD: &[libc::c_long] = &[libc::SYS_newfstatat, libc::SYS_pread64];
 
 /// Has this process, of one thread, be no more than a user's with no files, which ends with
 /// the one that has started it.
 ///
 /// # Errors
-/// What the system lacks.
+/// The missing feature of the system.
 pub(super) fn confine(owner: Option<u32>, parent: u32) -> Result<(), String> {
     for (resource, to) in LIMITS {
         let limit = setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) });
         limit.map_err(|error| format!("limiting it: {error}"))?;
     }
-    // Where the system lets no process say so, it is as good as others.
+    // Where the system lets no process set this, it counts like others.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     nice(NICE).map_err(|error| error.to_string())?;
     if let Some(uid) = owner {
@@ -98,13 +98,13 @@ pub(super) fn confine(owner: Option<u32>, parent: u32) -> Result<(), String> {
     no_files().map_err(|error| format!("confining it needs Landlock (Linux 6.12): {error}"))
 }
 
-/// Leaves all threads what loading a library needs.
+/// Leaves all threads the system calls that loading a library needs.
 ///
 /// # Errors
 /// If the system does not.
 pub(super) fn before_loading() -> Result<(), String> {
     let mut rules = rules(COMPUTE.iter().chain(LOAD))?;
-    // Descriptors of what can't be read are no use for loading.
+    // Descriptors that can't be read are no use for loading.
     rules.insert(libc::SYS_openat, vec![rule([masked(2, libc::O_PATH, 0)])?]);
     // For the next filter, for all threads, and nothing that would end this one's.
     let next = [equal(0, libc::SECCOMP_SET_MODE_FILTER), equal(1, libc::SECCOMP_FILTER_FLAG_TSYNC as u32)];
@@ -113,7 +113,7 @@ pub(super) fn before_loading() -> Result<(), String> {
     apply(rules)
 }
 
-/// Takes away what only loading needed.
+/// Takes away the system calls that only loading needed.
 ///
 /// # Errors
 /// If the system does not.
@@ -161,12 +161,12 @@ fn no_files() -> Result<(), landlock::RulesetError> {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// These system calls, and what of others every process does.
+/// Allows these system calls, and the uses of others that every process needs.
 fn rules<'a>(allowed: impl IntoIterator<Item = &'a libc::c_long>) -> Result<Rules, String> {
     let mut rules = Rules::from_iter(allowed.into_iter().map(|call| (*call, Vec::new())));
     // Signals to itself.
     rules.insert(libc::SYS_tgkill, vec![rule([equal(0, getpid().as_raw_pid().cast_unsigned())])?]);
-    // What the standard library asks of each descriptor that it closes.
+    // The standard library's request on each descriptor that it closes.
     rules.insert(libc::SYS_fcntl, vec![rule([equal(1, libc::F_GETFD as u32)])?]);
     Ok(rules)
 }

@@ -1,4 +1,4 @@
-//! What is damaged below is told, and never shown as data.
+//! Damage below is reported, and never shown as data.
 
 use super::bed::{Bed, checked, compressed, encrypted};
 use crate::frames::codec::Codec;
@@ -90,7 +90,7 @@ fn a_header_without_its_data_counts_only_if_power_may_have_been_lost() {
         }
         let older: Vec<u8> = [[1; 4096], [0; 4096]].concat();
         assert_eq!(bed.content("a").unwrap(), older);
-        // It stays so, whatever is written to the rest.
+        // It stays so, even if the rest is written.
         let (_, handle) = bed.open("a", true).unwrap();
         bed.write(handle, 4097, b"x");
         bed.fs.settle().unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// The fields of the table below a heading: where they are, and what.
+/// The fields of the table below a heading: their places and meanings.
 fn table(heading: &str) -> Vec<(Range<usize>, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
     let text = fs::read_to_string(path).unwrap();

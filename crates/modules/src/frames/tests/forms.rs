@@ -45,7 +45,7 @@ fn each_stack_reads_what_another_has_written_but_for_the_key() {
     bed.mount(encrypted(1)).unwrap();
     put(&bed, "dddd");
     assert!(bed.content("dddd").unwrap() == content("dddd"));
-    // What is not encrypted is refused, read or written.
+    // A file that is not encrypted is refused, read or written.
     assert_eq!(bed.content("a").unwrap_err().errno(), Errno::EIO);
     fs::write(bed.below("plain"), b"plain").unwrap();
     assert_eq!(bed.content("plain").unwrap_err().errno(), Errno::EIO);
@@ -60,7 +60,7 @@ fn each_stack_reads_what_another_has_written_but_for_the_key() {
     bed.write(handle, 0, b"secret");
     bed.close(handle);
     assert!(!fs::read(bed.below("a")).unwrap().windows(6).any(|part| part == b"secret"));
-    // Without the key, or with another one, nothing is to be had.
+    // Without the key, or with another one, nothing can be read.
     bed.mount(checked()).unwrap();
     assert_eq!(bed.content("dddd").unwrap_err().errno(), Errno::EIO);
     let refused = bed.mount(encrypted(2)).unwrap_err();

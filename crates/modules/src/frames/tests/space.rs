@@ -1,4 +1,4 @@
-//! What files take below.
+//! The space of files below.
 
 use super::bed::{Bed, checked, compressed};
 use crate::frames::Pipeline;
@@ -51,7 +51,7 @@ fn holes_take_nothing_and_come_back_as_holes() {
     bed.fallocate(handle, (1 << 39) - 4096, 100 << 20, FallocateMode::PunchHole).unwrap();
     bed.fs.settle().unwrap();
     bed.fs.settle().unwrap();
-    // What remains are blocks of headers.
+    // Only blocks of headers remain.
     assert!(used(&bed, "a") <= 5 * 4096, "{}", used(&bed, "a"));
     bed.close(handle);
     bed.mount(checked()).unwrap();
