@@ -7,9 +7,8 @@ use braid_modules::Member;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Has modules, from the top down, take over what was kept of their states, then put right what
-/// the crash of this number has left, the lowest first. No operation has come yet. Answers how
-/// each went on.
+/// Has modules, from the top down, take over their kept states, then repair the leftovers of the
+/// crash of this number, the lowest first. No operation has come yet. Answers how each went on.
 ///
 /// # Errors
 /// If a module says that going on would be wrong.
@@ -31,8 +30,8 @@ pub(crate) fn go_on(members: &[Arc<dyn Member>], kept: &[KeptState], count: u64)
     Ok(taken.into_iter().map(|(_, after)| after).collect())
 }
 
-/// Has a module take over what was kept of its state, which must be its own. Answers how old
-/// that is, and what people are to know.
+/// Has a module take over its kept state, which must be its own. Answers the state's age, and a
+/// text for people.
 fn take_over(place: u32, member: &dyn Member, kept: &[KeptState]) -> (Option<Duration>, AfterCrash) {
     let origin = Origin::of(place, member);
     let Some(state) = kept.iter().find(|state| state.origin == origin) else {

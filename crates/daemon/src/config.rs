@@ -50,7 +50,7 @@ pub enum StackNode {
     Volume(Box<VolumeSettings>),
     /// The log-structured file system on a device of its own, at the bottom.
     Log(Box<LogSettings>),
-    /// What another mount serves, at the bottom.
+    /// The file system of another mount, at the bottom.
     View(Box<ViewSettings>),
 }
 
@@ -73,7 +73,7 @@ impl StackNode {
         }
     }
 
-    /// What it is a view of, if it is one.
+    /// The settings of the view at the bottom, if it is one.
     #[must_use]
     pub fn view(&self) -> Option<&ViewSettings> {
         match self.bottom() {
@@ -82,7 +82,7 @@ impl StackNode {
         }
     }
 
-    /// What is below all modules.
+    /// The file system below all modules.
     pub(crate) fn bottom(&self) -> BottomNode<'_> {
         match self {
             Self::Wrapper { child, .. } => child.bottom(),
@@ -148,14 +148,14 @@ impl StackNode {
     }
 }
 
-/// What is at the bottom of a stack.
+/// The file system at the bottom of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BottomNode<'a> {
     /// A volume over tiers.
     Volume(&'a VolumeSettings),
     /// A log file system.
     Log(&'a LogSettings),
-    /// What another mount serves.
+    /// The file system of another mount.
     View(&'a ViewSettings),
 }
 
@@ -180,7 +180,7 @@ impl<'a> BottomNode<'a> {
 }
 
 /// The keys of the file systems that may be at the bottom of a stack: a volume over tiers,
-/// a log file system, and what another mount serves.
+/// a log file system, and the file system of another mount.
 pub(crate) const BOTTOMS: [&str; 3] = ["volume", "log", "view"];
 
 /// The refusal where a volume is needed.
@@ -492,7 +492,7 @@ impl Cache {
         let has_one_tier = stack.volume().is_some_and(|volume| volume.tiers.len() == 1);
         match self {
             Self::Mode(mode) => mode,
-            // Others change it below, of which the kernel is not told.
+            // Others change it below, without notice to the kernel.
             Self::Auto if stack.view().is_some() => CacheMode::Direct,
             Self::Auto if has_one_tier => CacheMode::Passthrough,
             Self::Auto => CacheMode::WriteBack,

@@ -50,7 +50,7 @@ pub struct Report {
 pub struct Repair {
     /// The length of the state that would have been kept; `None` if there is none.
     pub state_bytes: Option<u64>,
-    /// What failed.
+    /// The failure.
     pub error: Option<String>,
 }
 
@@ -145,7 +145,7 @@ fn play_in(
     Ok((report, tallies))
 }
 
-/// Has another module go on with what the present one has gathered, as after a crash.
+/// Has another module go on with the state of the present one, as after a crash.
 fn repair(handle: &VolumeHandle, config: &Config) -> Repair {
     let mut told = Repair::default();
     let mut kept = Vec::new();

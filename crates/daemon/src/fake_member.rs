@@ -1,4 +1,4 @@
-//! A module for tests, which tells what is asked of it.
+//! A module for tests, which reports the requests to it.
 
 use braid_contract::{Crash, Errno, FileSystem, Layer, Result, Served};
 use braid_modules::{Member, State};

@@ -29,7 +29,7 @@ pub(crate) struct Modules {
     members: Mutex<Vec<Arc<dyn Member>>>,
     /// How these went on after a crash; empty if none of them has seen one.
     after_crash: Mutex<Vec<AfterCrash>>,
-    /// Who keeps their states.
+    /// The keeper of their states.
     exchanged: OnceLock<Exchanged>,
 }
 
@@ -138,13 +138,13 @@ impl Modules {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells of exchanges from now on. Only the first call counts.
+    /// Has exchanges reported from now on. Only the first call counts.
     pub(crate) fn tell_exchanges(&self, exchanged: Exchanged) {
         let _ = self.exchanged.set(exchanged);
     }
 
-    /// After a crash, before the first operation: has modules take over what was kept of their
-    /// states, then put right what was left, the lowest first (LabStor §3.3, `StateRepair`).
+    /// After a crash, before the first operation: has modules take over their kept states, then
+    /// repair leftovers, the lowest first (LabStor §3.3, `StateRepair`).
     ///
     /// # Errors
     /// If a module says that going on would be wrong.

@@ -91,7 +91,8 @@ impl Files {
 }
 
 /// Reads the stack file of a stack without a volume again, and applies its changes: those of
-/// modules. `keys` are those of what is at the bottom. The caller keeps other changes of the stack away.
+/// modules. `keys` are those of the file system at the bottom. The caller keeps other changes of
+/// the stack away.
 pub(crate) fn reload(stack: &Stack<'_>, keys: &[&str], dry_run: bool) -> Result<Reloaded, ErrorReply> {
     let files = Files::read(stack.running)?;
     files.refuse_modules().map_err(invalid)?;

@@ -47,7 +47,7 @@ pub fn load_without_profile(path: &Path) -> Result<Config, Refusal> {
 fn load_with(path: &Path, profile: bool) -> Result<Config, Refusal> {
     let base = path.parent().unwrap_or(Path::new(""));
     let mut config = read_at(path, &Reading { base, profile, registry: &Arc::default() })?;
-    // The target of a symbolic link is what has to change.
+    // The target of a symbolic link has to change.
     config.source.file = std::fs::canonicalize(path).ok();
     Ok(config)
 }

@@ -39,7 +39,7 @@ struct Kept {
     sessions: BTreeMap<u64, (SessionState, Vec<OwnedFd>)>,
     /// The socket at which sessions begin.
     sessions_begin: Option<OwnedFd>,
-    /// What modules have gathered.
+    /// The states of modules.
     states: KeptStates,
     /// The process that will serve the mount goes on with these.
     hands_states_on: bool,
@@ -139,7 +139,7 @@ impl Supervisor {
                 if kept.serving.is_none() {
                     notify(&[NotifyState::Ready]);
                 }
-                // Modules have gathered more in a process that took over without a crash.
+                // Modules have newer states in a process that took over without a crash.
                 if !std::mem::take(&mut kept.hands_states_on) {
                     kept.states.drop(None);
                 }

@@ -71,7 +71,7 @@ pub fn stack(config: &Config) -> Result<(), Refusal> {
     without_tiers(config)
 }
 
-/// Refuses what is at the bottom in place of a volume, if it can't be mounted like this.
+/// Refuses a file system at the bottom that is no volume, if it can't be mounted like this.
 fn without_tiers(config: &Config) -> Result<(), Refusal> {
     config.stack.log().map_or(Ok(()), |log| logfs::look::look(log, config))?;
     config.stack.view().map_or(Ok(()), |view| view::look::look(view, config))

@@ -53,8 +53,8 @@ pub(crate) fn open_taken(
     Ok(handle)
 }
 
-/// Opens the volume whose process crashed, and goes on with what was open, and with what was
-/// kept of its modules' states.
+/// Opens the volume whose process crashed, and goes on with its open files, and with the kept
+/// states of its modules.
 pub(crate) fn open_after_crash(
     config: &Config,
     remains: &CrashState,

@@ -51,20 +51,19 @@ pub trait Module: FileSystem + Sized + 'static {
         state.expect_version(State::default().version)
     }
 
-    /// What the next process would [import](Self::import) if this one crashed; `None` of a
-    /// module that keeps nothing for that. It is called once a second, while operations
-    /// are under way, and changes nothing.
+    /// The state that the next process would [import](Self::import) if this one crashed; `None` of
+    /// a module that keeps none for that. It is called once a second, while operations are under
+    /// way, and changes nothing.
     fn snapshot(&self) -> Option<State> {
         None
     }
 
-    /// Puts right what a crash of the process has left, after [`import`](Self::import) and
-    /// before the first operation, when all modules below have done so (LabStor §3.3,
-    /// `StateRepair`).
+    /// Repairs the leftovers of a crash of the process, after [`import`](Self::import) and before
+    /// the first operation, when all modules below have done so (LabStor §3.3, `StateRepair`).
     ///
     /// # Errors
-    /// If it can't: people are told, and the module goes on; with `ENOTRECOVERABLE`, which
-    /// says that this would be wrong, the mount does not.
+    /// If it can't: this is reported, and the module goes on; with `ENOTRECOVERABLE`, which says
+    /// that this would be wrong, the mount does not.
     fn repair(&self, _after: Crash) -> Result<()> {
         Ok(())
     }
@@ -116,7 +115,7 @@ pub trait Member: FileSystem {
     /// [`Module::import`]
     fn import(&self, state: &State) -> Result<()>;
 
-    /// What tells the module's code from that of another version: only that takes a
+    /// The mark of the module's code, which other versions don't have: only the same code takes a
     /// [snapshot](Self::snapshot) over.
     fn origin(&self) -> String {
         env!("CARGO_PKG_VERSION").to_owned()
@@ -125,7 +124,7 @@ pub trait Member: FileSystem {
     /// [`Module::snapshot`]
     ///
     /// # Errors
-    /// If a loaded module can't say; `EAGAIN` if it does not come back.
+    /// If a loaded module can't give it; `EAGAIN` if it does not come back.
     fn snapshot(&self) -> Result<Option<State>> {
         Ok(None)
     }

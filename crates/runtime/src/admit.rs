@@ -16,7 +16,7 @@ pub(crate) struct Bounds {
     pub(crate) top: Arc<dyn FileSystem>,
     /// The mount is read-only where the session came from.
     pub(crate) read_only: bool,
-    /// It is the bottom of another mount, whose kernel has its own part in what is checked.
+    /// It is the bottom of another mount, whose kernel makes some of the checks.
     pub(crate) for_others: bool,
     pub(crate) known: Known,
 }
@@ -297,7 +297,7 @@ impl Bounds {
             }
             READ if of(b"security.") || of(b"system.") => Ok(()),
             READ => check(&*self.top, caller, &attr, READ),
-            // The kernel of the other mount has seen to what follows.
+            // The kernel of the other mount has made the checks that follow.
             _ if self.for_others && of(b"system.posix_acl_") => check_owner(caller, &attr),
             // The mode would have to follow, as the kernel sees to.
             _ if of(b"system.") => Err(Errno::EOPNOTSUPP.into()),

@@ -26,8 +26,8 @@ pub(crate) enum Ask {
         class: Class,
         /// The requests of each queue are carried out one after another.
         ordered: bool,
-        /// Each request is of the caller that it names: for root and who serves the mount. A
-        /// runtime that does not know this hangs up.
+        /// Each request is of the caller that it names: for root and the user who serves the mount.
+        /// A runtime that does not know this hangs up.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         for_others: bool,
     },

@@ -124,8 +124,8 @@ impl Slot {
         self.at + 1
     }
 
-    /// Of the request, the room for what is read (32 bits), the caller's groups (17), and
-    /// [`ENTRIES`]; of the answer, the error number, or 0.
+    /// Of the request, the room for data read (32 bits), the caller's groups (17), and [`ENTRIES`];
+    /// of the answer, the error number, or 0.
     pub(crate) fn room(self) -> usize {
         self.at + 2
     }

@@ -62,12 +62,12 @@ pub trait PluginModule: FileSystem + Sized + 'static {
         Err(braid_contract::Error::new(braid_contract::Errno::EINVAL, "it takes no state over"))
     }
 
-    /// Puts right what a crash of the process has left, after [`import`](Self::import) and
-    /// before the first operation (LabStor §3.3, `StateRepair`). The child may be called.
+    /// Repairs the leftovers of a crash of the process, after [`import`](Self::import) and before
+    /// the first operation (LabStor §3.3, `StateRepair`). The child may be called.
     ///
     /// # Errors
-    /// If it can't: people are told, and the module goes on; with `ENOTRECOVERABLE`, which
-    /// says that this would be wrong, the mount does not.
+    /// If it can't: this is reported, and the module goes on; with `ENOTRECOVERABLE`, which says
+    /// that this would be wrong, the mount does not.
     fn repair(&self, after: Crash) -> Result<()> {
         let _ = after;
         Ok(())

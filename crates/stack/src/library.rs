@@ -18,7 +18,7 @@ const SIZE_MAX: u64 = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) code: Code,
-    /// What tells its code from that of others, of the same version or not.
+    /// The mark of its code, which no other has, of the same version or not.
     sum: u128,
 }
 
@@ -47,7 +47,7 @@ impl Library {
         Ok(Self { code, sum })
     }
 
-    /// Its version, and what tells it from other code of this version.
+    /// Its version, and the mark that other code of this version doesn't have.
     pub(crate) fn origin(&self) -> String {
         format!("{} {:032x}", self.version(), self.sum)
     }
@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<(File, u32, Option<String>), String> {
 fn sum_of(image: &File) -> io::Result<u128> {
     let (mut sum, mut piece, mut at) = (XxHash3_128::new(), vec![0; 1 << 16], 0);
     loop {
-        // Whoever loads it begins at its start.
+        // The image is loaded from its start.
         match image.read_at(&mut piece, at)? {
             0 => return Ok(sum.finish_128()),
             len => {
@@ -137,7 +137,7 @@ pub(crate) trait Instance: Target {
     /// Takes over the state of a module of the same name.
     fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure>;
 
-    /// Puts right what a crash has left, before the first operation.
+    /// Repairs the leftovers of a crash, before the first operation.
     fn repair(&self, crash: &RawCrash) -> Result<(), Failure>;
 
     /// It will not be used any more.

@@ -1,5 +1,5 @@
-//! Views: stacks over what another mount serves. Needs root, /dev/fuse, `setpriv` and Python;
-//! skipped without root.
+//! Views: stacks over the file system of another mount. Needs root, /dev/fuse, `setpriv` and
+//! Python; skipped without root.
 
 use crate::common::{Bench, drop_caches, kill_and_wait, pattern, turn, until};
 use crate::users::{ALICE, BOB, python, said};
@@ -34,7 +34,7 @@ impl Bench {
         assert!(output.status.success(), "{}", said(&output));
     }
 
-    /// What is said where it can't be mounted.
+    /// The message where it can't be mounted.
     #[track_caller]
     fn no_view(&self, flags: &[&str], stack: &str, point: &str) -> String {
         self.refused_as_written(&[&["mount"], flags, &[stack, point]].concat())
@@ -78,7 +78,7 @@ fn two_views_of_one_volume_have_stacks_of_their_own() {
     bench.python_ok(ALICE, denied);
     bench.python_ok(BOB, "open('w/kept/file').read()");
 
-    // What changes on one side is seen on the others at once.
+    // Changes on one side show on the others at once.
     for (round, (from, to)) in [(&m, &v), (&w, &m), (&w, &v), (&m, &w)].into_iter().enumerate() {
         let text = "x".repeat(3 + round);
         fs::write(from.join("kept/file"), &text).unwrap();
@@ -92,7 +92,7 @@ fn two_views_of_one_volume_have_stacks_of_their_own() {
         assert!(to.join("kept/file").exists() && !to.join("kept/moved").exists(), "{round}");
     }
 
-    // Commands know what it is.
+    // Commands know that it is a view.
     let status = bench.json(&["status", "--json", "v"]);
     assert_eq!(status["view"], m.canonicalize().unwrap().to_str().unwrap(), "{status}");
     assert_eq!((&status["cache"], status["tiers"].as_array().unwrap().len()), (&"direct".into(), 0));
@@ -121,7 +121,7 @@ fn two_views_of_one_volume_have_stacks_of_their_own() {
     bench.unmount_clean();
 }
 
-/// What users do in a view `v`, and what is there in the mount `m`.
+/// Operations of users in a view `v`, and their results in the mount `m`.
 const USERS: &str = r#"
 import ctypes, errno, mmap, os, shutil, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -222,7 +222,7 @@ fn a_view_acts_for_each_of_its_users() {
     bench.view("v.yaml", "v");
     let output = Command::new(python()).args(["-c", USERS]).current_dir(bench.path("")).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    // What a listing looked up beyond the room of its reader is forgotten, too.
+    // Names that a listing looked up beyond the room of its reader are forgotten, too.
     let known = || bench.json(&["status", "--json", "m"])["known_inodes"].as_u64().unwrap();
     assert!(known() > 3000);
     until("inodes are forgotten", || {
@@ -245,7 +245,7 @@ fn a_view_may_be_of_a_directory_and_of_another_view() {
     fs::create_dir_all(bench.path("m/projects/secret")).unwrap();
     fs::write(bench.path("m/projects/secret/file"), "hidden").unwrap();
     fs::write(bench.path("m/outside"), "outside").unwrap();
-    // Paths of its rules begin at the directory, also where nobody looked the names up.
+    // Paths of its rules begin at the directory, also where no program looked the names up.
     bench.write_view(
         "v.yaml",
         "stack:\n  permissions:\n    rules: [ { paths: [ 'secret/**' ], deny: [ read, write, list ] } ]\n    \
@@ -270,7 +270,7 @@ fn a_view_may_be_of_a_directory_and_of_another_view() {
     fs::set_permissions(bench.path("m/projects"), Permissions::from_mode(0o777)).unwrap();
     bench.python_ok(ALICE, "open('w/hers', 'w')");
     assert_eq!(fs::metadata(bench.path("m/projects/hers")).unwrap().uid(), ALICE);
-    // What is used can't be unmounted.
+    // A mount in use can't be unmounted.
     for below in ["m", "v"] {
         let (code, said) = bench.fails(&["umount", below]);
         assert!(code == 1 && said.contains("is busy") && said.contains("(braid)"), "{said}");
@@ -319,7 +319,7 @@ fn a_view_goes_on_over_an_upgrade_and_ends_with_what_is_below() {
     bench.view("v.yaml", "v");
     assert_eq!(fs::read(bench.path("v/file")).unwrap(), b"after");
 
-    // The end of what is below is that of the view.
+    // The end of the mount below is that of the view.
     kill_and_wait(bench.serves("m"));
     assert_eq!(errno(fs::read(bench.path("v/file"))), Some(107));
     let (code, _) = bench.fails(&["status", "--check", "v"]);

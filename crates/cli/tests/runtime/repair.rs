@@ -1,5 +1,5 @@
-//! What modules have gathered outlives a crash of the daemon, and they repair what it left.
-//! Needs root and /dev/fuse; skipped without them.
+//! The states of modules outlive a crash of the daemon, and modules repair its leftovers. Needs
+//! root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, kill_and_wait, until};
 use crate::crashing::{crash, pid, serves_for_a_while};
@@ -25,8 +25,8 @@ fn make_files(bench: &Bench, names: &[&str]) {
     names.iter().for_each(|name| fs::write(bench.path("m").join(name), *name).unwrap());
 }
 
-/// Waits until the guard knows all that modules have gathered so far: one round of asking has
-/// begun since, and another one after that.
+/// Waits until the guard knows the present states of modules: one round of asking has begun since,
+/// and another one after that.
 fn is_kept(bench: &Bench) {
     let exports = || attribute(bench, "user.exports").unwrap().parse::<u64>().unwrap();
     let before = exports();
@@ -95,7 +95,7 @@ fn what_modules_have_gathered_goes_on_after_crashes_and_they_repair_once() {
     is_kept(&bench);
     crash_later(&bench);
     assert_eq!((counted(&bench), repairs(&bench)), ("4".into(), "1: 2 1".into()));
-    // So does what goes on in another process without a crash.
+    // State that another process takes over without a crash outlives one, too.
     make_files(&bench, &["5"]);
     bench.ok(&["upgrade", "m"]);
     assert_eq!((counted(&bench), repairs(&bench)), ("5".into(), "0: 0 0".into()));
@@ -136,7 +136,7 @@ fn a_module_that_can_not_be_repaired_goes_on_unless_that_would_be_wrong() {
     );
     assert!(bench.ok(&["status", "m"]).contains("broken inside"));
 
-    // The next one says that nothing may go on.
+    // The next one answers that the mount may not go on.
     mends(&bench, &["-DMENDS_ERROR=ENOTRECOVERABLE"], "next.so");
     bench.ok(&["module", "upgrade", "mends", "--to", "next.so", "m"]);
     serves_for_a_while(&bench);
@@ -182,7 +182,7 @@ fn a_state_goes_to_no_other_module_or_version() {
     make_files(&bench, &["1", "2"]);
     is_kept(&bench);
     serves_for_a_while(&bench);
-    // What it has is what was gathered, or nothing: never another's.
+    // Its state is its own, or none: never another's.
     let crashed_at_once = |bench: &Bench| {
         crash(bench);
         let (counted, repairs) = (counted(bench), repairs(bench));
@@ -201,7 +201,7 @@ fn a_state_goes_to_no_other_module_or_version() {
     mends(&bench, &["-DMENDS_VERSION=\"2\"", "-DMENDS_STATE=2"], "repo/mends.so");
     bench.ok(&["module", "upgrade", "mends", "m"]);
     crashed_at_once(&bench);
-    // What a process loads after a crash may be another file.
+    // The file that a process loads after a crash may be another one.
     make_files(&bench, &["3"]);
     is_kept(&bench);
     mends(&bench, &["-DMENDS_VERSION=\"2\"", "-DMENDS_STATE=3"], "repo/mends.so");
@@ -212,7 +212,7 @@ fn a_state_goes_to_no_other_module_or_version() {
     bench.ok(&["umount", "m"]);
 }
 
-/// What a program does that makes two files.
+/// Operations of a program that makes two files.
 const TRACE: &str = r#"{"braid-trace":1,"braid":"0.1.0","volume":"00000000000000000000000000000001","range":2097152,"policy":"adaptive","began":1767225600}
 {"op":"file","file":7,"path":"one","at":1}
 {"op":"create","file":7,"at":1,"took":1}

@@ -1,5 +1,5 @@
-//! The control socket of a mounted stack without a volume. What is about volumes and their
-//! tiers is refused.
+//! The control socket of a mounted stack without a volume. Requests about volumes and their tiers
+//! are refused.
 
 use super::handle::Handle;
 use crate::beside::{Answers, Served};
@@ -40,7 +40,7 @@ pub(super) struct Control {
     /// Held while operations are recorded.
     recording: RwLock<()>,
     buckets: OnceLock<Arc<Buckets>>,
-    /// What serves sessions, as long as it does.
+    /// The runtime that serves sessions, while it does.
     runtime: OnceLock<Weak<Runtime>>,
     opened: Instant,
 }

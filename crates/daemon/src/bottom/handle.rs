@@ -36,7 +36,7 @@ impl Handle {
         self.trace.clone()
     }
 
-    /// Whose directories are served as keys and values.
+    /// The owner of the directories that are served as keys and values.
     pub(super) fn owner(&self) -> Owner {
         self.bottom.owner(&self.modules, self.file_system())
     }

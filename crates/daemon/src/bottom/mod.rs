@@ -1,5 +1,5 @@
-//! Stacks with something else at the bottom than a volume: how one is mounted, what serves it,
-//! and what answers for it. There are no tiers, ranges or jobs.
+//! Stacks with another file system than a volume at the bottom: how one is mounted and served, and
+//! its control socket. There are no tiers, ranges or jobs.
 //!
 //! A [`Bottom`] is such a file system; `logfs` has one, `view` another. `handle` is one that is
 //! open, with modules on top; `mount` is its life, and `control` answers requests.
@@ -34,26 +34,26 @@ pub(crate) trait Bottom: Send + Sync {
     /// Its id: 32 hexadecimal digits.
     fn id(&self) -> String;
 
-    /// What it has and did.
+    /// Its state and counts.
     ///
     /// # Errors
     /// If it can't tell.
     fn figures(&self) -> Result<Vec<Figure>>;
 
-    /// Adds to the status of a mount what is said of this kind of file system.
+    /// Adds the facts about this kind of file system to the status of a mount.
     fn tell(&self, status: &mut Status);
 
-    /// Whose directories are served as keys and values, below these modules; `top` is the whole
-    /// stack.
+    /// The owner of the directories that are served as keys and values, below these modules; `top`
+    /// is the whole stack.
     fn owner(&self, modules: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner;
 
-    /// Why there is nothing that only a volume has, with advice.
+    /// The reason why it has no parts that only a volume has, with advice.
     fn no_volume(&self) -> String;
 
-    /// Why no other program can go on with the mount.
+    /// The reason why no other program can go on with the mount.
     fn no_upgrade(&self) -> &'static str;
 
-    /// Why reading does not renew access times as an option asks for.
+    /// The reason why reading does not renew access times as an option asks for.
     fn no_access_times(&self) -> &'static str;
 
     /// Ends all use of it.
@@ -64,7 +64,7 @@ pub(crate) trait Bottom: Send + Sync {
 }
 
 impl dyn Bottom {
-    /// Refuses what only a volume has.
+    /// Refuses a request about parts that only a volume has.
     fn refuse<T>(&self) -> std::result::Result<T, ErrorReply> {
         Err(ErrorReply::new(self.no_volume()))
     }

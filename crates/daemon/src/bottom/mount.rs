@@ -16,8 +16,8 @@ use sd_notify::NotifyState;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Mounts the stack that `config` describes on what `open` opens, and answers until it is
-/// unmounted. `ready` is called once it can be used.
+/// Mounts the stack that `config` describes on the file system that `open` opens, and answers until
+/// it is unmounted. `ready` is called once it can be used.
 ///
 /// # Errors
 /// If it can't be mounted, or does not end cleanly.
@@ -42,7 +42,7 @@ pub(crate) fn serve(
     end(session, beside, handle)
 }
 
-/// Mounts, and starts what answers beside the session.
+/// Mounts, and starts the servers beside the session.
 fn begin(
     config: &Config,
     handle: &Handle,

@@ -13,7 +13,7 @@ pub(crate) struct Origin {
     /// Its place in the stack, from 1 at the top.
     pub(crate) place: u32,
     pub(crate) module: String,
-    /// What tells its code from other versions: [`Member::origin`].
+    /// The mark of its code, which other versions don't have: [`Member::origin`].
     pub(crate) code: String,
 }
 

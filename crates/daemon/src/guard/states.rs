@@ -1,5 +1,4 @@
-//! Tells the guard of the states of modules while they are in use: once a second, what
-//! changed.
+//! Sends the guard the states of modules while they are in use: once a second, the changes.
 
 use super::kept::{Origin, STATE_MAX};
 use super::link::Link;
@@ -16,7 +15,7 @@ use std::time::Duration;
 /// How often modules are asked.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Tells the guard, by a thread of its own, until it is dropped.
+/// Sends states to the guard, by a thread of its own, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct States {
     shared: Arc<Shared>,
@@ -34,12 +33,12 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What the guard was told.
+/// The facts sent to the guard.
 #[derive(Debug, Default)]
 struct Known {
     /// How often modules were exchanged.
     exchanges: u64,
-    /// What is known of the module at each place.
+    /// The known facts about the module at each place.
     modules: BTreeMap<u32, OfModule>,
     over: bool,
 }
@@ -48,7 +47,7 @@ struct Known {
 struct OfModule {
     /// Its state, if the guard keeps that.
     state: Option<State>,
-    /// People were told that it is not kept.
+    /// The log says that it is not kept.
     is_said: bool,
     /// It did not come back, and is not asked any more.
     is_silent: bool,
@@ -70,7 +69,7 @@ impl States {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Who is to say that modules were exchanged.
+    /// The way to report that modules were exchanged.
     pub(crate) fn exchanged(&self) -> Exchanged {
         Exchanged(Arc::clone(&self.shared))
     }
@@ -87,7 +86,7 @@ impl Drop for States {
 }
 
 impl Exchanged {
-    /// There are other modules now: nothing that is kept counts any more.
+    /// There are other modules now: kept states count no more.
     pub(crate) fn now(&self) {
         let mut known = self.0.known();
         known.exchanges += 1;
@@ -122,7 +121,7 @@ impl Shared {
         }
     }
 
-    /// Asks all modules, and tells the guard. Answers whether one of them has a state.
+    /// Asks all modules, and sends the guard their states. Answers whether one of them has a state.
     fn ask(&self, exchanges: u64, members: &[Arc<dyn Member>]) -> bool {
         let (mut has_states, mut still) = (false, Vec::new());
         let asked_ns = now_ns();
@@ -134,7 +133,7 @@ impl Shared {
             let snapshot = member.snapshot().transpose();
             let Some(snapshot) = snapshot else { continue };
             has_states = true;
-            // Told as one with the exchanges, so that none comes in between.
+            // Sent under the lock of the exchanges, so that none comes in between.
             let mut known = self.known();
             if known.exchanges != exchanges || known.over {
                 return true;
@@ -185,7 +184,7 @@ mod tests {
     use crate::peer::Peer;
     use std::os::unix::net::UnixStream;
 
-    /// What the guard's side hears: each message, and the bytes behind it.
+    /// A message at the guard's side, and the bytes behind it.
     fn heard(peer: &mut Peer) -> (Told, Vec<u8>) {
         let told = peer.hear().unwrap();
         let bytes =
@@ -193,7 +192,7 @@ mod tests {
         (told, bytes)
     }
 
-    /// The second of two modules, both, who asks them, and the guard.
+    /// The second of two modules, both, the side that asks them, and the guard.
     struct Bed {
         fake: Arc<Fake>,
         members: Vec<Arc<dyn Member>>,
@@ -222,7 +221,7 @@ mod tests {
         shared.ask(0, &members);
         let (Told::SameStates { places, .. }, _) = heard(&mut guard) else { panic!() };
         assert_eq!(places, [2]);
-        // One that can't be said leaves the one before.
+        // If a state can't be given, the one before stays.
         fake.has(Err(Errno::EIO));
         shared.ask(0, &members);
         fake.has(Ok(b"two"));

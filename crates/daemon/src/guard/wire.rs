@@ -30,11 +30,11 @@ pub(crate) enum Told {
     SessionMemory { session: u64 },
     /// A session is over.
     SessionEnded { session: u64 },
-    /// What a module has gathered, as it was at a time; so many bytes of it come behind.
+    /// The state of a module, as it was at a time; so many bytes of it come behind.
     State { origin: Origin, version: u32, len: u64, at_ns: u64 },
-    /// The modules at these places have gathered nothing else until this time.
+    /// The modules at these places have had the same states until this time.
     SameStates { places: Vec<u32>, at_ns: u64 },
-    /// What the module at a place has gathered can't be kept; `None`: there are other modules.
+    /// The state of the module at a place can't be kept; `None`: there are other modules.
     NoState { place: Option<u32> },
     /// If the process crashes from now on, no other can go on.
     Alone { why: String },

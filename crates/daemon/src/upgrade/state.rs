@@ -86,7 +86,7 @@ pub(crate) struct Inheritance {
     pub(crate) sessions: Vec<GivenSession>,
     /// After a crash: those that there were.
     pub(crate) found: FoundSessions,
-    /// After a crash: what was kept of the modules' states.
+    /// After a crash: the kept states of modules.
     pub(crate) kept: Vec<KeptState>,
 }
 

@@ -14,14 +14,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Queues of a view: what the kernel asks at once is dealt among them. The largest request of
-/// the kernel takes two slots.
+/// Queues of a view: simultaneous requests of the kernel are dealt among them. The largest request
+/// of the kernel takes two slots.
 const GEOMETRY: Geometry = Geometry { queues: 4, depth: 8, data: 512 << 10 };
 
 /// A session with the runtime of another mount.
 pub(crate) struct OpenView {
     place: Place,
-    /// What it is of.
+    /// The place that it shows.
     of: PathBuf,
     fs: Arc<dyn FileSystem>,
     session: Arc<Session>,
@@ -73,7 +73,7 @@ impl Bottom for OpenView {
     }
 
     fn id(&self) -> String {
-        // It has nothing of its own that would outlive it.
+        // It has no data of its own that would outlive it.
         format!("{:032x}", std::process::id())
     }
 

@@ -1,4 +1,4 @@
-//! What a view can't be of, or how it can't be mounted.
+//! Refusals of views, and of settings of their mounts.
 
 use super::settings::ViewSettings;
 use crate::config::{Cache, Config, MountSettings};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Views of views, at most.
 const DEPTH_MAX: usize = 16;
 
-/// What a view is of, as found.
+/// The place that a view shows, as found.
 pub(super) struct Seen {
     /// The directory, absolute and without symbolic links.
     pub(super) dir: PathBuf,
@@ -47,8 +47,8 @@ pub(super) fn acts_for_others(mount: &Mount) -> bool {
     uid == 0 || mount.owner() == Some(uid)
 }
 
-/// Refuses a mount point, as written and without symbolic links, inside the mount that it is
-/// a view of.
+/// Refuses a mount point, as written and without symbolic links, inside the mount that the view
+/// shows.
 ///
 /// # Errors
 /// If it is there.
@@ -77,7 +77,7 @@ fn status_of(mount: &Mount) -> Option<Status> {
     daemons::list().into_iter().find(|daemon| daemon.dev == mount.dev)?.status()
 }
 
-/// Finds what a view is of.
+/// Finds the place that a view shows.
 ///
 /// # Errors
 /// If there is no mount of Braid, or it has no runtime.

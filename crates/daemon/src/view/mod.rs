@@ -1,6 +1,6 @@
-//! Views: stacks over what another mount serves (LabStor: one volume with several stacks). At
-//! the bottom is a session with the runtime of that mount; modules on top of it run in the
-//! view's own process. [`settings`] is what a stack file says of it.
+//! Views: stacks over the file system of another mount (LabStor: one volume with several stacks).
+//! At the bottom is a session with the runtime of that mount; modules on top of it run in the
+//! view's own process. [`settings`] has its settings in a stack file.
 
 pub(crate) mod bottom;
 pub(crate) mod look;

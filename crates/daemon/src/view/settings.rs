@@ -5,7 +5,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use std::path::{Path, PathBuf};
 
-/// What a view shows.
+/// The place that a view shows.
 #[derive(Debug)]
 pub struct ViewSettings {
     /// The place of its settings.

@@ -28,7 +28,7 @@ struct Waiting {
     inodes: HashSet<InodeId>,
     /// Those that are being made durable now.
     under_way: HashSet<InodeId>,
-    /// What waits, or is being made durable now, may be any inode.
+    /// Any inode may wait, or be made durable now.
     is_all: bool,
     /// The last time failed: programs hear it from the child when they ask for more.
     failed: bool,
@@ -63,7 +63,7 @@ impl Later {
         true
     }
 
-    /// Puts off what may have been asked for any inode.
+    /// Puts off syncs that may have been asked for, of any inode.
     pub(super) fn put_all_off(&self) {
         let mut waiting = self.shared.waiting.lock();
         waiting.is_all = true;

@@ -137,8 +137,8 @@ impl Module for Consistency {
         Ok(())
     }
 
-    /// What was put off is not known: all that there is counts as put off, which is more than
-    /// a state of a moment before would have had.
+    /// The syncs put off are not known: every inode counts as put off, which is more than a state
+    /// of a moment before would have had.
     fn repair(&self, _after: Crash) -> Result<()> {
         self.later.iter().for_each(Later::put_all_off);
         Ok(())

@@ -37,7 +37,7 @@ struct Shard {
     counts: Vec<Count>,
 }
 
-/// All that was added, for another one with these bounds.
+/// All values added, for another one with these bounds.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Added {
     sum: u64,
@@ -78,7 +78,7 @@ impl Histogram {
         Distribution { sum: added.sum as f64 * unit, buckets }
     }
 
-    /// All that was added.
+    /// All values added.
     pub(super) fn added(&self) -> Added {
         let count = |at: usize| self.shards.iter().map(|shard| shard.counts[at].get()).sum();
         Added {
@@ -87,12 +87,12 @@ impl Histogram {
         }
     }
 
-    /// Whether what was added to another one can be added here.
+    /// Whether the values of another one can be added here.
     pub(super) fn fits(&self, added: &Added) -> bool {
         added.counts.len() == self.bounds.len() + 1
     }
 
-    /// Adds what was added to another one that [fits](Self::fits).
+    /// Adds the values of another one that [fits](Self::fits).
     pub(super) fn add_all(&self, added: &Added) {
         let [shard, ..] = &self.shards[..] else { return };
         shard.counts.iter().zip(&added.counts).for_each(|(count, more)| count.add(*more));

@@ -67,7 +67,7 @@ impl Module for Metrics {
             .collect()
     }
 
-    /// What was counted, by the names of operations.
+    /// The counts, by the names of operations.
     fn export(&self) -> State {
         let operations = Operation::ALL.iter().zip(&self.0.operations);
         let counted: BTreeMap<&str, Counted> =
@@ -101,7 +101,7 @@ impl Module for Metrics {
     }
 }
 
-/// What is known of one operation, in exported form.
+/// The figures of one operation, in exported form.
 #[derive(Serialize, Deserialize)]
 struct Counted {
     times: Added,

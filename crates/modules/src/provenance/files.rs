@@ -51,7 +51,7 @@ impl Files {
         self.was_written(ino, Deed { who, at: now() });
     }
 
-    /// The file was written, and nobody has kept that.
+    /// The file was written, and no record of that was kept.
     pub(super) fn was_written(&self, ino: InodeId, deed: Deed) {
         match self.known.lock().written.entry(ino) {
             Entry::Occupied(mut known) => *known.get_mut() = deed,
@@ -64,7 +64,7 @@ impl Files {
         self.known.lock().written.get(&ino).cloned()
     }
 
-    /// All that was written since it was last kept, by inode.
+    /// The last writers of files since their last records, by inode.
     pub(super) fn writers(&self) -> Vec<(InodeId, Deed)> {
         let known = self.known.lock();
         let mut writers: Vec<_> = known.written.iter().map(|(ino, deed)| (*ino, deed.clone())).collect();
@@ -77,7 +77,7 @@ impl Files {
         self.known.lock().written.remove(&ino)
     }
 
-    /// All that is to be kept.
+    /// All of them, to be kept.
     pub(super) fn take_writers(&self) -> Vec<(InodeId, Deed)> {
         self.known.lock().written.drain().collect()
     }

@@ -26,13 +26,13 @@ use who::{Deed, People, Who, now};
 /// Version of the format of the exported state.
 const VERSION: u32 = 1;
 
-/// Version of the format of what is kept for the case of a crash.
+/// Version of the format of the state kept for a crash.
 const KEPT_VERSION: u32 = 2;
 
 /// An open file: handle, inode, opener, whether writes do not come to the module.
 type Open = (u64, u64, Who, bool);
 
-/// What is kept for the case of a crash.
+/// The state kept for a crash.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     opened: Vec<Open>,
@@ -100,7 +100,7 @@ impl Module for Provenance {
         Ok(())
     }
 
-    /// Who has files open, and who wrote them.
+    /// The openers and writers of files.
     fn snapshot(&self) -> Option<State> {
         let written = self.files.writers().into_iter().map(|(ino, deed)| (ino.0, deed)).collect();
         let kept = Kept { opened: self.open_files(), written };
@@ -108,8 +108,8 @@ impl Module for Provenance {
         Some(State { version: KEPT_VERSION, bytes: serde_json::to_vec(&kept).unwrap_or_default() })
     }
 
-    /// Keeps with the files who wrote them, unless a later writer was kept in the last moment,
-    /// and forgets what is not open any more.
+    /// Keeps writers with their files, unless a later writer was kept in the last moment, and
+    /// forgets closed files.
     fn repair(&self, _after: Crash) -> Result<()> {
         for (ino, deed) in self.files.take_writers() {
             let kept = self.records.read(&*self.child, ino);

@@ -144,7 +144,7 @@ fn after_a_crash_who_wrote_is_kept_unless_another_one_did_later() {
     bed.write(&user(12), first, false);
     bed.write(&user(13), second, false);
     let state = Module::snapshot(&bed.module).unwrap();
-    // What the last moment before the crash saw.
+    // The events of the last moment before the crash.
     bed.fs().release(closed).unwrap();
     bed.write(&user(14), second, false);
     bed.module.keep(two);

@@ -87,19 +87,19 @@ impl Gate {
         self.state.lock().shares.give_back(client, bytes);
     }
 
-    /// What clients owe now.
+    /// The debts of clients now.
     pub(super) fn debts(&self) -> Debts {
         let now_ns = self.now_ns();
         self.state.lock().shares.debts(now_ns)
     }
 
-    /// Has clients owe what they owed to another one.
+    /// Gives clients the debts that they had to another one.
     pub(super) fn owe(&self, debts: &Debts) {
         let now_ns = self.now_ns();
         self.state.lock().shares.owe(debts, now_ns);
     }
 
-    /// So much time has passed since they owed that.
+    /// So much time has passed since they had these debts.
     pub(super) fn pay(&self, time: Duration) {
         self.state.lock().shares.pay(time.as_secs_f64());
     }

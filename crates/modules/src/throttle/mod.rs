@@ -26,10 +26,10 @@ use writers::Writers;
 
 /// Version of the format of the exported state.
 const VERSION: u32 = 1;
-/// Version of the format of what is kept for the case of a crash.
+/// Version of the format of the state kept for a crash.
 const KEPT_VERSION: u32 = 2;
 
-/// What is kept for the case of a crash.
+/// The state kept for a crash.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     writers: Vec<(u64, u64, Client)>,
@@ -87,14 +87,14 @@ impl Module for Throttle {
         Ok(())
     }
 
-    /// Who writes, and what clients owe. Nothing that waits goes on by that.
+    /// The writers, and the debts of clients. No waiting request goes on by that.
     fn snapshot(&self) -> Option<State> {
         let kept = Kept { writers: self.0.writers.all(), debts: self.0.gate.debts() };
         // All of it can be serialized.
         Some(State { version: KEPT_VERSION, bytes: serde_json::to_vec(&kept).unwrap_or_default() })
     }
 
-    /// Forgets what is not open any more, and has debts paid for the time since.
+    /// Forgets closed files, and has debts paid for the time since.
     fn repair(&self, after: Crash) -> Result<()> {
         after.state_age.into_iter().for_each(|age| self.0.gate.pay(age));
         for (handle, _, _) in self.0.writers.all() {

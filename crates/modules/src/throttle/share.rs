@@ -64,7 +64,7 @@ impl Bucket {
     }
 }
 
-/// What is missing in a pair of buckets: bytes and operations, neither below 0.
+/// The debt of a pair of buckets: bytes and operations, neither below 0.
 pub(super) type Debt = (f64, f64);
 
 /// Debts, for other buckets with the same rates.
@@ -198,7 +198,7 @@ impl Shares {
         }
     }
 
-    /// What is owed now.
+    /// The debts now.
     pub(super) fn debts(&mut self, now_ns: u64) -> Debts {
         let all = self.total.debt(now_ns);
         let clients =
@@ -206,7 +206,7 @@ impl Shares {
         Debts { all, clients: clients.filter(|(_, debt)| *debt != (0.0, 0.0)).collect() }
     }
 
-    /// Owes what another one owed.
+    /// Takes over the debts of another one.
     pub(super) fn owe(&mut self, debts: &Debts, now_ns: u64) {
         let owed = |(bytes, operations): Debt| (bytes.max(0.0), operations.max(0.0));
         let (bytes, operations) = owed(debts.all);
@@ -217,7 +217,7 @@ impl Shares {
         }
     }
 
-    /// So much time has passed since others owed what is owed now.
+    /// So much time has passed since others had these debts.
     pub(super) fn pay(&mut self, seconds: f64) {
         self.total.each().for_each(|bucket| bucket.fill(seconds));
         self.clients

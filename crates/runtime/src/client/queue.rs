@@ -87,7 +87,7 @@ impl Queue {
         let shared = link.memory.words();
         let groups = if link.for_others { message.groups } else { &[] };
         let used = message.data.len().div_ceil(8) + groups.len().div_ceil(2);
-        // What brings so much data is about an open file: its caller was looked at before.
+        // A request with so much data is about an open file: its caller was checked before.
         let fits = groups.len() <= GROUPS_MAX && used * 8 <= self.geometry.data;
         let (groups, lost) = if fits { (groups, 0) } else { (&[][..], abi::KNOWS_GROUPS) };
         let numbers = Numbers { flags: message.numbers.flags & !lost, ..message.numbers };

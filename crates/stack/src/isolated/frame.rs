@@ -45,7 +45,7 @@ pub(super) enum Kind {
     Import,
     /// The file system will not be used any more.
     End,
-    /// Put right what a crash has left: the crash.
+    /// Repair the leftovers of a crash: the crash.
     Repair,
 }
 

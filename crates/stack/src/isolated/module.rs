@@ -235,7 +235,7 @@ impl IsolatedModule {
         self.ask(Kind::Import, &[&version.to_le_bytes(), state]).unwrap_or(Err(gone)).map(|_| ())
     }
 
-    /// Puts right what a crash has left.
+    /// Repairs the leftovers of a crash.
     pub(crate) fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
         let gone = Failure { errno: libc::EIO, why: "its process has ended".into() };
         self.ask(Kind::Repair, &[bytemuck::bytes_of(crash)]).unwrap_or(Err(gone)).map(|_| ())
