@@ -1,6 +1,6 @@
 //! A short measurement of tiers of unknown speed, at the mount, and when a tier is
-//! added or put in the place of a lost one: before it places anything, a volume knows roughly how fast its tiers
-//! are. Use corrects the figures, and the next mount remembers them.
+//! added or put in the place of a lost one: before it places anything, a volume knows roughly the
+//! speed of its tiers. Use corrects the figures, and the next mount remembers them.
 
 use crate::handle::VolumeHandle;
 use crate::scratch;

@@ -88,7 +88,7 @@ pub(crate) fn hand_on<'a>(mut bytes: &'a [u8], sink: &mut dyn Entries) -> Option
 /// The inodes among entries that were looked up with them.
 pub(crate) fn looked_up(entries: &[u8]) -> impl Iterator<Item = u64> {
     let mut found = Found::default();
-    // What does not fit was refused before.
+    // Entries that do not fit were refused before.
     let _ = hand_on(entries, &mut found);
     found.0.into_iter()
 }

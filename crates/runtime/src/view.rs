@@ -68,7 +68,7 @@ impl View {
                 Err(error) if error.errno() == Errno::ENOENT => continue,
                 entry => entry?,
             };
-            // No name comes: the kernel would drop what is mounted there.
+            // No name comes: the kernel would drop a mount there.
             before.names.clear();
             let opened = self
                 .bounds

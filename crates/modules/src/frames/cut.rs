@@ -54,7 +54,7 @@ impl Access<'_> {
         state.untidy.retain(|frame| *frame < end);
     }
 
-    /// Removes what lies behind the size, durably.
+    /// Removes data behind the size, durably.
     fn trim(&self, state: &mut State) -> Result<()> {
         if state.is_trimmed {
             return Ok(());

@@ -175,7 +175,8 @@ impl Engine {
         self.files.set_untidy(file.ino, true);
     }
 
-    /// Makes everything durable (not within a request, which the child's sync may wait for), says so at the root, and gives space back.
+    /// Makes everything durable (not within a request, which the child's sync may wait for),
+    /// records that at the root, and gives space back.
     pub(crate) fn settle(&self) -> Result<()> {
         let done = self.shared.sequence.done();
         self.child().sync()?;

@@ -33,7 +33,8 @@ pub(super) enum Kind {
     Done,
     /// It failed: error number, text.
     Failed,
-    /// Which module is it, and may its state be asked for in use? A library whose version is of no interest answers nothing.
+    /// Which module is it, and may its state be asked for in use? A library whose version is of no
+    /// interest answers nothing.
     Describe,
     /// Are these settings right?
     Check,

@@ -110,7 +110,7 @@ impl Run {
         self.look_for_data(offset);
     }
 
-    /// What is not data is zero.
+    /// Bytes outside of data are zero.
     fn look_for_data(&self, offset: u64) {
         if offset >= self.model.len() as u64 {
             return;
