@@ -198,7 +198,7 @@ impl LoadedModule {
         }
     }
 
-    /// Puts right what a crash has left, before the first operation. One without a function
+    /// Repairs the leftovers of a crash, before the first operation. One without a function
     /// for that has nothing to do.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub trait Plugin: Target + Sized + 'static {
     /// If it can't; nothing has changed then.
     fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure>;
 
-    /// Puts right what a crash has left, before the first operation.
+    /// Repairs the leftovers of a crash, before the first operation.
     ///
     /// # Errors
     /// If it can't.

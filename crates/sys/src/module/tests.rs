@@ -188,7 +188,7 @@ fn a_module_repairs_and_one_made_before_that_could_be_said_does_not() {
 
     // SAFETY: the description lives as long as the program.
     let whole = unsafe { *describe::<Counter>() };
-    // What is behind it is another's.
+    // Memory behind it is another's.
     let before = RawModule { flags: 0, ..whole };
     let library = Arc::new(ModuleLibrary::linked(&raw const before));
     assert!(!library.exports_in_use());
