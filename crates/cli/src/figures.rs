@@ -95,7 +95,7 @@ mod tests {
             render(&modules),
             "module 1 deny: refused 3, data 2.00 KiB, wait 1.5 ms\n\
              module 1 deny, read: latency 2 times, 2.0 ms on average\n\
-             module 3 keep: after the crash, it went on with what it had gathered 12.3 ms before\n\
+             module 3 keep: after the crash, it went on with what it had gathered 12 ms before\n\
              module 4 keep: after the crash: it begins anew\n"
         );
     }

@@ -349,7 +349,7 @@ fn an_address_that_others_reach_or_that_is_taken_is_refused() {
     let (status, said) = bench.fails(&["mount", "s.yaml", "m", "--metrics", "0.0.0.0:9464"]);
     assert_eq!(status, 1);
     assert!(
-        said.starts_with("braid: --metrics 0.0.0.0:9464: not an address of this machine\n  help: anybody on")
+        said.starts_with("braid: --metrics 0.0.0.0:9464: not an address of this machine\n  help: anyone on")
     );
 
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap();

@@ -190,7 +190,7 @@ fn what_only_volumes_have_is_refused_with_place_and_advice() {
         assert!(said.contains("log file system"), "{words:?}: {said}");
     }
     let said = bench.refused(&["top", "--once", "m"]);
-    assert!(said.contains("no tiers to watch") && said.contains("braid status"), "{said}");
+    assert!(said.contains("has no tiers") && said.contains("braid status"), "{said}");
     let said = bench.refused(&["upgrade", "m"]);
     assert!(said.contains("unmount, and mount with the program"), "{said}");
     bench.ok(&["umount", "m"]);

@@ -415,7 +415,7 @@ fn who_may_connect_is_decided_before_anything_is_mounted() {
     refused(&["log", "mount", "--kv", "127.0.0.1:26379", "fs", "m"], "every user of this machine");
     refused(
         &["log", "mount", "--kv", "0.0.0.0:26379", "--kv-user", "root", "fs", "m"],
-        "anybody on the network",
+        "anyone on the network",
     );
     let with_secret = [
         "log",

@@ -143,7 +143,7 @@ impl KvSettings {
             if self.password_file.is_none() && !address.ip().is_loopback() {
                 let advice =
                     "name a file with a password (password-file, --kv-password-file), or listen at 127.0.0.1";
-                return Err(place.refuse("anybody on the network could change values there", advice));
+                return Err(place.refuse("anyone on the network could change values there", advice));
             }
             if self.password_file.is_none() && self.user.is_none() {
                 let advice = "name a file with a password (password-file, --kv-password-file), or whose rights they \
@@ -199,8 +199,8 @@ mod tests {
         }
         for (listen, password, user, says) in [
             ("127.0.0.1:6379", false, None, "every user of this machine"),
-            ("0.0.0.0:6379", false, Some("0"), "anybody on the network"),
-            ("[::]:6379", false, None, "anybody on the network"),
+            ("0.0.0.0:6379", false, Some("0"), "anyone on the network"),
+            ("[::]:6379", false, None, "anyone on the network"),
             ("unix:x", false, None, "from the root on"),
             ("6379", false, None, "write unix:/run/values.sock"),
             ("127.0.0.1:0", true, None, "no client would know the port"),

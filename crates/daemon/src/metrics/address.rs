@@ -68,9 +68,9 @@ mod tests {
             assert_eq!(Address::parse(good).unwrap().to_string(), good);
         }
         for (bad, says) in [
-            ("0.0.0.0:9464", "anybody on the network"),
-            ("[::]:9464", "anybody on the network"),
-            ("192.168.1.1:9464", "anybody on the network"),
+            ("0.0.0.0:9464", "anyone on the network"),
+            ("[::]:9464", "anyone on the network"),
+            ("192.168.1.1:9464", "anyone on the network"),
             ("127.0.0.1:0", "no client would know the port"),
             ("127.0.0.1", "write 127.0.0.1:9464"),
             ("localhost:9464", "write 127.0.0.1:9464"),
