@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 pub(super) const KIND: PolicyKind = PolicyKind {
     name: "adaptive",
-    summary: "where it is done soonest, and where the file is owed one",
+    summary: "the tier that finishes soonest, and owes the file a range",
     settings: &[],
     home_watermark: None,
     movers: &[Mover::Demote, Mover::Balance],
