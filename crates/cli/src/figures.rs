@@ -30,7 +30,7 @@ pub(crate) fn render(modules: &[ModuleStatus]) -> String {
 fn after_crash(module: &ModuleStatus) -> String {
     let Some(AfterCrash { state_age_seconds, error }) = &module.after_crash else { return String::new() };
     let age = state_age_seconds.map(|seconds| show_latency((seconds * 1e9) as u64));
-    let with = age.map(|age| format!("after the crash, it went on with what it had gathered {age} before"));
+    let with = age.map(|age| format!("after the crash, it went on with its state of {age} before"));
     let failed = error.as_ref().map(|error| format!("after the crash: {error}"));
     let lines = with.into_iter().chain(failed);
     lines.map(|line| format!("module {} {}: {line}\n", module.place, module.module)).collect()
@@ -79,14 +79,12 @@ mod tests {
             Figure::new("latency_seconds", "", FigureValue::Histogram(latency)).with("operation", "read"),
         ];
         let went_on = |place, state_age_seconds, error: Option<&str>| ModuleStatus {
-            module: "keep".into(),
-            place,
-            figures: Vec::new(),
             after_crash: Some(AfterCrash { state_age_seconds, error: error.map(str::to_owned) }),
+            ..ModuleStatus::new("keep", place, Vec::new())
         };
         let modules = [
-            ModuleStatus { module: "deny".into(), place: 1, figures, after_crash: None },
-            ModuleStatus { module: "noop".into(), place: 2, figures: Vec::new(), after_crash: None },
+            ModuleStatus::new("deny", 1, figures),
+            ModuleStatus::new("noop", 2, Vec::new()),
             went_on(3, Some(0.0123), None),
             went_on(4, None, Some("it begins anew")),
             went_on(5, None, None),
@@ -95,7 +93,7 @@ mod tests {
             render(&modules),
             "module 1 deny: refused 3, data 2.00 KiB, wait 1.5 ms\n\
              module 1 deny, read: latency 2 times, 2.0 ms on average\n\
-             module 3 keep: after the crash, it went on with what it had gathered 12 ms before\n\
+             module 3 keep: after the crash, it went on with its state of 12 ms before\n\
              module 4 keep: after the crash: it begins anew\n"
         );
     }

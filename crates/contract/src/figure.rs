@@ -19,6 +19,14 @@ pub struct ModuleStatus {
     pub after_crash: Option<AfterCrash>,
 }
 
+impl ModuleStatus {
+    /// A module of this name at this place, with these figures, that no crash has met.
+    #[must_use]
+    pub fn new(module: &str, place: u32, figures: Vec<Figure>) -> Self {
+        Self { module: module.to_owned(), place, figures, after_crash: None }
+    }
+}
+
 /// One figure. Those of one name, with different labels, are of the same kind and meaning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {

@@ -33,22 +33,20 @@ pub(crate) fn go_on(members: &[Arc<dyn Member>], kept: &[KeptState], count: u64)
 /// Has a module take over its kept state, which must be its own. Answers the state's age, and a
 /// text for people.
 fn take_over(place: u32, member: &dyn Member, kept: &[KeptState]) -> (Option<Duration>, AfterCrash) {
-    let origin = Origin::of(place, member);
-    let Some(state) = kept.iter().find(|state| state.origin == origin) else {
-        if let Some(KeptState { origin: Origin { module, code, .. }, .. }) =
-            kept.iter().find(|state| state.origin.place == place)
-        {
-            let (is, present) = (&origin.module, &origin.code);
-            tracing::warn!(
-                module = is,
-                code = present,
-                kept_of = module,
-                kept_code = code,
-                "the module begins anew: what was kept is of another one"
-            );
-        }
+    let Some(state) = kept.iter().find(|state| state.origin.place == place) else {
         return (None, AfterCrash::default());
     };
+    let (origin, of) = (Origin::of(place, member), &state.origin);
+    if *of != origin {
+        tracing::warn!(
+            module = origin.module,
+            code = origin.code,
+            kept_of = of.module,
+            kept_code = of.code,
+            "the module begins anew: what was kept is of another one"
+        );
+        return (None, AfterCrash::default());
+    }
     if let Err(error) = member.import(&state.state()) {
         tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
         let error = format!("it begins anew, since it did not take its state over: {error}");

@@ -5,7 +5,7 @@ use crate::config::MountSettings;
 use crate::guard::States;
 use crate::kv::{self, Buckets, Owner};
 use crate::metrics::{self, Listener};
-use crate::refusal::{Located, Refusal};
+use crate::refusal::Refusal;
 use crate::runtime::{self, RuntimeSettings, WithoutXattrs};
 use crate::signals::Watch;
 use braid_contract::{FileSystem, FrontCache, Shown};
@@ -186,12 +186,7 @@ impl Served {
 
 /// Binds the address of metrics, before anything is mounted.
 fn listen(mount: &MountSettings) -> Result<Option<Listener>, Refusal> {
-    let Some(Located { value: address, place }) = &mount.metrics else { return Ok(None) };
-    let listening = Listener::bind(address).map_err(|error| {
-        let found = format!("can't listen at {address}: {error}");
-        place.refuse(found, "end the program that does, or name another port or socket")
-    });
-    listening.map(Some)
+    mount.metrics.as_ref().map(Listener::at).transpose()
 }
 
 /// Serves metrics.

@@ -217,12 +217,7 @@ impl VolumeHandle {
 
     /// The modules, those of the daemon before those of the stack file.
     fn modules_status(&self) -> Vec<ModuleStatus> {
-        let trace = ModuleStatus {
-            module: "trace".to_owned(),
-            place: 0,
-            figures: self.trace.figures(),
-            after_crash: None,
-        };
+        let trace = ModuleStatus::new("trace", 0, self.trace.figures());
         let mut modules: Vec<ModuleStatus> = std::iter::once(trace).chain(self.modules.status()).collect();
         modules.extend(self.cache.status(modules.len() as u32));
         modules

@@ -120,10 +120,8 @@ impl Modules {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let mut after_crash = self.after_crash().clone().into_iter();
         let status = |(place, member): (u32, &Arc<dyn Member>)| ModuleStatus {
-            module: member.name().to_owned(),
-            place,
-            figures: member.figures(),
             after_crash: after_crash.next(),
+            ..ModuleStatus::new(member.name(), place, member.figures())
         };
         (1..).zip(members.iter()).map(status).collect()
     }

@@ -1,7 +1,7 @@
 //! Checks the directories of a configuration and refuses impossible ones.
 //! Creates and changes nothing.
 
-use crate::config::{Config, MountSettings, TierSettings, VolumeSettings, ZonedTier};
+use crate::config::{BottomNode, Config, MountSettings, TierSettings, VolumeSettings, ZonedTier};
 use crate::logfs;
 use crate::refusal::{Place, Refusal};
 use crate::require;
@@ -73,8 +73,11 @@ pub fn stack(config: &Config) -> Result<(), Refusal> {
 
 /// Refuses a file system at the bottom that is no volume, if it can't be mounted like this.
 fn without_tiers(config: &Config) -> Result<(), Refusal> {
-    config.stack.log().map_or(Ok(()), |log| logfs::look::look(log, config))?;
-    config.stack.view().map_or(Ok(()), |view| view::look::look(view, config))
+    match config.stack.bottom() {
+        BottomNode::Volume(_) => Ok(()),
+        BottomNode::Log(log) => logfs::look::look(log, config),
+        BottomNode::View(view) => view::look::look(view, config),
+    }
 }
 
 /// Refuses a configuration that no volume can be created from.

@@ -98,7 +98,8 @@ struct Found(Vec<u64>);
 
 impl Entries for Found {
     fn add(&mut self, entry: &Listed<'_>) -> bool {
-        self.0.extend(entry.attributes.map(|attributes| attributes.ino));
+        // Attributes without a number are of a name that was not looked up.
+        self.0.extend(entry.attributes.map(|attributes| attributes.ino).filter(|ino| *ino != 0));
         true
     }
 }

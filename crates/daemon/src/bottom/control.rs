@@ -110,12 +110,7 @@ impl Handler for Control {
         let mut modules = self.handle.modules_status();
         let place = modules.len() as u32;
         let bottom = &self.handle.bottom;
-        modules.push(ModuleStatus {
-            module: bottom.name().to_owned(),
-            place,
-            figures: bottom.figures()?,
-            after_crash: None,
-        });
+        modules.push(ModuleStatus::new(bottom.name(), place, bottom.figures()?));
         let mut status = Status {
             volume: bottom.id(),
             mountpoint: hello.mountpoint,

@@ -43,12 +43,7 @@ impl Handle {
 
     /// The modules, that of the daemon before those of the stack file.
     pub(super) fn modules_status(&self) -> Vec<ModuleStatus> {
-        let trace = ModuleStatus {
-            module: "trace".to_owned(),
-            place: 0,
-            figures: self.trace.figures(),
-            after_crash: None,
-        };
+        let trace = ModuleStatus::new("trace", 0, self.trace.figures());
         std::iter::once(trace).chain(self.modules.status()).collect()
     }
 

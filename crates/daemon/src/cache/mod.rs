@@ -199,7 +199,7 @@ impl Cache {
         for (tier, of_tier) in self.memory.figures() {
             figures.extend(figures_of(&of_tier).map(|figure| figure.with("tier", tier.clone())));
         }
-        Some(ModuleStatus { module: "cache".to_owned(), place, figures, after_crash: None })
+        Some(ModuleStatus::new("cache", place, figures))
     }
 }
 

@@ -72,3 +72,28 @@ impl KeptStates {
         self.0.values().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_has_the_last_state_of_each_place() {
+        let state = |place, at_ns| KeptState {
+            origin: Origin { place, module: "m".into(), code: "1".into() },
+            version: 1,
+            bytes: vec![1],
+            at_ns,
+        };
+        let mut kept = KeptStates::default();
+        kept.put(state(1, 10));
+        kept.put(state(2, 10));
+        kept.put(state(2, 20));
+        kept.are_still(&[1, 7], 30);
+        assert_eq!(kept.all(), [state(1, 30), state(2, 20)]);
+        kept.drop(Some(1));
+        assert_eq!(kept.all(), [state(2, 20)]);
+        kept.drop(None);
+        assert!(kept.all().is_empty());
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::buckets::{Buckets, Owner};
 use super::settings::{CONNECTIONS_DEFAULT, KvSettings};
-use crate::metrics::{Address, Listener};
+use crate::metrics::Listener;
 use crate::refusal::{Located, Refusal};
 use crate::text_file;
 use braid_contract::{Caller, Shown};
@@ -40,13 +40,7 @@ pub(crate) struct Serving {
 pub(crate) fn prepare(settings: Option<&KvSettings>) -> Result<Option<Prepared>, Refusal> {
     let Some(settings) = settings else { return Ok(None) };
     let password = settings.password_file.as_ref().map(password).transpose()?;
-    let bind = |Located { value: address, place }: &Located<Address>| {
-        Listener::bind(address).map_err(|error| {
-            let found = format!("can't listen at {address}: {error}");
-            place.refuse(found, "end the program that does, or name another port or socket")
-        })
-    };
-    let listeners = settings.listen.iter().map(bind).collect::<Result<_, _>>()?;
+    let listeners = settings.listen.iter().map(Listener::at).collect::<Result<_, _>>()?;
     let own = || Caller { uid: geteuid().as_raw(), gid: getegid().as_raw(), ..Caller::root() };
     let caller = settings.user.as_ref().map_or_else(own, |user| Caller {
         uid: user.value.uid,

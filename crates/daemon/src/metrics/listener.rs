@@ -1,6 +1,7 @@
 //! The listening socket for metrics: bound before anything is mounted.
 
 use super::address::Address;
+use crate::refusal::{Located, Refusal};
 use rustix::fs::{Mode, OFlags, chmod, open};
 use std::io;
 use std::net::TcpListener;
@@ -17,8 +18,19 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
+    /// Listens at an address of a stack file or a flag.
+    ///
+    /// # Errors
+    /// If it can't be had, as others are listening there.
+    pub(crate) fn at(Located { value: address, place }: &Located<Address>) -> Result<Self, Refusal> {
+        Self::bind(address).map_err(|error| {
+            let found = format!("can't listen at {address}: {error}");
+            place.refuse(found, "end the program that listens there, or name another port or socket")
+        })
+    }
+
     /// Listens at `address`. A socket that a dead daemon left is replaced.
-    pub(crate) fn bind(address: &Address) -> io::Result<Self> {
+    pub(super) fn bind(address: &Address) -> io::Result<Self> {
         let path = match address {
             Address::Tcp(address) => return Ok(Self::Tcp(TcpListener::bind(address)?)),
             Address::Unix(path) => path,

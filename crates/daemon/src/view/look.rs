@@ -34,7 +34,7 @@ pub(crate) fn look(view: &ViewSettings, config: &Config) -> Result<(), Refusal> 
     let allows = config.mount.allow_other.as_ref().filter(|allow| allow.value);
     match allows {
         Some(allow) if !acts_for_others(&seen.mount) => {
-            let found = "a view of a user acts as that user, whoever asks: it can't let others in";
+            let found = "a view of a user acts as that user only: it can't let others in";
             Err(allow.place.refuse(found, "leave it out, or mount the view as root"))
         }
         _ => Ok(()),
