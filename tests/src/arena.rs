@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) weights: (u32, u32),
     /// Modules above the volume, from the top down.
     pub(crate) modules: &'static [&'static str],
+    /// Whether the modules are those of a view of it.
+    pub(crate) view: bool,
 }
 
 /// Ranges dealt over both tiers.
@@ -59,7 +61,8 @@ pub(crate) const FRAMES: [&[&str]; 3] =
 impl Shape {
     /// Equal weights and the policy `weighted`.
     pub(crate) const fn spread(home: Kind, other: Kind) -> Self {
-        Self { log: false, home, other, mib: 2048, policy: WEIGHTED, weights: (100, 100), modules: &[] }
+        let (policy, weights) = (WEIGHTED, (100, 100));
+        Self { log: false, home, other, mib: 2048, policy, weights, modules: &[], view: false }
     }
 
     /// A log file system below these modules.
@@ -82,6 +85,11 @@ impl Shape {
         Self { modules, ..self }
     }
 
+    /// A view of it, with its modules.
+    pub(crate) const fn in_view(self) -> Self {
+        Self { view: true, ..self }
+    }
+
     /// The title of a trial on it, or on the directory that the options name.
     pub(crate) fn title(&self, options: &Options) -> String {
         options.on.as_ref().map_or_else(|| self.name(), |on| format!("on {}", on.display()))
@@ -90,6 +98,7 @@ impl Shape {
     /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         let modules = self.modules.iter().map(|name| format!("{name} over ")).collect::<String>();
+        let modules = if self.view { format!("{modules}view of ") } else { modules };
         if self.log {
             return format!("{modules}log");
         }
@@ -111,7 +120,8 @@ pub(crate) struct Arena {
     pub(crate) name: String,
     /// For data that must not be on the volume.
     pub(crate) lab: Lab,
-    mount: Option<Mount>,
+    /// From the bottom up; none if the files are on no Braid volume.
+    mounts: Vec<Mount>,
     is_log: bool,
 }
 
@@ -122,7 +132,7 @@ impl Arena {
         if let Some(on) = &options.on {
             let dir = on.join(format!("braid-suite-{}", std::process::id()));
             std::fs::create_dir_all(&dir).at(&dir)?;
-            return Ok(Self { dir, name: on.display().to_string(), lab, mount: None, is_log: false });
+            return Ok(Self { dir, name: on.display().to_string(), lab, mounts: Vec::new(), is_log: false });
         }
         let key = lab.path().join("key");
         std::fs::write(&key, [7; 32]).at(&key)?;
@@ -131,7 +141,8 @@ impl Arena {
             let settings = (*name == "encrypt").then(|| format!("key_file: {}", key.display()));
             [(*name).to_owned()].into_iter().chain(settings).collect()
         };
-        let modules = shape.modules.iter().map(module).collect();
+        let modules: Vec<_> = shape.modules.iter().map(module).collect();
+        let (in_view, modules) = if shape.view { (modules, Vec::new()) } else { (Vec::new(), modules) };
         let mount = match shape.log {
             true => lab.log("mnt", shape.mib, modules)?,
             false => {
@@ -141,40 +152,42 @@ impl Arena {
                     Tier::new("home", &home, shape.weights.0),
                     Tier::new("other", &other, shape.weights.1),
                 ];
-                lab.volume("mnt", &Stack { modules, ..Stack::new(shape.policy, RANGE, tiers) })?
+                let (runtime, stack) = (shape.view, Stack::new(shape.policy, RANGE, tiers));
+                lab.volume("mnt", &Stack { modules, runtime, ..stack })?
             }
         };
-        let (dir, name) = (mount.point.clone(), shape.name());
-        Ok(Self { dir, name, lab, mount: Some(mount), is_log: shape.log })
+        let mut mounts = vec![mount];
+        if shape.view {
+            mounts.push(lab.view("view", &mounts[0], in_view)?);
+        }
+        let (dir, name) = (mounts[mounts.len() - 1].point.clone(), shape.name());
+        Ok(Self { dir, name, lab, mounts, is_log: shape.log })
     }
 
     /// Unmounts and mounts again, so that reads come from the tiers. A native
     /// directory is only flushed.
     pub(crate) fn remount(&mut self) -> Result<()> {
-        match &self.mount {
-            None => cmd("sync").arg("--file-system").arg(&self.dir).quiet(),
-            Some(mount) => {
-                let mount = mount.clone();
-                self.lab.unmount(&mount)?;
-                self.lab.mount(&mount)
-            }
+        if self.mounts.is_empty() {
+            return cmd("sync").arg("--file-system").arg(&self.dir).quiet();
         }
+        self.mounts.iter().rev().try_for_each(|mount| self.lab.unmount(mount))?;
+        let [volume, views @ ..] = self.mounts.as_slice() else { return Ok(()) };
+        self.lab.mount(volume)?;
+        views.iter().try_for_each(|view| self.lab.mount_as_is(view, &[]))
     }
 
     /// Whether the files are on a Braid volume.
     pub(crate) fn is_braid(&self) -> bool {
-        self.mount.is_some()
+        !self.mounts.is_empty()
     }
 
     /// Unmounts, and expects `braid fsck`, or `braid log check`, to find nothing.
     pub(crate) fn finish(mut self) -> Result<()> {
-        match self.mount.take() {
+        self.mounts.iter().rev().try_for_each(|mount| self.lab.unmount(mount))?;
+        match self.mounts.first() {
             None => std::fs::remove_dir_all(&self.dir).at(&self.dir),
-            Some(mount) => {
-                self.lab.unmount(&mount)?;
-                let checked = if self.is_log { self.lab.check_log(&mount) } else { self.lab.fsck(&mount) };
-                checked.map(drop)
-            }
+            Some(log) if self.is_log => self.lab.check_log(log).map(drop),
+            Some(volume) => self.lab.fsck(volume).map(drop),
         }
     }
 

@@ -3,8 +3,9 @@
 use crate::args::{KeyState, KvArgs, KvCommand, KvDeleteArgs, KvGetArgs, KvPutArgs, KvScanArgs};
 use crate::failure::{Failure, Result};
 use crate::locate;
-use braid_contract::Shown;
 use braid_contract::key_value::VALUE_MAX;
+use braid_contract::{Error, Shown};
+use braid_daemon::direct::DirectStack;
 use braid_daemon::kv::settings::KvFlags;
 use braid_ipc::Client;
 use braid_ipc::protocol::{KvAnswer, KvKey, KvOperation, KvRequest, KvWhen, Reply, Request};
@@ -41,26 +42,61 @@ pub(crate) fn run(command: &KvCommand) -> ExitCode {
     }
 }
 
-/// A directory of a mounted file system.
-struct Bucket {
-    daemon: Client,
-    directory: String,
+/// Keys and values.
+enum Bucket {
+    /// Of a directory of a mounted file system.
+    Mounted { daemon: Client, directory: String },
+    /// Of a stack that this process carries out.
+    Direct(DirectStack),
 }
 
 impl Bucket {
-    fn open(dir: &Path) -> Result<Self> {
-        let (mount, directory) = locate::within(dir)?;
-        Ok(Self { daemon: locate::need_daemon(&mount)?, directory })
+    fn open(path: &Path) -> Result<Self> {
+        if let Some(stack) = DirectStack::find(path)? {
+            return Ok(Self::Direct(stack));
+        }
+        let (mount, directory) = locate::within(path)?;
+        Ok(Self::Mounted { daemon: locate::need_daemon(&mount)?, directory })
+    }
+
+    /// Opens it, works with it, and ends its use.
+    fn with<T>(path: &Path, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let mut bucket = Self::open(path)?;
+        let done = work(&mut bucket);
+        let closed = bucket.close();
+        done.and_then(|done| closed.map(|()| done))
     }
 
     fn ask(&mut self, operation: KvOperation, value: &[u8]) -> Result<(KvAnswer, Vec<u8>)> {
-        let request = KvRequest { directory: self.directory.clone(), operation };
-        self.daemon.kv(&request, value).map_err(|error| Failure::of_client(&error))
+        match self {
+            Self::Mounted { daemon, directory } => {
+                let request = KvRequest { directory: directory.clone(), operation };
+                daemon.kv(&request, value).map_err(|error| Failure::of_client(&error))
+            }
+            Self::Direct(stack) => stack.kv(&operation, value).map_err(|error| of_stack(&error)),
+        }
     }
 
     fn sync(&mut self) -> Result<()> {
-        locate::ask(&mut self.daemon, &Request::Sync, |reply| matches!(reply, Reply::Done(_)).then_some(()))
+        match self {
+            Self::Mounted { daemon, .. } => {
+                locate::ask(daemon, &Request::Sync, |reply| matches!(reply, Reply::Done(_)).then_some(()))
+            }
+            Self::Direct(stack) => stack.sync().map_err(|error| of_stack(&error)),
+        }
     }
+
+    /// Ends its use.
+    fn close(self) -> Result<()> {
+        match self {
+            Self::Mounted { .. } => Ok(()),
+            Self::Direct(stack) => stack.close().map_err(|error| of_stack(&error)),
+        }
+    }
+}
+
+fn of_stack(error: &Error) -> Failure {
+    Failure::new(error.to_string())
 }
 
 fn key(text: &OsStr, is_hex: bool) -> Result<Vec<u8>> {
@@ -97,7 +133,8 @@ fn missing(key: &[u8], what: &str) -> bool {
 
 fn get(args: &KvGetArgs) -> Result<bool> {
     let key = key(&args.key, args.hex)?;
-    let (answer, value) = Bucket::open(&args.dir)?.ask(KvOperation::Get { key: key.clone() }, b"")?;
+    let operation = KvOperation::Get { key: key.clone() };
+    let (answer, value) = Bucket::with(&args.dir, |bucket| bucket.ask(operation, b""))?;
     if !answer.done {
         return Ok(missing(&key, "is not there"));
     }
@@ -126,14 +163,15 @@ fn put(args: &KvPutArgs) -> Result<bool> {
     };
     let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
     let mode = 0o666 & !(mask.as_raw_mode() as u16);
-    let mut bucket = Bucket::open(&args.dir)?;
     let operation = KvOperation::Put { key: key.clone(), bytes: value.len() as u64, when, mode };
-    let (answer, _) = bucket.ask(operation, &value)?;
-    if !answer.done {
-        let what = if when == KvWhen::Absent { "is there" } else { "is not there" };
-        return Ok(missing(&key, what));
-    }
-    if args.sync { bucket.sync().map(|()| true) } else { Ok(true) }
+    Bucket::with(&args.dir, |bucket| {
+        let (answer, _) = bucket.ask(operation, &value)?;
+        if !answer.done {
+            let what = if when == KvWhen::Absent { "is there" } else { "is not there" };
+            return Ok(missing(&key, what));
+        }
+        if args.sync { bucket.sync().map(|()| true) } else { Ok(true) }
+    })
 }
 
 /// The value, or a little more than there can be.
@@ -153,22 +191,27 @@ fn value(args: &KvPutArgs) -> Result<Vec<u8>> {
 fn delete(args: &KvDeleteArgs) -> Result<bool> {
     let keys: Vec<Vec<u8>> =
         args.keys.iter().map(|text: &OsString| key(text, args.hex)).collect::<Result<_>>()?;
-    let mut bucket = Bucket::open(&args.dir)?;
-    let mut all = true;
-    for key in keys {
-        let (answer, _) = bucket.ask(KvOperation::Delete { key: key.clone() }, b"")?;
-        all &= answer.done || missing(&key, "is not there");
-    }
-    if args.sync {
-        bucket.sync()?;
-    }
-    Ok(all)
+    Bucket::with(&args.dir, |bucket| {
+        let mut all = true;
+        for key in keys {
+            let (answer, _) = bucket.ask(KvOperation::Delete { key: key.clone() }, b"")?;
+            all &= answer.done || missing(&key, "is not there");
+        }
+        if args.sync {
+            bucket.sync()?;
+        }
+        Ok(all)
+    })
 }
 
 fn scan(args: &KvScanArgs) -> Result<()> {
+    Bucket::with(&args.dir, |bucket| scan_in(bucket, args))
+}
+
+fn scan_in(bucket: &mut Bucket, args: &KvScanArgs) -> Result<()> {
     let bytes = |text: &OsString| text.as_bytes().to_vec();
     let (from, to, prefix) = (bytes(&args.from), args.to.as_ref().map(bytes), bytes(&args.prefix));
-    let (mut bucket, mut after) = (Bucket::open(&args.dir)?, None);
+    let mut after = None;
     let mut left = args.limit.unwrap_or(usize::MAX);
     while left > 0 {
         let (from, to, prefix) = (from.clone(), to.clone(), prefix.clone());

@@ -15,7 +15,7 @@ use braid_daemon::refusal::{Located, Place};
 use braid_daemon::runtime::RuntimeSettings;
 use braid_daemon::serve::Start;
 use braid_daemon::upgrade::Launch;
-use braid_daemon::{own_files, stack_file, supervisor, validate};
+use braid_daemon::{nice, own_files, stack_file, supervisor, validate};
 use rustix::mount::mount_bind;
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -167,6 +167,7 @@ pub(crate) fn mount_settings(args: &FrontArgs) -> Result<MountSettings> {
         point: None,
         options: args.options.clone(),
         threads: counted("--threads", args.threads, &THREADS)?,
+        nice: parsed("--nice", args.nice.as_ref(), "not a nice value", nice::parse)?,
         allow_other: flag(args.allow_other, "--allow-other", true).or(flag(
             args.no_allow_other,
             "--no-allow-other",

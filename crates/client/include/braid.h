@@ -1,6 +1,7 @@
 /* Keys and values of a directory of a Braid mount, without system calls: by queues in memory
  * that the program shares with the daemon. The mount needs `runtime` (braid mount --runtime).
- * Link with -lbraid. docs/kv.md has the promises.
+ * Or of a stack that the program carries out itself (docs/direct.md), without a daemon. Link
+ * with -lbraid. docs/kv.md has the promises.
  *
  * All functions may be called by several threads at the same time. The rights are those that
  * the process had when it opened the directory. After a fork, the child opens it anew.
@@ -32,7 +33,7 @@ struct braid_bytes {
     size_t len;
 };
 
-/* A directory. */
+/* A directory, or the root of a stack. */
 struct braid_values;
 
 enum braid_when {
@@ -41,9 +42,11 @@ enum braid_when {
     BRAID_IF_PRESENT = 2,
 };
 
-/* Opens a directory. Answers 0. */
+/* Opens a directory, or the stack of a stack file with `exec: direct`. Answers 0. */
 int braid_open(const char *directory, struct braid_values **values, struct braid_error *error);
 
+/* Nothing else may be in use. A stack of the program is not closed otherwise, and an error of that
+ * is not told: call braid_sync before. */
 void braid_close(struct braid_values *values);
 
 /* Answers 1 if the key is there, else 0. The value is freed by braid_free in both cases; it is

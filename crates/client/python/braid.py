@@ -6,7 +6,8 @@
         print(users[b"alice"], list(users.scan(b"a")))
 
 Keys and values are bytes, or objects that expose bytes (bytearray, memoryview). The mount needs
-`runtime` (braid mount --runtime). docs/kv.md says what is promised; rights are those that the
+`runtime` (braid mount --runtime). A stack file with `exec: direct` is opened in the same way
+(docs/direct.md), and carried out by this process. docs/kv.md says what is promised; rights are those that the
 process had when it opened the directory. After a fork, the child opens it anew.
 """
 import ctypes
@@ -169,5 +170,5 @@ class Values:
 
 
 def open(directory):  # pylint: disable=redefined-builtin
-    """A directory of a mount as keys and values."""
+    """A directory of a mount, or the stack of a stack file, as keys and values."""
     return Values(directory)

@@ -1,9 +1,13 @@
-//! `libbraid`, for applications in C, and through `python/braid.py` in Python: a directory of
-//! a mount as keys and values, by a session with its runtime. Applications in Rust use the
-//! crate `braid-runtime`.
+//! `libbraid`, for applications in C, and through `python/braid.py` in Python: keys and values
+//! of a directory of a mount, by a session with its runtime, or of a stack that the application
+//! carries out itself. Applications in Rust use the crates `braid-runtime` and `braid-daemon`.
 #![forbid(unsafe_code)]
 
-use braid_contract::{Caller, Errno, Error, KeyValue, PutOptions, PutWhen, ScanPage, ScanRange, Shown};
+use braid_contract::{
+    Caller, Errno, Error, InodeId, KeyValue, PutOptions, PutWhen, ScanPage, ScanRange, Shown,
+};
+use braid_daemon::Refusal;
+use braid_daemon::direct::DirectStack;
 use braid_ipc::{mounts, socket};
 use braid_runtime::{DATA_MAX, Geometry, Options, Session};
 use braid_sys::module::Failure;
@@ -16,7 +20,12 @@ use std::sync::Arc;
 /// Keys requested at a time.
 const PAGE: usize = 1024;
 
-struct Values(Arc<dyn KeyValue>);
+struct Values {
+    values: Arc<dyn KeyValue>,
+    caller: Caller,
+    /// Closed when the values have gone.
+    _stack: Option<DirectStack>,
+}
 
 fn failure(error: &Error) -> Failure {
     Failure { errno: error.errno().0, why: error.to_string() }
@@ -25,24 +34,37 @@ fn failure(error: &Error) -> Failure {
 impl Values {
     /// A page of a scan, and whether it has values.
     fn page(&self, range: &ScanRange, values: bool) -> braid_contract::Result<(ScanPage, bool)> {
-        match self.0.scan(&caller(), range, PAGE, values) {
+        match self.values.scan(&self.caller, range, PAGE, values) {
             // A value may be too long for a page, though not for an answer of its own; and if it is
             // too long for that too, the keys before it can still be read.
             Err(error) if values && error.errno() == Errno::EFBIG => {
-                Ok((self.0.scan(&caller(), range, PAGE, false)?, false))
+                Ok((self.values.scan(&self.caller, range, PAGE, false)?, false))
             }
             page => Ok((page?, values)),
         }
     }
 }
 
-/// A placeholder: the runtime knows the caller.
-fn caller() -> Caller {
-    Caller::root()
+impl Values {
+    /// The root of a stack that this process carries out.
+    fn direct(stack: DirectStack) -> Result<Self, Failure> {
+        let values = stack.values(InodeId::ROOT).map_err(|error| failure(&error))?;
+        Ok(Self { values, caller: stack.caller().clone(), _stack: Some(stack) })
+    }
+
+    /// A directory of a mount.
+    fn of_session(values: Arc<dyn KeyValue>) -> Self {
+        // The runtime knows the caller.
+        Self { values, caller: Caller::root(), _stack: None }
+    }
 }
 
 impl DirectoryValues for Values {
     fn open(dir: &Path) -> Result<Self, Failure> {
+        let refused = |refusal: Refusal| Failure { errno: Errno::EINVAL.0, why: refusal.to_string() };
+        if let Some(stack) = DirectStack::find(dir).map_err(refused)? {
+            return Self::direct(stack);
+        }
         let about = |error: std::io::Error| {
             let why = format!("{}: {error}", dir.shown());
             let errno = match error.kind() {
@@ -64,15 +86,15 @@ impl DirectoryValues for Values {
         let geometry = Geometry { queues: 2, depth: 2, data: DATA_MAX };
         let options = Options { geometry, ..Options::default() };
         let (session, root) = Session::begin(&socket, dir, options).map_err(|error| failure(&error))?;
-        session.values(root).map(Self).map_err(|error| failure(&error))
+        session.values(root).map(Self::of_session).map_err(|error| failure(&error))
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        self.0.get(&caller(), key).map_err(|error| failure(&error))
+        self.values.get(&self.caller, key).map_err(|error| failure(&error))
     }
 
     fn len(&self, key: &[u8]) -> Result<Option<u64>, Failure> {
-        self.0.len(&caller(), key).map_err(|error| failure(&error))
+        self.values.len(&self.caller, key).map_err(|error| failure(&error))
     }
 
     fn put(&self, key: &[u8], value: &[u8], when: u32, mode: u32) -> Result<bool, Failure> {
@@ -83,11 +105,11 @@ impl DirectoryValues for Values {
             _ => return Err(Failure { errno: Errno::EINVAL.0, why: format!("'when' is {when}") }),
         };
         let options = PutOptions { when, mode: (mode & 0o777) as u16 };
-        self.0.put(&caller(), key, value, options).map_err(|error| failure(&error))
+        self.values.put(&self.caller, key, value, options).map_err(|error| failure(&error))
     }
 
     fn delete(&self, key: &[u8]) -> Result<bool, Failure> {
-        self.0.delete(&caller(), key).map_err(|error| failure(&error))
+        self.values.delete(&self.caller, key).map_err(|error| failure(&error))
     }
 
     fn scan(
@@ -118,7 +140,7 @@ impl DirectoryValues for Values {
     }
 
     fn sync(&self) -> Result<(), Failure> {
-        self.0.sync().map_err(|error| failure(&error))
+        self.values.sync().map_err(|error| failure(&error))
     }
 }
 

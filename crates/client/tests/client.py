@@ -1,10 +1,12 @@
-"""Uses braid.py on the directory that is named."""
+"""Uses braid.py on the directory, or the stack file, that is named."""
 import os
 import signal
 import sys
 import threading
 
 import braid
+
+IN_SESSION = os.path.isdir(sys.argv[1])
 
 with braid.open(sys.argv[1]) as values:
     values[b"a"] = b"one"
@@ -13,8 +15,9 @@ with braid.open(sys.argv[1]) as values:
     assert not values.put(b"a", b"two", if_absent=True) and values.put(b"a", b"two", if_present=True)
     values[b"\0/%\xff"] = bytes(range(256)) * 4096
     assert values[b"\0/%\xff"] == bytes(range(256)) * 4096
+    longest = (1 if IN_SESSION else 16) << 20
     try:
-        values[b"long"] = bytes((1 << 20) + 1)
+        values[b"long"] = bytes(longest + 1)
         raise AssertionError("it is too long")
     except OSError as error:
         assert error.errno == 27, error
@@ -83,22 +86,23 @@ with braid.open(sys.argv[1]) as values:
         values[key] = value
     assert dict(values.scan(b"large-", values=True)) == large
     assert list(values.scan(b"large-")) == sorted(large)
-    with open(os.path.join(sys.argv[1], "large-4x"), "wb") as file:
-        file.write(bytes((1 << 20) + 1))
-    assert b"large-4x" in values
-    found = []
-    try:
-        for key, value in values.scan(b"large-", values=True):
-            found.append(key)
-        raise AssertionError("it is too long")
-    except OSError as error:
-        assert error.errno == 27, error
-    assert found == [b"large-%d" % number for number in range(5)]
-    assert list(values.scan(b"large-", after=b"large-4x", values=True)) == [(b"large-5", large[b"large-5"])]
-    del values[b"large-4x"]
-    assert b"large-4x" not in values
+    if IN_SESSION:
+        with open(os.path.join(sys.argv[1], "large-4x"), "wb") as file:
+            file.write(bytes((1 << 20) + 1))
+        assert b"large-4x" in values
+        found = []
+        try:
+            for key, value in values.scan(b"large-", values=True):
+                found.append(key)
+            raise AssertionError("it is too long")
+        except OSError as error:
+            assert error.errno == 27, error
+        assert found == [b"large-%d" % number for number in range(5)]
+        assert list(values.scan(b"large-", after=b"large-4x", values=True)) == [(b"large-5", large[b"large-5"])]
+        del values[b"large-4x"]
+        assert b"large-4x" not in values
 
-    # A session is that of the process that began it.
+    # It is that of the process that opened it.
     child = os.fork()
     if child == 0:
         status = 1
@@ -111,10 +115,17 @@ with braid.open(sys.argv[1]) as values:
     assert os.waitpid(child, 0)[1] == 0
     assert values[b"a"] == b"two"
 
-    # A user has room for some.
-    others = [braid.open(sys.argv[1]) for _ in range(20)]
-    assert all(b"a" in other for other in others)
-    [other.close() for other in others]
+    # A user has room for some sessions, and a device for one program.
+    if IN_SESSION:
+        others = [braid.open(sys.argv[1]) for _ in range(20)]
+        assert all(b"a" in other for other in others)
+        [other.close() for other in others]
+    else:
+        try:
+            braid.open(sys.argv[1])
+            raise AssertionError("it is in use")
+        except OSError as error:
+            assert "in use" in str(error), error
 try:
     values.get(b"a")
     raise AssertionError("it is closed")

@@ -15,7 +15,7 @@ fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// A mount, which goes with this.
+/// A log file system, and its mount, which goes with this.
 struct Mounted {
     dir: TempDir,
     braid: PathBuf,
@@ -24,6 +24,17 @@ struct Mounted {
 impl Mounted {
     /// A log file system with these flags; `None` where nothing can be mounted.
     fn with(flags: &[&str]) -> Option<Self> {
+        let made = Self::made()?;
+        made.mount(flags);
+        Some(made)
+    }
+
+    fn mount(&self, flags: &[&str]) {
+        self.ok(&[&["log", "mount", "--log-file", "log"], flags, &["fs", "m"]].concat());
+    }
+
+    /// The same before it is mounted.
+    fn made() -> Option<Self> {
         let privileged = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
         if !privileged {
             braid_testkit::skipped("root and /dev/fuse");
@@ -35,7 +46,6 @@ impl Mounted {
         fs::create_dir(dir.path().join("m")).unwrap();
         let mounted = Self { dir, braid };
         mounted.ok(&["log", "create", "fs", "--size", "64MiB"]);
-        mounted.ok(&[&["log", "mount", "--log-file", "log"], flags, &["fs", "m"]].concat());
         Some(mounted)
     }
 
@@ -91,19 +101,53 @@ fn a_program_in_c_uses_a_directory() {
     assert_eq!(fs::metadata(mounted.path("m/a")).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
-#[test]
-fn a_program_in_python_uses_a_directory() {
-    let Some(mounted) = Mounted::with(&["--runtime"]) else { return };
+/// Runs the program in Python.
+fn python(on: &Path) {
     let output = Command::new("python3")
         .arg(Path::new(HERE).join("tests/client.py"))
-        .arg(mounted.path("m"))
+        .arg(on)
         .env("PYTHONPATH", Path::new(HERE).join("python"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("BRAID_LIBRARY", library())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_program_in_python_uses_a_directory() {
+    let Some(mounted) = Mounted::with(&["--runtime"]) else { return };
+    python(&mounted.path("m"));
     assert_eq!(fs::read(mounted.path("m/many-1-1199")).unwrap(), b"1199");
+}
+
+#[test]
+fn a_program_in_c_carries_a_stack_out_itself() {
+    let Some(made) = Mounted::made() else { return };
+    let stack = made.path("values.yaml");
+    fs::write(&stack, "exec: direct\nstack: { metrics: { log: { device: fs } } }\n").unwrap();
+    let output = Command::new(made.program()).arg(&stack).output().unwrap();
+    let expected = "many-x-098=many-x-098\nmany-x-099=many-x-099\nmany-y-000=many-y-000\n";
+    assert!(output.status.success() && output.stdout == expected.as_bytes(), "{}", said(&output));
+    made.mount(&[]);
+    assert_eq!(fs::read(made.path("m/a")).unwrap(), b"one");
+    assert_eq!(fs::metadata(made.path("m/a")).unwrap().permissions().mode() & 0o777, 0o640);
+    // Now it is the daemon's.
+    let output = Command::new(made.program()).arg(&stack).output().unwrap();
+    assert!(output.status.code() == Some(2), "{}", said(&output));
+    for part in ["refused: 22 ", "values.yaml:2", "in use"] {
+        assert!(said(&output).contains(part), "{part}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_program_in_python_carries_a_stack_out_itself() {
+    let Some(made) = Mounted::made() else { return };
+    let stack = made.path("values.yaml");
+    fs::write(&stack, "exec: direct\nstack: { log: { device: fs } }\n").unwrap();
+    python(&stack);
+    made.mount(&[]);
+    assert_eq!(fs::read(made.path("m/many-1-1199")).unwrap(), b"1199");
 }
 
 #[test]

@@ -308,6 +308,9 @@ pub trait FrontCache: Send + Sync {
     /// # Errors
     /// `EINVAL` if the front end has no way to do so.
     fn forget(&self, inodes: &[InodeId]) -> Result<()>;
+    /// Whether the front end knows an inode: then it gives back its lookups at some time. The
+    /// caller must not hold up requests.
+    fn knows(&self, ino: InodeId) -> bool;
     /// Writes back the data of an inode that only the cache has, by requests
     /// that the caller must not hold up.
     ///

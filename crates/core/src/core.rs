@@ -133,8 +133,7 @@ impl Core {
             Err(_) if self.finds_inodes.load(Ordering::Relaxed) => {
                 let fd = self.home.open_number(ino)?;
                 let identity = self.home.identify(&*fd)?;
-                // The front end forgets it with as many lookups as it had, at once.
-                Ok(self.inodes.enter(&self.home, &identity, fd))
+                Ok(self.inodes.enter_found(&self.home, &identity, fd))
             }
             found => found,
         }

@@ -27,6 +27,8 @@ use std::sync::Arc;
 pub struct Config {
     /// The file system.
     pub stack: StackNode,
+    /// Where it is carried out, if that is said.
+    pub exec: Option<Located<Exec>>,
     /// How it is mounted.
     pub mount: MountSettings,
     /// Whether to create the volume if its tiers are new, by the flag
@@ -34,6 +36,25 @@ pub struct Config {
     pub create: bool,
     /// The source of the configuration.
     pub(crate) source: Source,
+}
+
+/// Where a stack is carried out (LabStor §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exec {
+    /// In the daemon that mounts it.
+    Runtime,
+    /// In the threads of each program that opens it.
+    Direct,
+}
+
+impl Exec {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "runtime" => Ok(Self::Runtime),
+            "direct" => Ok(Self::Direct),
+            _ => Err("write runtime or direct".into()),
+        }
+    }
 }
 
 /// A node of the tree of modules.
@@ -188,6 +209,19 @@ pub(crate) const NO_VOLUME: &str =
     "this stack has a log file system or a view at the bottom, and no volume: there are no tiers";
 
 impl Config {
+    /// The place that says that programs carry the stack out themselves, if one does.
+    pub(crate) fn direct(&self) -> Option<&Place> {
+        let direct = self.exec.as_ref().filter(|exec| exec.value == Exec::Direct);
+        direct.map(|exec| &exec.place)
+    }
+
+    /// Refuses a stack that programs carry out themselves where one is to be mounted.
+    pub(crate) fn refuse_direct(&self) -> Result<(), Refusal> {
+        let advice = "open it with libbraid or braid kv; or leave exec out, and mount it";
+        let refuse = |place: &Place| place.refuse("a stack with 'exec: direct' is not mounted", advice);
+        self.direct().map_or(Ok(()), |place| Err(refuse(place)))
+    }
+
     /// Has no tier measured: a flag says so.
     pub fn without_measuring(&mut self) {
         if let Some(volume) = self.volume_mut() {
@@ -424,6 +458,8 @@ pub struct MountSettings {
     pub options: Vec<String>,
     /// Threads that answer requests of the kernel.
     pub threads: Option<Located<usize>>,
+    /// The nice value of the daemon.
+    pub nice: Option<Located<i32>>,
     /// Whether other users may use the mount.
     pub allow_other: Option<Located<bool>>,
     /// How the kernel treats the data of open files.
@@ -571,6 +607,7 @@ impl MountSettings {
             point: self.point.or(file.point),
             options: file.options.into_iter().chain(self.options).collect(),
             threads: self.threads.or(file.threads),
+            nice: self.nice.or(file.nice),
             allow_other: self.allow_other.or(file.allow_other),
             cache: self.cache.or(file.cache),
             dirty: self.dirty.or(file.dirty),

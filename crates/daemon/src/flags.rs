@@ -79,6 +79,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     Ok(Config {
         source,
         stack: StackNode::Volume(Box::new(volume)),
+        exec: None,
         mount: MountSettings::default(),
         create: false,
     })
@@ -98,6 +99,7 @@ pub fn log(device: &Path, workers: Option<usize>) -> Result<Config, Refusal> {
     Ok(Config {
         source: Source { root, base: "/".into(), file: None, registry: Arc::default() },
         stack: StackNode::Log(Box::new(settings)),
+        exec: None,
         mount: MountSettings::default(),
         create: false,
     })

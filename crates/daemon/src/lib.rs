@@ -50,6 +50,7 @@ mod control;
 mod cross_check;
 pub mod debug;
 mod device;
+pub mod direct;
 mod drill;
 #[cfg(test)]
 mod fake_member;
@@ -61,6 +62,7 @@ mod modify;
 mod module_settings;
 mod modules;
 mod movers;
+pub mod nice;
 mod ownership;
 mod paths;
 mod peer;

@@ -235,7 +235,8 @@ impl Running {
         // Flags may have given these.
         let dirty = mount.dirty.as_ref().map(|dirty| ("dirty", write_size(dirty.value)));
         let metrics = mount.metrics.as_ref().map(|address| ("metrics", address.value.to_string()));
-        for (key, value) in dirty.into_iter().chain(metrics) {
+        let nice = mount.nice.as_ref().map(|nice| ("nice", nice.value.to_string()));
+        for (key, value) in dirty.into_iter().chain(metrics).chain(nice) {
             set(&mut settings, key, Value::Scalar(value));
         }
         if let Some(kv) = &mount.kv {

@@ -10,6 +10,7 @@ use crate::guard::{Guarded, States, Told};
 use crate::handle::VolumeHandle;
 use crate::kv::Owner;
 use crate::logfs::bottom::OpenLog;
+use crate::nice;
 use crate::refusal::{Place, Refusal};
 pub use crate::serve_error::ServeError;
 use crate::upgrade::departure::{Departure, Return};
@@ -78,6 +79,7 @@ pub fn run(
     start: Start<'_>,
     ready: impl FnOnce(&[String]),
 ) -> Result<Outcome, ServeError> {
+    nice::apply(&config.mount)?;
     if let Start::Mount { mountpoint, nonempty, .. } = start {
         let at = (mountpoint, nonempty);
         match config.stack.bottom() {
@@ -377,6 +379,8 @@ impl Serving<'_> {
                 if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
                     beside.control.guard().0.iter().for_each(|guard| guard.link.is_alone(why.clone()));
                 }
+                let kept = inheritance.nameless.iter().flatten().map(|(ino, _)| *ino);
+                volume.volume.settle_found(kept.collect());
                 let beside = beside.keep_states(&volume);
                 Ok((session, beside, volume))
             }

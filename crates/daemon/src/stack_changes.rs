@@ -70,6 +70,7 @@ impl Files {
 
     /// Refuses another mount.
     pub(crate) fn refuse_mount(&self) -> Result<(), Refusal> {
+        self.new.refuse_direct()?;
         let nothing = Node::new(Value::Null);
         let mounts =
             [&self.old, &self.new].map(|config| get(&config.source.root, "mount").unwrap_or(&nothing));

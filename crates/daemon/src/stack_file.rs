@@ -1,12 +1,14 @@
 //! Reads a stack file.
 
 use crate::config::{
-    BOTTOMS, Cache, Config, INODES, MountSettings, StackNode, THREADS, Transport, mount_option,
+    BOTTOMS, BottomNode, Cache, Config, Exec, INODES, MountSettings, StackNode, THREADS, Transport,
+    mount_option,
 };
 use crate::kv::settings::KvSettings;
 use crate::logfs::settings::LogSettings;
 use crate::metrics::Address;
 use crate::module_settings::Settings;
+use crate::nice;
 use crate::paths::join;
 use crate::refusal::{Located, Place, Refusal};
 use crate::runtime::RuntimeSettings;
@@ -114,15 +116,35 @@ pub(crate) fn of_document(document: Node, name: &str, reading: &Reading<'_>) -> 
         Value::List(_) => return Err(root.place.refuse("found a list, expected keys", advice)),
         Value::Scalar(_) => return Err(root.place.refuse("found a single value, expected keys", advice)),
     }
-    let mut section = Section::of(&root, &["stack", "mount"])?;
+    let mut section = Section::of(&root, &["stack", "exec", "mount"])?;
     let stack = section.require("stack", "stack: { volume: { … } }")?;
+    let exec = section.take("exec").map(|field| field.parse("a way to carry a stack out", Exec::parse));
     let mount = section.take("mount");
+    let (stack, exec) = (stack_node(&stack, reading)?, exec.transpose()?);
+    if let Some(exec) = exec.as_ref().filter(|exec| exec.value == Exec::Direct) {
+        fit_for_programs(&exec.place, &stack, mount.as_ref())?;
+    }
     Ok(Config {
-        stack: stack_node(&stack, reading)?,
+        stack,
+        exec,
         mount: mount.map(|field| mount_settings(&field, reading.base)).transpose()?.unwrap_or_default(),
         create: false,
         source,
     })
+}
+
+/// Refuses what programs can't carry out themselves.
+fn fit_for_programs(exec: &Place, stack: &StackNode, mount: Option<&Field>) -> Result<(), Refusal> {
+    if let Some(mount) = mount {
+        let found = "a stack with 'exec: direct' is not mounted";
+        return Err(mount.place.refuse(found, "leave out mount, or exec"));
+    }
+    if let BottomNode::Volume(_) = stack.bottom() {
+        let advice =
+            "mount it, with 'runtime: true' below 'mount:', and write in this file: view: { of: DIRECTORY }";
+        return Err(exec.refuse("a volume is served by one process, for all programs", advice));
+    }
+    Ok(())
 }
 
 /// The node below `field`, the top of the stack: exactly one module.
@@ -233,6 +255,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "point",
         "options",
         "threads",
+        "nice",
         "allow-other",
         "cache",
         "dirty",
@@ -256,6 +279,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         point: point.map(|point| Located::new(join(base, &point.value), point.place)),
         options: options.unwrap_or_default().iter().map(option).collect::<Result<_, _>>()?,
         threads: section.take("threads").map(|field| field.count(THREADS)).transpose()?,
+        nice: section.take("nice").map(|field| field.parse("a nice value", nice::parse)).transpose()?,
         allow_other: section.take("allow-other").map(|field| field.truth()).transpose()?,
         cache: section.take("cache").map(|field| field.parse("a cache mode", Cache::parse)).transpose()?,
         dirty: section.take("dirty").map(|field| field.size()).transpose()?,

@@ -38,6 +38,7 @@ impl MountPoint {
 /// # Errors
 /// The first obstacle.
 pub fn mount(config: &Config, mountpoint: &Path, nonempty: bool) -> Result<MountPoint, Refusal> {
+    config.refuse_direct()?;
     let mut tiers = Vec::new();
     if let Some(volume) = config.stack.volume() {
         tiers = look_at_tiers(volume)?;

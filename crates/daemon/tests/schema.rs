@@ -218,6 +218,8 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
             .to_owned(),
         "stack: { log: { device: /dev/x, workers: 4 } }\n".to_owned(),
         "stack: { view: { of: /mnt/all } }\n".to_owned(),
+        "exec: direct\nstack: { view: { of: /mnt/all } }\n".to_owned(),
+        with("", "") + "exec: runtime\n",
         "stack: { deny: { paths: [ a ], view: { of: all/projects } } }\n".to_owned(),
         "stack: { compress: { log: { device: files.log } } }\nmount: { cache: direct }\n"
             .to_owned(),
@@ -254,6 +256,7 @@ fn what_fits_it_is_taken_and_what_does_not_is_refused() {
         "stack: { log: { device: x }, volume: { home: a, tiers: { a: { dir: x } } } }\n".to_owned(),
         "stack: { }\n".to_owned(),
         with("", "") + "mount: { cache: some }\n",
+        with("", "") + "exec: aside\n",
         with("", "") + "mount: { threads: 0 }\n",
         "stack: { permissions: { rules: [ { deny: [ erase ] } ], volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),
         "stack: { throttle: { by: user, each: 1MiB/s, volume: { home: a, tiers: { a: { dir: x } } } } }\n".to_owned(),

@@ -58,13 +58,13 @@ fn unknown_keys() {
     refused(
         "mount:",
         "mounts:",
-        "s.yaml:9: mounts: unknown key\n  help: did you mean 'mount'? The keys here are stack, mount",
+        "s.yaml:9: mounts: unknown key\n  help: did you mean 'mount'? The keys here are stack, exec, mount",
     );
     refused(
         "threads: 8",
         "allow_other: true",
         "s.yaml:10: mount.allow_other: unknown key\n  \
-         help: did you mean 'allow-other'? The keys here are point, options, threads, allow-other, cache, dirty, inodes, xattr, transport, restart, runtime, metrics, kv, modifiable-by",
+         help: did you mean 'allow-other'? The keys here are point, options, threads, nice, allow-other, cache, dirty, inodes, xattr, transport, restart, runtime, metrics, kv, modifiable-by",
     );
 }
 

@@ -33,8 +33,8 @@ pub(crate) enum Code {
 
 impl Library {
     /// # Errors
-    /// The reason why the file is none.
-    pub(crate) fn open(file: &Path) -> Result<Self, String> {
+    /// The reason why the file is none, or why it is not trusted, if it has to be.
+    pub(crate) fn open(file: &Path, trusted_only: bool) -> Result<Self, String> {
         let path = file.to_owned();
         // Its file system may not answer.
         let (image, owner, distrust) =
@@ -42,6 +42,11 @@ impl Library {
         let sum = sum_of(&image).map_err(|error| error.to_string())?;
         let code = match distrust {
             None => ModuleLibrary::load(&image).map(|library| Code::Trusted(Arc::new(library)))?,
+            Some(why) if trusted_only => {
+                return Err(format!(
+                    "it is not trusted ({why}), and only a mount runs it in a process of its own"
+                ));
+            }
             Some(why) => Code::Isolated(Arc::new(IsolatedLibrary::open(image, owner)?), why),
         };
         Ok(Self { code, sum })

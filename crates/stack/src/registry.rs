@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Debug, Default)]
 pub struct Registry {
     in_force: Mutex<BTreeMap<String, InForce>>,
+    /// Libraries that are not trusted are refused: this is not the program that runs those in
+    /// processes of their own.
+    trusted_only: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +53,13 @@ pub struct Known {
 }
 
 impl Registry {
+    /// The same without libraries that are not trusted, for any program: only `braid` runs those
+    /// in processes of their own.
+    #[must_use]
+    pub fn trusted_only() -> Self {
+        Self { trusted_only: true, ..Self::default() }
+    }
+
     fn in_force(&self) -> MutexGuard<'_, BTreeMap<String, InForce>> {
         // Each change is a single insertion.
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,7 +87,7 @@ impl Registry {
         for dir in Repositories::read()?.all() {
             for (name, file) in files(dir) {
                 if !known.iter().any(|known: &Known| known.name == name) {
-                    let library = load(&file);
+                    let library = load(&file, self.trusted_only);
                     let isolated =
                         library.as_ref().ok().and_then(|library| library.distrust().map(str::to_owned));
                     let version = library.map(|library| library.version().to_owned());
@@ -112,7 +122,7 @@ impl Registry {
             Ok(file) => file?,
             Err(why) => return Some(Err(why)),
         };
-        let library = match load(&file) {
+        let library = match load(&file, self.trusted_only) {
             Ok(library) => Arc::new(library),
             Err(why) => return Some(Err(format!("{}: {why}", file.to_string_lossy()))),
         };
@@ -130,14 +140,15 @@ impl Registry {
             Some(file) => std::path::absolute(file).map_err(|error| error.to_string())?,
             None => find(name)?.ok_or("no repository has it: braid module repo list")?,
         };
-        let library = load_any(&file).map_err(|why| format!("{}: {why}", file.to_string_lossy()))?;
+        let library =
+            load_any(&file, self.trusted_only).map_err(|why| format!("{}: {why}", file.to_string_lossy()))?;
         if library.name() != name {
             return Err(format!("{} is module {}", file.to_string_lossy(), library.name()));
         }
         let (mut in_force, library) = (self.in_force().clone(), Arc::new(library));
         let chosen = InForce { chosen: Some(Arc::clone(&library)), ..InForce::of(&library, file) };
         in_force.insert(name.to_owned(), chosen);
-        Ok(Self { in_force: Mutex::new(in_force) })
+        Ok(Self { in_force: Mutex::new(in_force), trusted_only: self.trusted_only })
     }
 
     /// The version of a module that is or was in force.
@@ -185,16 +196,16 @@ fn find(name: &str) -> Result<Option<PathBuf>, String> {
 }
 
 /// The library of a repository, whose name is that of its file.
-fn load(file: &Path) -> Result<Library, String> {
-    let library = load_any(file)?;
+fn load(file: &Path, trusted_only: bool) -> Result<Library, String> {
+    let library = load_any(file, trusted_only)?;
     if file.file_stem().is_none_or(|stem| stem != library.name()) {
         return Err(format!("it is module '{0}': call it {0}.so", library.name()));
     }
     Ok(library)
 }
 
-fn load_any(file: &Path) -> Result<Library, String> {
-    let library = Library::open(file)?;
+fn load_any(file: &Path, trusted_only: bool) -> Result<Library, String> {
+    let library = Library::open(file, trusted_only)?;
     if braid_modules::NAMES.contains(&library.name()) {
         return Err(format!("its name, '{}', is that of a module that is built in", library.name()));
     }

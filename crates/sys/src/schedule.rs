@@ -7,8 +7,10 @@ use std::io;
 /// that asks for less may interrupt one that asked for more (Linux 6.12).
 const SHORT_SLICE_NS: u64 = 100_000;
 
-/// The nice value of a thread in a hurry.
-const HURRIED: i32 = -10;
+/// How much lower the nice value of a thread in a hurry is than that of the process.
+const HURRIED: i32 = 10;
+/// The lowest nice value.
+const LOWEST: i32 = -20;
 
 /// `struct sched_attr` of the kernel, in its first version.
 #[repr(C)]
@@ -26,18 +28,21 @@ struct Attributes {
 /// Has the calling thread get a processor soon when it is woken, or as any other again. Anything
 /// that this process may not do, or the kernel can't, is left out.
 pub fn hurry(hurry: bool) {
-    // An older kernel takes no such wish, and the other may need a privilege.
-    let _ = ask(if hurry { SHORT_SLICE_NS } else { 0 });
     let usual = getpriority_process(Some(getpid())).unwrap_or(0);
-    let _ = setpriority_process(Some(rustix::thread::gettid()), if hurry { HURRIED } else { usual });
+    // An older kernel takes no such wish, and the other may need a privilege.
+    let _ = ask(if hurry { SHORT_SLICE_NS } else { 0 }, usual);
+    let _ = setpriority_process(
+        Some(rustix::thread::gettid()),
+        if hurry { (usual - HURRIED).max(LOWEST) } else { usual },
+    );
 }
 
-fn ask(runtime: u64) -> io::Result<()> {
+fn ask(runtime: u64, nice: i32) -> io::Result<()> {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
         policy: libc::SCHED_OTHER as u32,
         flags: 0,
-        nice: 0,
+        nice,
         priority: 0,
         runtime,
         deadline: 0,
@@ -60,7 +65,7 @@ mod tests {
             let before = nice();
             hurry(true);
             assert!(nice() <= before);
-            ask(SHORT_SLICE_NS).unwrap();
+            ask(SHORT_SLICE_NS, before).unwrap();
             hurry(false);
             assert_eq!(nice(), before);
         })

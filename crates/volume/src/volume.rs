@@ -185,6 +185,29 @@ impl Volume {
         self.core.inodes.set_keeper(keeper);
     }
 
+    /// After a crash, when sessions have found what they knew: forgets inodes that were found and
+    /// that the front end does not know, in a thread of its own, since its answer may wait for
+    /// requests. `kept` are those that the keeper had.
+    pub fn settle_found(self: &Arc<Self>, kept: Vec<InodeId>) {
+        let weak = Arc::downgrade(self);
+        let work = move |_: &_| {
+            let Some(volume) = weak.upgrade() else { return };
+            let core = &volume.core;
+            let Some(cache) = core.front_cache.get() else { return };
+            kept.into_iter().for_each(|ino| core.inodes.settle_kept(ino));
+            for ino in core.inodes.take_found() {
+                let is_known = cache.knows(ino);
+                let _entered = core.barrier.enter();
+                if !is_known && core.inodes.forget(ino, 1) {
+                    core.freed.note_forgotten();
+                }
+            }
+        };
+        if let Err(error) = self.threads.start("braid-forget", work) {
+            tracing::warn!(%error, "no thread to forget inodes of the crashed process; they stay until the unmount");
+        }
+    }
+
     /// Why no process could go on after a crash of this one; `None` if one could.
     #[must_use]
     pub fn ends_with_process(&self) -> Option<String> {

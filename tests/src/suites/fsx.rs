@@ -55,16 +55,23 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[1]),
     Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[2]),
     Shape::log(FRAMES[1]),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[0]).in_view(),
 ];
 
-/// Log file systems, below other modules: in long runs only.
-const LOGS: &[Shape] = &[Shape::log(&[]), Shape::log(FRAMES[0]), Shape::log(FRAMES[2])];
+/// Log file systems, below other modules, and other views: in long runs only.
+const MORE: &[Shape] = &[
+    Shape::log(&[]),
+    Shape::log(FRAMES[0]),
+    Shape::log(FRAMES[2]),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).in_view(),
+    Shape::spread(Kind::Xfs, Kind::Btrfs).mib(512).below(FRAMES[1]).in_view(),
+];
 
 fn trials(options: &Options) -> Vec<Trial> {
     let shapes = match (options.on.is_some(), options.long) {
         (true, _) => SHAPES[..1].to_vec(),
         (false, false) => SHAPES.to_vec(),
-        (false, true) => [SHAPES, LOGS].concat(),
+        (false, true) => [SHAPES, MORE].concat(),
     };
     let trial = |(shape, at): (&Shape, u64)| {
         let (shape, own, seed) = (*shape, options.clone(), options.seed + at);

@@ -1,5 +1,5 @@
 //! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS, with files in frames,
-//! and, in long runs, on log file systems.
+//! through a view, and, in long runs, on log file systems and through other views.
 
 use crate::arena::{Arena, FRAMES, Shape};
 use crate::report::Report;
@@ -15,15 +15,24 @@ use std::os::unix::fs::PermissionsExt;
 /// Named in the list of suites.
 pub(super) const SUITE: Suite = Suite {
     name: "pjdfstest",
-    about: "POSIX behaviour, over home tiers of ext4 and XFS, and in frames",
+    about: "POSIX behaviour, over home tiers of ext4 and XFS, in frames, and through a view",
     on_request: false,
     on_directories: true,
     only_computes: false,
     trials,
 };
 
-/// Log file systems, with and without modules: in long runs only.
-const LOGS: [Shape; 3] = [Shape::log(&[]), Shape::log(FRAMES[0]), Shape::log(FRAMES[1])];
+/// A view without modules.
+const VIEW: Shape = Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).in_view();
+
+/// Log file systems and views, with and without modules: in long runs only.
+const MORE: [Shape; 5] = [
+    Shape::log(&[]),
+    Shape::log(FRAMES[0]),
+    Shape::log(FRAMES[1]),
+    VIEW.below(FRAMES[0]),
+    VIEW.below(FRAMES[1]),
+];
 
 /// Tests that do not hold on a Braid volume, each with its reason.
 const EXCLUDED: &[(&str, &str)] = &[];
@@ -49,9 +58,9 @@ fn trials(options: &Options) -> Vec<Trial> {
     let rounds = if options.on.is_some() { 1 } else { homes.len() };
     let plain = homes.into_iter().take(rounds).map(|(home, other)| Shape::spread(home, other).mib(512));
     let framed = FRAMES.map(|modules| Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(modules));
-    let framed = framed.into_iter().filter(|_| options.on.is_none());
-    let logs = LOGS.into_iter().filter(|_| options.on.is_none() && options.long);
-    let shapes = plain.chain(framed).chain(logs);
+    let others = framed.into_iter().chain([VIEW]).filter(|_| options.on.is_none());
+    let more = MORE.into_iter().filter(|_| options.on.is_none() && options.long);
+    let shapes = plain.chain(others).chain(more);
     let trial = |shape: Shape| {
         let own = options.clone();
         Trial::new(&shape.title(options), move |report| run(shape, &own, report)).by_root()

@@ -53,6 +53,10 @@ pub struct Stack {
     pub tiers: Vec<Tier>,
     /// The device or file of a log file system, in place of a volume.
     pub log: Option<PathBuf>,
+    /// What a view shows, in place of a volume.
+    pub view: Option<PathBuf>,
+    /// Whether applications, and views of it, may have sessions.
+    pub runtime: bool,
     /// The modules above the volume, from the top down: each its name and, on lines of
     /// their own, its settings.
     pub modules: Vec<Vec<String>>,
@@ -86,7 +90,8 @@ impl Tier {
 impl Stack {
     /// A volume without modules above it.
     pub fn new(policy: &str, range: &str, tiers: Vec<Tier>) -> Self {
-        Self { policy: policy.into(), range: range.into(), tiers, log: None, modules: Vec::new() }
+        let (policy, range, modules) = (policy.into(), range.into(), Vec::new());
+        Self { policy, range, tiers, log: None, view: None, runtime: false, modules }
     }
 
     /// A log file system below these modules.
@@ -96,9 +101,10 @@ impl Stack {
 
     /// The stack file.
     pub fn yaml(&self) -> String {
-        let text = match &self.log {
-            Some(device) => format!("  log:\n    device: {}\n", device.display()),
-            None => self.volume(),
+        let text = match (&self.log, &self.view) {
+            (Some(device), _) => format!("  log:\n    device: {}\n", device.display()),
+            (None, Some(of)) => format!("  view:\n    of: {}\n", of.display()),
+            (None, None) => self.volume(),
         };
         let (mut all, mut indent) = (String::from("stack:\n"), String::new());
         for module in &self.modules {
@@ -110,6 +116,9 @@ impl Stack {
             indent.push_str("  ");
         }
         text.lines().for_each(|line| _ = writeln!(all, "{indent}{line}"));
+        if self.runtime {
+            all.push_str("mount:\n  runtime: true\n");
+        }
         all
     }
 
@@ -260,6 +269,15 @@ impl Lab {
         Ok(mount)
     }
 
+    /// Mounts a view of a mount, below these modules.
+    pub fn view(&mut self, name: &str, of: &Mount, modules: Vec<Vec<String>>) -> Result<Mount> {
+        let mount = Mount { point: self.dir(name)?, stack: self.path().join(format!("{name}.yaml")) };
+        let stack = Stack { view: Some(of.point.clone()), modules, ..Stack::new("", "", Vec::new()) };
+        std::fs::write(&mount.stack, stack.yaml()).at(&mount.stack)?;
+        self.mount_as_is(&mount, &[])?;
+        Ok(mount)
+    }
+
     /// Checks the log file system of an unmounted stack that [`log`](Self::log) made.
     pub fn check_log(&self, mount: &Mount) -> Result<String> {
         self.braid().args(["log", "check"]).arg(mount.stack.with_extension("log")).read()
@@ -272,8 +290,15 @@ impl Lab {
 
     /// The same with more flags.
     pub fn mount_with(&mut self, mount: &Mount, flags: &[&str]) -> Result<()> {
+        let asked: Vec<String> = asked_flags().collect();
+        let flags = flags.iter().copied().chain(asked.iter().map(String::as_str));
+        self.mount_as_is(mount, &flags.collect::<Vec<_>>())
+    }
+
+    /// Mounts a view, or a volume, with these flags and no others.
+    pub fn mount_as_is(&mut self, mount: &Mount, flags: &[&str]) -> Result<()> {
         self.undo.push(Undo::Braid(mount.clone()));
-        let mount_command = self.braid().arg("mount").args(flags).args(asked_flags());
+        let mount_command = self.braid().arg("mount").args(flags);
         let mount_command = mount_command.arg("--log-file").arg(self.daemon_log());
         mount_command.arg(&mount.stack).arg(&mount.point).quiet()?;
         ensure(is_mounted(&mount.point)?, || format!("{} is not mounted", mount.point.display()))

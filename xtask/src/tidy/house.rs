@@ -42,7 +42,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("fuse", &["contract", "sys"]),
     ("kv", &["contract"]),
     ("preload", &["contract", "ipc"]),
-    ("client", &["contract", "sys", "ipc", "runtime"]),
+    ("client", &["contract", "sys", "ipc", "runtime", "daemon"]),
     ("cli", &["contract", "ipc", "runtime", "daemon"]),
     (
         "daemon",

@@ -19,6 +19,10 @@ pub(crate) struct FrontArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
 
+    /// Nice value of the daemon, -20 to 19 [default: that of the command]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) nice: Option<String>,
+
     /// Let other users use the mount [default for root]
     #[arg(long, overrides_with = "no_allow_other")]
     pub(crate) allow_other: bool,

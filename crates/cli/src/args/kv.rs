@@ -23,7 +23,7 @@ is there and must not be.";
 #[derive(Debug, Args)]
 #[command(after_help = STATUS)]
 pub(crate) struct KvGetArgs {
-    /// A directory of a mounted Braid file system
+    /// A directory of a mounted Braid file system, or a stack file with 'exec: direct'
     pub(crate) dir: PathBuf,
 
     /// The key
@@ -53,7 +53,7 @@ is there and must not be.";
 #[derive(Debug, Args)]
 #[command(after_help = PUT_HELP)]
 pub(crate) struct KvPutArgs {
-    /// A directory of a mounted Braid file system
+    /// A directory of a mounted Braid file system, or a stack file with 'exec: direct'
     pub(crate) dir: PathBuf,
 
     /// The key
@@ -90,7 +90,7 @@ pub(crate) enum KeyState {
 #[derive(Debug, Args)]
 #[command(after_help = STATUS)]
 pub(crate) struct KvDeleteArgs {
-    /// A directory of a mounted Braid file system
+    /// A directory of a mounted Braid file system, or a stack file with 'exec: direct'
     pub(crate) dir: PathBuf,
 
     /// The keys
@@ -114,7 +114,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong arguments.";
 #[derive(Debug, Args)]
 #[command(after_help = SCAN_HELP)]
 pub(crate) struct KvScanArgs {
-    /// A directory of a mounted Braid file system
+    /// A directory of a mounted Braid file system, or a stack file with 'exec: direct'
     pub(crate) dir: PathBuf,
 
     /// Only keys that begin so

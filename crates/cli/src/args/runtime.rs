@@ -29,14 +29,15 @@ pub(crate) struct RuntimeArgs {
 
 const BENCH_HELP: &str = "\
 Has clients do one thing over and over for some seconds, each by itself, in a new
-directory below DIR that is removed in the end: through the runtime, or through
-the mount as any program. Prints how many operations a second there were, and how
+directory below DIR that is removed in the end: through the runtime, through the
+mount as any program, or in this process, on the stack of a file. Prints how many operations a second there were, and how
 long each took.
 
 Examples:
   braid bench runtime /mnt/all
   braid bench runtime /mnt/all --load create --through mount
   braid bench runtime /mnt/all --load write --size 1MiB --clients 4 --json
+  braid bench runtime values.yaml --load put --through direct
 
 Exit status: 0 measured, 1 refused or failed, 2 wrong arguments.";
 
@@ -66,12 +67,15 @@ pub(crate) enum Through {
     Runtime,
     /// By system calls
     Mount,
+    /// In this process, which opens the stack of a file itself
+    Direct,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_HELP)]
 pub(crate) struct BenchRuntimeArgs {
-    /// A directory of a mount, in which this user may make another
+    /// A directory of a mount, in which this user may make another; or a stack file with
+    /// 'exec: direct'
     pub(crate) dir: PathBuf,
 
     /// What clients do

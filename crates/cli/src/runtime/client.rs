@@ -4,7 +4,6 @@ use crate::args::Load;
 use braid_contract::{
     Caller, FileSystem, HandleId, InodeId, KeyValue, OpenFlags, PutOptions, Result, WriteFlags,
 };
-use braid_runtime::Session;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -59,8 +58,8 @@ impl Task {
     }
 }
 
-/// A client by a session.
-pub(super) struct BySession {
+/// A client that calls a file system itself: through a session, or in this process.
+pub(super) struct ByCalls {
     fs: Arc<dyn FileSystem>,
     values: Arc<dyn KeyValue>,
     dir: InodeId,
@@ -73,14 +72,17 @@ pub(super) struct BySession {
 const BOTH: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
 
 fn caller() -> Caller {
-    // The runtime knows whose session it is.
+    // A runtime knows whose session it is, and in this process nothing is checked.
     Caller::root()
 }
 
-impl BySession {
+impl ByCalls {
     /// Makes the client's file below `dir`.
-    pub(super) fn begin(session: &Arc<Session>, dir: InodeId, task: Task) -> Result<Self> {
-        let (fs, values) = (session.file_system(), session.values(dir)?);
+    pub(super) fn begin(
+        (fs, values): (Arc<dyn FileSystem>, Arc<dyn KeyValue>),
+        dir: InodeId,
+        task: Task,
+    ) -> Result<Self> {
         let name = OsString::from(task.own_file());
         let (entry, opened) = fs.create(&caller(), dir, &name, 0o600, 0, true, BOTH.into())?;
         let buffer = task.bytes();
@@ -127,7 +129,7 @@ impl BySession {
     }
 }
 
-impl Client for BySession {
+impl Client for ByCalls {
     fn operate(&mut self, number: u64, offset: u64) -> io::Result<()> {
         self.once(number, offset).map_err(io_error)
     }

@@ -145,10 +145,10 @@ where
 }
 
 /// A client by a session, below `dir`.
-pub(super) fn by_session(fs: Arc<dyn FileSystem>, dir: InodeId, task: Task) -> io::Result<Box<dyn Client>> {
+pub(super) fn by_calls(fs: Arc<dyn FileSystem>, dir: InodeId, task: Task) -> io::Result<Box<dyn Client>> {
     let name = OsString::from(task.own_file());
     let own = fs.mkdir(&Caller::root(), dir, &name, 0o700, 0).map_err(io_error)?.attr.ino;
-    Ok(Box::new(Doer::new(InSession { fs, above: dir, name, dir: own }, task)?))
+    Ok(Box::new(Doer::new(InCalls { fs, above: dir, name, dir: own }, task)?))
 }
 
 /// A client by system calls, below `dir`.
@@ -158,14 +158,14 @@ pub(super) fn by_mount(dir: &Path, task: Task) -> io::Result<Box<dyn Client>> {
     Ok(Box::new(Doer::new(InMount(own), task)?))
 }
 
-struct InSession {
+struct InCalls {
     fs: Arc<dyn FileSystem>,
     above: InodeId,
     name: OsString,
     dir: InodeId,
 }
 
-impl InSession {
+impl InCalls {
     fn forget(&self, entry: Result<braid_contract::Entry>) -> io::Result<()> {
         let ino = entry.map_err(io_error)?.attr.ino;
         self.fs.forget(ino, 1);
@@ -173,7 +173,7 @@ impl InSession {
     }
 }
 
-impl Place for InSession {
+impl Place for InCalls {
     type File = (InodeId, HandleId);
 
     fn create(&self, name: &str) -> io::Result<Self::File> {

@@ -1,12 +1,13 @@
 //! The measurement: clients side by side, and their results.
 
-use super::client::{ByMount, BySession, Client, Task, io_error};
+use super::client::{ByCalls, ByMount, Client, Task, io_error};
 use super::deeds;
 use crate::args::{BenchRuntimeArgs, Load, Through};
 use crate::failure::{Failure, Result};
 use crate::{locate, table};
 use braid_contract::units::show_latency;
-use braid_contract::{Caller, InodeId, Shown, SplitMix};
+use braid_contract::{Caller, FileSystem, InodeId, KeyValue, Shown, SplitMix};
+use braid_daemon::direct::DirectStack;
 use braid_ipc::mounts::Mount;
 use braid_ipc::socket;
 use braid_runtime::{Geometry, Options, QUEUES_MAX, Session};
@@ -59,26 +60,45 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
         Through::Runtime => {
             let mount = locate::containing(&args.dir)?;
             let (session, root) = session(args, &mount)?;
-            by_session(args, &session, root, &scratch).map_err(told)?
+            let values = |dir| session.values(dir);
+            by_calls(args, (session.file_system(), root, &values), &scratch).map_err(told)?
+        }
+        Through::Direct => {
+            let stack = DirectStack::find(&args.dir)?.ok_or_else(|| no_stack(&args.dir))?;
+            let values = |dir| stack.values(dir);
+            let measured = by_calls(args, (stack.file_system(), InodeId::ROOT, &values), &scratch);
+            let closed = stack.close().map_err(|error| Failure::new(error.to_string()));
+            measured.map_err(told).and_then(|measured| closed.map(|()| measured))?
         }
     };
     if args.json { table::print_json(&measured) } else { table::print(&render(&measured)) }
 }
 
-fn by_session(
+fn no_stack(path: &Path) -> Failure {
+    Failure::new(format!(
+        "{}: no stack file with 'exec: direct'\n  help: docs/direct.md describes them",
+        path.shown()
+    ))
+}
+
+/// The values of a directory.
+type ValuesOf<'a> = &'a (dyn Fn(InodeId) -> braid_contract::Result<Arc<dyn KeyValue>> + Sync);
+
+/// Measures calls of a file system, below this directory.
+fn by_calls(
     args: &BenchRuntimeArgs,
-    session: &Arc<Session>,
-    root: InodeId,
+    (fs, root, values_of): (Arc<dyn FileSystem>, InodeId, ValuesOf<'_>),
     scratch: &Path,
 ) -> io::Result<Measured> {
     let name = scratch.file_name().unwrap_or(OsStr::new("braid-bench"));
-    let (caller, fs) = (Caller::root(), session.file_system());
+    let caller = Caller::root();
     let dir = fs.mkdir(&caller, root, name, 0o700, 0).map_err(io_error)?.attr.ino;
     let make = |client| {
         if args.load == Load::Deeds {
-            return deeds::by_session(Arc::clone(&fs), dir, task(args, client));
+            return deeds::by_calls(Arc::clone(&fs), dir, task(args, client));
         }
-        let client = BySession::begin(session, dir, task(args, client)).map_err(io_error)?;
+        let begin = |values| ByCalls::begin((Arc::clone(&fs), values), dir, task(args, client));
+        let client = values_of(dir).and_then(begin).map_err(io_error)?;
         Ok(Box::new(client) as Box<dyn Client>)
     };
     let measured = run(args, &make)?;
@@ -174,8 +194,9 @@ fn work(
 
 fn render(measured: &Measured) -> String {
     let Measured { load, through, clients, operations_per_second, p50_ns, p99_ns, longest_ns, .. } = measured;
+    let way = if through == "direct" { "in this process".into() } else { format!("through the {through}") };
     format!(
-        "{load} through the {through}, clients: {clients}\n\
+        "{load}, {way}, clients: {clients}\n\
          {operations_per_second:.0} operations a second; each took {} at the median, {} at 99 %, {} at most\n",
         show_latency(*p50_ns),
         show_latency(*p99_ns),

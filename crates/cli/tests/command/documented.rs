@@ -318,7 +318,7 @@ fn every_key_of_a_stack_file_is_documented_and_set_by_a_test_and_no_other_is() {
     let known = listed(&said_to(&with("volume", "heat: { qqqq: 1 },")), "the keys here are ");
     assert_eq!(known, BTreeSet::from(["budget".to_owned()]));
     let known = listed(&said_to(&with("top", "qqqq: 1")), "the keys here are ");
-    assert_eq!(known, BTreeSet::from(["stack", "mount"].map(str::to_owned)));
+    assert_eq!(known, BTreeSet::from(["stack", "exec", "mount"].map(str::to_owned)));
 }
 
 #[test]

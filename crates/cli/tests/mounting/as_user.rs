@@ -48,6 +48,9 @@ socket=$(ls /tmp/braid-4711/*.sock)
 [ "$(stat -c '%u %a' /tmp/braid-4711)" = "4711 700" ]
 [ "$(stat -c '%u %a' "$socket" | head -n 1)" = "4711 600" ]
 as 4711 "$BRAID" umount m
+# She gets no priority that is not hers.
+fails as 4711 "$BRAID" mount --log-file /dev/null --nice -5 s.yaml m
+has "--nice -5: -5: Permission denied"
 as 4711 "$BRAID" mount --log-file /dev/null s.yaml m --metrics "unix:$PWD/a/metrics.sock"
 [ "$(stat -c '%u %a' a/metrics.sock)" = "4711 600" ]
 as 4711 "$BRAID" umount m

@@ -13,5 +13,5 @@ mod create;
 mod log;
 mod log_stack;
 mod mount_helper;
-
+mod nice;
 mod umount;

@@ -14,6 +14,7 @@ mod seen;
 #[path = "../common/users.rs"]
 mod users;
 
+mod direct;
 mod exchange;
 mod kv;
 mod repair;

@@ -380,3 +380,50 @@ fn values_are_the_old_or_the_new_ones() {
     drop((values, seen));
     bench.unmount_clean();
 }
+
+/// The removed files that the guard keeps for the next process.
+fn kept_for_the_next(bench: &Bench) -> Vec<std::path::PathBuf> {
+    let parent = |pid: i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", parent(pid(bench)))).unwrap();
+    let target = |entry: std::io::Result<fs::DirEntry>| fs::read_link(entry.unwrap().path()).ok();
+    let targets = descriptors.filter_map(target);
+    // Shared memory is shown as removed, too.
+    targets
+        .filter(|path| path.starts_with(bench.path("")) && path.to_string_lossy().ends_with(" (deleted)"))
+        .collect()
+}
+
+#[test]
+fn removed_files_of_a_crash_are_gone_when_they_are_closed() {
+    let _turn = turn();
+    let Some(bench) = mounted() else { return };
+    let words = ["bench", "runtime", "m", "--load", "deeds", "--clients", "2", "--seconds", "3"];
+    let mut load = bench.command(&words).stdout(std::process::Stdio::null()).spawn().unwrap();
+    // Of programs on the mount, too.
+    let (stop, names) = (AtomicBool::new(false), ["x", "y"]);
+    std::thread::scope(|scope| {
+        for name in names {
+            let (path, stop) = (bench.path("m").join(name), &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let file = File::create(&path).unwrap();
+                    fs::remove_file(&path).unwrap();
+                    (&file).write_all(b"still there").unwrap();
+                }
+            });
+        }
+        for _ in 0..4 {
+            serves_for_a_while(&bench);
+            crash(&bench);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(load.wait().unwrap().success());
+    until("all removed files are gone", || kept_for_the_next(&bench).is_empty());
+    // Nothing but the root is known.
+    until("all are forgotten", || bench.status()["known_inodes"] == 1);
+    bench.unmount_clean();
+}

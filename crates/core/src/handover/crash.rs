@@ -50,6 +50,7 @@ pub struct OpenBefore {
 /// Those of the tiers. A file that can't be opened is none: its handles answer `EBADF`.
 pub fn go_on(core: &Core, state: CrashState) -> Result<()> {
     core.finds_inodes.store(true, Ordering::Relaxed);
+    core.inodes.finds();
     let (mut nameless, mut in_use) = (HashMap::new(), HashSet::new());
     let open: HashSet<InodeId> = state.open.iter().map(|open| open.ino).collect();
     for (ino, fd) in state.nameless {
@@ -58,7 +59,7 @@ pub fn go_on(core: &Core, state: CrashState) -> Result<()> {
         if identity.attr.nlink > 0 && identity.attr.kind != braid_contract::FileKind::Directory {
             continue;
         }
-        core.inodes.enter(&core.home, &identity, Fd::clone(&fd));
+        core.inodes.enter_found(&core.home, &identity, Fd::clone(&fd));
         core.inodes.keep_nameless(ino, Fd::clone(&fd));
         if open.contains(&ino) {
             in_use.insert(ino);

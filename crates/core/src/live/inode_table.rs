@@ -55,6 +55,9 @@ pub struct InodeTable {
     nameless: Mutex<HashMap<InodeId, Fd>>,
     /// Inodes that were forgotten, to be dropped when their last user is done.
     in_use: Mutex<Vec<InodeId>>,
+    /// Inodes that were found after a crash, each with a lookup that counts as the front end's;
+    /// `None` without a crash, and once it was asked which of them it knows.
+    found: Mutex<Option<Vec<InodeId>>>,
     /// Where those of `nameless` outlive the process.
     keeper: OnceLock<Arc<dyn Keeper>>,
     /// Calls of [`oldest`](Self::oldest).
@@ -68,6 +71,7 @@ impl Default for InodeTable {
             paths: Mutex::new(LruCache::new(PATHS_KEPT)),
             nameless: Mutex::new(HashMap::new()),
             in_use: Mutex::new(Vec::new()),
+            found: Mutex::new(None),
             keeper: OnceLock::new(),
             age: AtomicU32::new(0),
         }
@@ -108,6 +112,24 @@ impl InodeTable {
             }
         };
         Arc::clone(&known.inode)
+    }
+
+    /// Inodes of an earlier process, which crashed, are about to be found.
+    pub(crate) fn finds(&self) {
+        *self.found.lock() = Some(Vec::new());
+    }
+
+    /// An inode that an earlier process knew when it crashed, with one lookup: the front end
+    /// forgets it with as many as it had, at once.
+    pub(crate) fn enter_found(&self, home: &Home, identity: &Identity, fd: Fd) -> Arc<Inode> {
+        let inode = self.enter(home, identity, fd);
+        self.found.lock().iter_mut().for_each(|found| found.push(inode.ino));
+        inode
+    }
+
+    /// The inodes that were found. Those that are found later are the front end's.
+    pub fn take_found(&self) -> Vec<InodeId> {
+        self.found.lock().take().unwrap_or_default()
     }
 
     /// The inode of this number; `ESTALE` if it is not known.
@@ -180,6 +202,15 @@ impl InodeTable {
             keeper.release(ino);
         }
         kept.is_some()
+    }
+
+    /// Has the keeper drop an inode that it keeps for an earlier process, if it has a name.
+    pub fn settle_kept(&self, ino: InodeId) {
+        let _shard = self.shard(ino).lock();
+        if let Some(keeper) = self.keeper.get().filter(|_| !self.nameless.lock().contains_key(&ino)) {
+            // With the lock, so that it is not kept anew meanwhile.
+            keeper.release(ino);
+        }
     }
 
     /// Numbers are about to be others than home's.

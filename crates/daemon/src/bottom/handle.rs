@@ -10,6 +10,18 @@ use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
 use std::sync::Arc;
 
+/// Puts the modules of a stack on the file system at its bottom.
+///
+/// # Errors
+/// The reason why a module can't be put on it.
+pub(crate) fn modules_on(config: &Config, bottom: &Arc<dyn Bottom>) -> Result<Arc<Modules>, Refusal> {
+    let modules = Modules::new(&config.stack, bottom.file_system());
+    modules.map(Arc::new).map_err(|error| {
+        let advice = "docs/configuration.md has what each module needs of what is below it";
+        bottom.place().whole_file().key("stack").refuse(error.to_string(), advice)
+    })
+}
+
 /// An open file system that is no volume, with the modules on top of it.
 #[derive(Clone)]
 pub(super) struct Handle {
@@ -22,11 +34,7 @@ pub(super) struct Handle {
 impl Handle {
     /// Puts the modules of a stack on it.
     pub(super) fn new(config: &Config, bottom: Arc<dyn Bottom>) -> Result<Self, Refusal> {
-        let modules = Modules::new(&config.stack, bottom.file_system());
-        let modules = Arc::new(modules.map_err(|error| {
-            let advice = "docs/configuration.md has what each module needs of what is below it";
-            bottom.place().whole_file().key("stack").refuse(error.to_string(), advice)
-        })?);
+        let modules = modules_on(config, &bottom)?;
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
         Ok(Self { bottom, modules, trace })
     }

@@ -8,6 +8,7 @@ mod control;
 mod handle;
 mod mount;
 
+pub(crate) use handle::modules_on;
 pub(crate) use mount::serve;
 
 use crate::kv::Owner;

@@ -114,7 +114,8 @@ impl Values for Buckets {
 }
 
 impl Owner {
-    fn file_system(&self) -> Arc<dyn FileSystem> {
+    /// The whole stack.
+    pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
             Self::Files(fs) => Arc::clone(fs),
             Self::Log(stack) => Arc::clone(&stack.top),
@@ -139,7 +140,9 @@ impl Owner {
         Ok(self.bucket(dir, cache))
     }
 
-    fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Arc<dyn KeyValue> {
+    /// A directory as keys and values, with the cache of the mount that shows the same files, if
+    /// there is one.
+    pub(crate) fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Arc<dyn KeyValue> {
         match self {
             Self::Files(fs) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache)),
             Self::Log(stack) => Arc::new(stack.bucket(dir, cache)),

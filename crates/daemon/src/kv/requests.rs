@@ -2,7 +2,7 @@
 
 use super::buckets::Buckets;
 use braid_contract::key_value::name_of_key;
-use braid_contract::{Caller, Errno, Error, PutOptions, PutWhen, Result, ScanPage, ScanRange};
+use braid_contract::{Caller, Errno, Error, KeyValue, PutOptions, PutWhen, Result, ScanPage, ScanRange};
 use braid_ipc::protocol::{ErrorReply, KvAnswer, KvKey, KvOperation, KvRequest, KvWhen};
 use std::path::Path;
 
@@ -16,7 +16,8 @@ pub(crate) fn answer(
     request: &KvRequest,
     value: &[u8],
 ) -> std::result::Result<(KvAnswer, Vec<u8>), ErrorReply> {
-    carry_out(buckets, caller, request, value).map_err(refusal)
+    let values = buckets.open(caller, Path::new(&request.directory)).map_err(refusal)?;
+    carry_out(&*values, caller, &request.operation, value).map_err(refusal)
 }
 
 fn refusal(error: Error) -> ErrorReply {
@@ -28,15 +29,15 @@ fn refusal(error: Error) -> ErrorReply {
     ErrorReply { errno: Some(error.errno().0), message: format!("{error}{advice}") }
 }
 
-fn carry_out(
-    buckets: &Buckets,
+/// Carries out an operation on a directory; answers with the bytes that follow the reply.
+pub(crate) fn carry_out(
+    values: &dyn KeyValue,
     caller: &Caller,
-    request: &KvRequest,
+    operation: &KvOperation,
     value: &[u8],
 ) -> Result<(KvAnswer, Vec<u8>)> {
-    let values = buckets.open(caller, Path::new(&request.directory))?;
     let done = |done| Ok((KvAnswer { done, ..KvAnswer::default() }, Vec::new()));
-    match &request.operation {
+    match operation {
         KvOperation::Get { key } => {
             let found = values.get(caller, key)?;
             Ok((KvAnswer { done: found.is_some(), ..KvAnswer::default() }, found.unwrap_or_default()))

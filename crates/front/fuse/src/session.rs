@@ -15,7 +15,6 @@ use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
 use braid_sys::RingArea;
 use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
 use rustix::event::Timespec;
-use rustix::io::Errno as Os;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -247,13 +246,16 @@ impl FrontCache for KernelCache {
     }
 
     fn data_changed(&self, ino: InodeId) {
-        let ino = INodeNo(ino.0);
-        let dropped = self.notifier.inval_inode(ino, 0, 0);
-        let is_known = !dropped.is_err_and(|error| error.raw_os_error() == Some(Os::NOENT.raw_os_error()));
-        if self.writes_back && is_known {
+        let _ = self.notifier.inval_inode(INodeNo(ino.0), 0, 0);
+        if self.writes_back {
             // It believes its own size as long as it has the inode.
             let _ = self.notifier.prune(&[ino.0]);
         }
+    }
+
+    fn knows(&self, ino: InodeId) -> bool {
+        // One that can't be asked gives them back, as far as is known.
+        self.notifier.knows_inode(INodeNo(ino.0)).unwrap_or(true)
     }
 
     fn forget(&self, inodes: &[InodeId]) -> braid_contract::Result<()> {
@@ -268,11 +270,8 @@ impl FrontCache for KernelCache {
         if !self.writes_back {
             return Ok(());
         }
-        match self.notifier.inval_inode(INodeNo(ino.0), 0, 0) {
-            // The kernel has forgotten it, and its data with it.
-            Err(error) if error.raw_os_error() == Some(Os::NOENT.raw_os_error()) => Ok(()),
-            result => result.map_err(Error::from).context("writing back the kernel's cache"),
-        }
+        let written = self.notifier.inval_inode(INodeNo(ino.0), 0, 0);
+        written.map_err(Error::from).context("writing back the kernel's cache")
     }
 }
 

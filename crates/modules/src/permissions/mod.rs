@@ -15,8 +15,8 @@ use crate::sync::Mutex;
 use crate::{Module, Names, State};
 use asked::{Judge, caller};
 use braid_contract::{
-    Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, OpenFlags, Reply, Request, Result,
-    Served, Service,
+    Errno, Error, Figure, FileSystem, FileSystemCapabilities, HandleId, InodeId, OpenFlags, Reply, Request,
+    Result, Served, Service,
 };
 pub use rules::Settings;
 use rules::Who;
@@ -53,6 +53,10 @@ impl Module for Permissions {
     type Settings = Settings;
 
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
+        if child.path(InodeId::ROOT).is_err_and(|error| error.errno() == Errno::EOPNOTSUPP) {
+            let found = "rules go by paths, which a view of another user's mount tells to root only";
+            return Err(Error::new(Errno::EOPNOTSUPP, format!("{}: {found}", Self::NAME)));
+        }
         let (names, writers) = (Names::default(), Mutex::default());
         Ok(Self(Guard { rules: settings.clone(), names, writers, refused: Count::default(), child }))
     }

@@ -83,6 +83,17 @@ impl Notifier {
         self.send_inval(notify_code::FUSE_NOTIFY_INVAL_INODE, &notif)
     }
 
+    /// Whether the kernel has a given inode; what it keeps of its attributes is dropped
+    /// # Errors
+    /// Returns an error if the kernel rejects the notification.
+    pub fn knows_inode(&self, ino: INodeNo) -> io::Result<bool> {
+        let notif = Notification::new_inval_inode(ino, -1, 0);
+        match self.send(notify_code::FUSE_NOTIFY_INVAL_INODE, &notif) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            sent => sent.map(|()| true),
+        }
+    }
+
     /// Update the kernel's cached copy of a given inode's data
     /// # Errors
     /// Returns an error if the notification data is too large.

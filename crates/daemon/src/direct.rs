@@ -1,0 +1,132 @@
+//! Stacks that a program carries out itself: their modules run in its threads, and no mount or
+//! daemon is in between (LabStor §3.1). `libbraid`, `braid kv` and `braid bench runtime` call
+//! this.
+
+use crate::bottom::{Bottom, modules_on};
+use crate::config::{BottomNode, Config};
+use crate::kv::{Owner, carry_out};
+use crate::logfs::bottom::OpenLog;
+use crate::modules::Modules;
+use crate::refusal::Refusal;
+use crate::source::Reading;
+use crate::stack_file;
+use crate::view::bottom::OpenView;
+use braid_contract::{Caller, FileSystem, InodeId, KeyValue, Result};
+use braid_ipc::protocol::{KvAnswer, KvOperation};
+use braid_kv::Held;
+use braid_stack::Registry;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open stack that this process carries out itself. It is closed when this is dropped.
+pub struct DirectStack {
+    bottom: Arc<dyn Bottom>,
+    modules: Arc<Modules>,
+    owner: Owner,
+    caller: Caller,
+    is_open: bool,
+}
+
+impl DirectStack {
+    /// Opens the stack of the file `path`; `None` if that is no file, or does not say
+    /// `exec: direct`.
+    ///
+    /// # Errors
+    /// The first error of the file, or the reason why the stack can't be opened.
+    pub fn find(path: &Path) -> std::result::Result<Option<Self>, Refusal> {
+        if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            return Ok(None);
+        }
+        let registry = Arc::new(Registry::trusted_only());
+        let base = path.parent().unwrap_or(Path::new(""));
+        let config = stack_file::read_at(path, &Reading { base, profile: false, registry: &registry })?;
+        config.direct().map(|_| Self::of(&config)).transpose()
+    }
+
+    fn of(config: &Config) -> std::result::Result<Self, Refusal> {
+        let bottom = match config.stack.bottom() {
+            BottomNode::Log(log) => OpenLog::open(log)?,
+            BottomNode::View(view) => OpenView::open(view)?,
+            // The reader of stack files refuses it.
+            BottomNode::Volume(volume) => return Err(volume.place.refuse("a volume is mounted", "mount it")),
+        };
+        let modules = modules_on(config, &bottom)?;
+        let owner = bottom.owner(&modules, modules.file_system());
+        Ok(Self { bottom, modules, owner, caller: this_process(), is_open: true })
+    }
+
+    /// The stack as a file system.
+    #[must_use]
+    pub fn file_system(&self) -> Arc<dyn FileSystem> {
+        self.modules.file_system()
+    }
+
+    /// This process, as it was when the stack was opened: the caller of all its operations.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// A directory as keys and values.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, those of the file system.
+    pub fn values(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
+        let dir = Held::directory(&self.file_system(), dir)?;
+        Ok(self.owner.bucket(dir, None))
+    }
+
+    /// Carries out an operation on the keys and values of the root; answers with values that
+    /// were asked for.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn kv(&self, operation: &KvOperation, value: &[u8]) -> Result<(KvAnswer, Vec<u8>)> {
+        carry_out(&*self.values(InodeId::ROOT)?, &self.caller, operation, value)
+    }
+
+    /// Makes all earlier changes durable.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn sync(&self) -> Result<()> {
+        self.values(InodeId::ROOT)?.sync()
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// If it is not as it should be.
+    pub fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.is_open = false;
+        self.modules.end();
+        self.bottom.close()
+    }
+}
+
+impl Drop for DirectStack {
+    fn drop(&mut self) {
+        if self.is_open
+            && let Err(error) = self.end()
+        {
+            tracing::error!(%error, "a stack was not closed cleanly");
+        }
+    }
+}
+
+/// This process as a caller.
+fn this_process() -> Caller {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let pid = rustix::process::getpid().as_raw_nonzero().get() as u32;
+    Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: Some(groups.into_iter().map(rustix::process::Gid::as_raw).collect()),
+        pid,
+        tid: pid,
+    }
+}
