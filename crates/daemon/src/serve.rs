@@ -323,7 +323,11 @@ impl Serving<'_> {
         self.start_jobs(&volume);
         ready(&[]);
         inheritance.history.paused_ns = now_ns().saturating_sub(inheritance.paused_at_ns);
+        let kept = inheritance.nameless.as_ref();
+        let kept = kept.map(|kept| kept.iter().map(|(ino, _)| *ino).collect());
         upgrade::settle(heir, inheritance, beside.control.last_upgrade());
+        // The guard, which is told of each, listens from now on.
+        kept.into_iter().for_each(|kept| volume.volume.settle_found(kept));
         serve(session, beside, volume)
     }
 
@@ -379,8 +383,6 @@ impl Serving<'_> {
                 if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
                     beside.control.guard().0.iter().for_each(|guard| guard.link.is_alone(why.clone()));
                 }
-                let kept = inheritance.nameless.iter().flatten().map(|(ino, _)| *ino);
-                volume.volume.settle_found(kept.collect());
                 let beside = beside.keep_states(&volume);
                 Ok((session, beside, volume))
             }

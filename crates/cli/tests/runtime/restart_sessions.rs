@@ -400,7 +400,7 @@ fn kept_for_the_next(bench: &Bench) -> Vec<std::path::PathBuf> {
 fn removed_files_of_a_crash_are_gone_when_they_are_closed() {
     let _turn = turn();
     let Some(bench) = mounted() else { return };
-    let words = ["bench", "runtime", "m", "--load", "deeds", "--clients", "2", "--seconds", "3"];
+    let words = ["bench", "runtime", "m", "--load", "deeds", "--clients", "4", "--seconds", "3"];
     let mut load = bench.command(&words).stdout(std::process::Stdio::null()).spawn().unwrap();
     // Of programs on the mount, too.
     let (stop, names) = (AtomicBool::new(false), ["x", "y"]);
