@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 
 SIZES = {100: 5_000, 1024: 5_000, 16_384: 1_000, 1_048_576: 40}
-SIDES = ["library", "log", "log-16", "log-session", "volume", "volume-16", "volume-session", "files-ext4", "files-log", "files-volume", "rocksdb"]
+SIDES = ["library", "direct", "log", "log-16", "log-session", "volume", "volume-16", "volume-session", "files-ext4", "files-log", "files-volume", "rocksdb"]
 
 
 def run(*words):
@@ -53,6 +53,21 @@ class Mounted:
         run(self.braid, "umount", self.mount)
 
 
+def direct(braid, work, size, count):
+    """A stack that the program carries out itself, by `braid bench runtime`; nothing is put again."""
+    stack = os.path.join(work, "values.yaml")
+    run(braid, "log", "create", os.path.join(work, "fs"), "--size", "1GiB")
+    with open(stack, "w", encoding="utf-8") as file:
+        file.write("exec: direct\nstack: { log: { device: fs } }\n")
+
+    def mean_us(load):
+        said = run(braid, "bench", "runtime", stack, "--through", "direct", "--load", load, "--size", str(size),
+                   "--file", str(size * count), "--seconds", "0.1", "--json")
+        return json.loads(said)["mean_ns"] / 1000
+
+    return {"put_us": mean_us("put"), "get_us": mean_us("get"), "again_us": None}
+
+
 def rocksdb(work, size, count):
     text = run(
         "db_bench", "--benchmarks=fillrandom,readrandom,overwrite", f"--num={count}", f"--value_size={size}",
@@ -71,6 +86,8 @@ def measure(side, size, count, args):
         kind, _, rest = side.partition("-")
         if kind == "library":
             return values("library", os.path.join(work, "fs"))
+        if kind == "direct":
+            return direct(args.braid, work, size, count)
         if kind == "rocksdb":
             return rocksdb(work, size, count)
         if side == "files-ext4":
@@ -107,8 +124,9 @@ def main():
     for size in SIZES:
         for side in args.sides.split(","):
             ones = [one for one in seen if one["side"] == side and one["bytes"] == size]
-            medians = [statistics.median(one[f"{what}_us"] for one in ones) for what in ["put", "get", "again"]]
-            print(f"{size} bytes, {side}: put {medians[0]:.1f}, get {medians[1]:.1f}, again {medians[2]:.1f} us")
+            medians = {what: statistics.median(one[f"{what}_us"] for one in ones)
+                       for what in ["put", "get", "again"] if ones[0][f"{what}_us"] is not None}
+            print(f"{size} bytes, {side}: " + ", ".join(f"{what} {time:.1f}" for what, time in medians.items()) + " us")
     if args.out:
         with open(args.out, "w", encoding="utf-8") as out:
             settings = {name: vars(args)[name] for name in ["dir", "reps", "volume_count", "sides"]}

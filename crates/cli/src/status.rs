@@ -63,7 +63,10 @@ fn redraw(text: &str) -> String {
 
 fn render(status: &Status, colour: bool) -> String {
     if let Some(device) = &status.log {
-        return without_tiers(status, &format!("log file system {} on {}", status.volume, device.shown()));
+        let driver = status.log_driver.as_deref().filter(|driver| *driver != "kernel");
+        let driver = driver.map(|driver| format!(", driver {driver}")).unwrap_or_default();
+        let what = format!("log file system {} on {}{driver}", status.volume, device.shown());
+        return without_tiers(status, &what);
     }
     if let Some(of) = &status.view {
         return without_tiers(status, &format!("view of {}", of.shown()));

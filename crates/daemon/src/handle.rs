@@ -199,6 +199,7 @@ impl VolumeHandle {
             cache: String::new(),
             transport: String::new(),
             log: None,
+            log_driver: None,
             view: None,
             outlives_crash: false,
             restarts: None,

@@ -1,10 +1,15 @@
-//! A block device or a regular file, through the kernel's page cache.
+//! The device of a file system: a block device or a regular file, through the kernel's page cache;
+//! a file in persistent memory, mapped; or an [NVMe namespace](crate::namespace), by commands.
 
 use crate::device::{BLOCK, Device};
 use crate::known::is_log;
+use crate::namespace::Namespace;
 use braid_contract::{Errno, Error, Result, Shown};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
-use std::io::IoSlice;
+use braid_sys::PersistentMap;
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxAttributes, StatxFlags,
+};
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -20,20 +25,32 @@ pub enum Use {
     Write,
 }
 
-/// A block device or a regular file. No other process can open it this way meanwhile.
+/// A device. No other process can open it this way meanwhile.
 #[derive(Debug)]
 pub struct Disk {
-    fd: OwnedFd,
     path: PathBuf,
     size: u64,
-    is_file: bool,
+    way: Way,
+}
+
+/// The way to its bytes.
+#[derive(Debug)]
+enum Way {
+    /// The kernel's page cache, of a block device.
+    Block(OwnedFd),
+    /// That of a regular file.
+    File(OwnedFd),
+    /// A mapping of a regular file in persistent memory.
+    Persistent { map: PersistentMap, _lock: OwnedFd },
+    /// Commands.
+    Namespace(Box<Namespace>),
 }
 
 impl Disk {
     /// Opens a device or a file for this process alone.
     ///
     /// # Errors
-    /// `EBUSY` if it is in use, `EINVAL` if it is something else, those of `open(2)`.
+    /// `EBUSY` if it is in use, `ENODEV` if it is something else, those of `open(2)`.
     pub fn open(path: &Path, usage: Use) -> Result<Self> {
         let shown = path.shown();
         let told = |error: rustix::io::Errno| Error::from(error).context(shown.to_string());
@@ -43,13 +60,11 @@ impl Disk {
         // Looked at first: opening a pipe would wait.
         let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(told)?.st_mode);
         let exclusive = match kind {
-            FileType::RegularFile => OFlags::empty(),
+            FileType::RegularFile | FileType::CharacterDevice => OFlags::empty(),
             FileType::BlockDevice => OFlags::EXCL,
             _ => {
-                return Err(Error::new(
-                    Errno::EINVAL,
-                    format!("{shown}: it is no block device and no regular file"),
-                ));
+                let what = "it is no block device, no NVMe namespace, and no regular file";
+                return Err(Error::new(Errno::ENODEV, format!("{shown}: {what}")));
             }
         };
         let fd =
@@ -59,15 +74,38 @@ impl Disk {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
             locked => locked.map_err(told)?,
         }
-        let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(told)?;
-        let (path, is_file) = (path.to_owned(), kind == FileType::RegularFile);
-        Ok(Self { fd, path, size: size / BLOCK * BLOCK, is_file })
+        let (way, size) = match kind {
+            FileType::CharacterDevice => {
+                let namespace = Namespace::new(fd, path)?;
+                let size = namespace.size();
+                (Way::Namespace(Box::new(namespace)), size)
+            }
+            _ => {
+                let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
+                let way = match kind {
+                    FileType::BlockDevice => Way::Block(fd),
+                    _ if usage == Use::Write => file_or_map(fd, size).map_err(told)?,
+                    _ => Way::File(fd),
+                };
+                (way, size)
+            }
+        };
+        Ok(Self { path: path.to_owned(), size, way })
     }
 
-    /// Whether it is a regular file.
+    /// The name of the driver: `kernel`, `dax` or `nvme`.
     #[must_use]
-    pub fn is_file(&self) -> bool {
-        self.is_file
+    pub fn driver(&self) -> &'static str {
+        match self.way {
+            Way::Block(_) | Way::File(_) => "kernel",
+            Way::Persistent { .. } => "dax",
+            Way::Namespace(_) => "nvme",
+        }
+    }
+
+    /// An error of persistent memory.
+    fn of_memory(&self, what: &str, offset: u64, error: io::Error) -> Error {
+        Error::from(error).context(format!("{}: {what} at byte {offset}", self.path.shown()))
     }
 
     /// An error at a place; one that this file system would take for a lack of its own
@@ -82,18 +120,12 @@ impl Disk {
             error => Error::from(error).context(text),
         }
     }
-}
 
-impl Device for Disk {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_fd(&self, fd: &OwnedFd, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
-            match rustix::io::pread(&self.fd, &mut buf[done..], at) {
+            match rustix::io::pread(fd, &mut buf[done..], at) {
                 Ok(0) => return Err(self.told("reading", at, rustix::io::Errno::IO)),
                 Ok(read) => done += read,
                 Err(rustix::io::Errno::INTR) => {}
@@ -103,13 +135,13 @@ impl Device for Disk {
         Ok(())
     }
 
-    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+    fn write_fd(&self, fd: &OwnedFd, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
         let mut pieces: Vec<&[u8]> = bufs.iter().map(|buf| &buf[..]).filter(|buf| !buf.is_empty()).collect();
         let mut at = offset;
         while !pieces.is_empty() {
             let next: Vec<IoSlice<'_>> =
                 pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
-            let mut done = match rustix::io::pwritev(&self.fd, &next, at) {
+            let mut done = match rustix::io::pwritev(fd, &next, at) {
                 Ok(0) => return Err(self.told("writing", at, rustix::io::Errno::IO)),
                 Ok(done) => done,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -129,18 +161,73 @@ impl Device for Disk {
         }
         Ok(())
     }
+}
+
+impl Device for Disk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        match &self.way {
+            Way::Block(fd) | Way::File(fd) => self.read_fd(fd, offset, buf),
+            Way::Persistent { map, .. } => {
+                map.read(offset as usize, buf).map_err(|error| self.of_memory("reading", offset, error))
+            }
+            Way::Namespace(namespace) => namespace.read_at(offset, buf),
+        }
+    }
+
+    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        match &self.way {
+            Way::Block(fd) | Way::File(fd) => self.write_fd(fd, offset, bufs),
+            Way::Persistent { map, .. } => {
+                map.write(offset as usize, bufs).map_err(|error| self.of_memory("writing", offset, error))
+            }
+            Way::Namespace(namespace) => namespace.write_at(offset, bufs),
+        }
+    }
 
     fn flush(&self) -> Result<()> {
-        rustix::fs::fdatasync(&self.fd).map_err(|error| self.told("flushing", 0, error))
+        match &self.way {
+            Way::Block(fd) | Way::File(fd) => {
+                rustix::fs::fdatasync(fd).map_err(|error| self.told("flushing", 0, error))
+            }
+            // What was written is durable.
+            Way::Persistent { .. } => Ok(()),
+            Way::Namespace(namespace) => namespace.flush(),
+        }
     }
 
     fn discard(&self, offset: u64, len: u64) {
         // It need not heed it.
-        if self.is_file {
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let _ = rustix::fs::fallocate(&self.fd, flags, offset, len);
-        } else {
-            let _ = braid_sys::discard(&self.fd, offset, len);
+        match &self.way {
+            Way::Block(fd) => _ = braid_sys::discard(fd, offset, len),
+            Way::File(fd) => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let _ = rustix::fs::fallocate(fd, flags, offset, len);
+            }
+            // A block that is not there could not be written to where the space is gone.
+            Way::Persistent { .. } => {}
+            Way::Namespace(namespace) => namespace.discard(offset, len),
+        }
+    }
+}
+
+/// The way to a regular file of this size: mapped, if it is in persistent memory. Then it has all of
+/// its blocks.
+fn file_or_map(fd: OwnedFd, size: u64) -> rustix::io::Result<Way> {
+    let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+    let Ok(len) = usize::try_from(size) else { return Ok(Way::File(fd)) };
+    if !found.stx_attributes.contains(StatxAttributes::DAX) || len == 0 {
+        return Ok(Way::File(fd));
+    }
+    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size)?;
+    match PersistentMap::new(&fd, len) {
+        Ok(map) => Ok(Way::Persistent { map, _lock: fd }),
+        Err(error) => {
+            tracing::info!(%error, "persistent memory is used by system calls");
+            Ok(Way::File(fd))
         }
     }
 }
@@ -157,7 +244,7 @@ pub fn is_log_at(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let Ok(fd) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
     let Ok(size) = rustix::fs::seek(&fd, SeekFrom::End(0)) else { return false };
-    let disk = Disk { fd, path: path.to_owned(), size, is_file: true };
+    let disk = Disk { path: path.to_owned(), size, way: Way::File(fd) };
     is_log(&disk).unwrap_or(false)
 }
 

@@ -28,6 +28,7 @@ mod journal;
 mod known;
 mod layout;
 mod load;
+mod namespace;
 mod open;
 mod ops;
 mod record;

@@ -13,29 +13,44 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 const PAGE: usize = 4096;
 
+type Touched = (*const AtomicU64, *const AtomicU64, *const AtomicBool);
+
 thread_local! {
-    /// The current access of this thread: the word, and the mark for a failure.
-    static TOUCHED: Cell<(*const AtomicU64, *const AtomicBool)> = const { Cell::new((ptr::null(), ptr::null())) };
+    /// The current access of this thread: the first word, the last one, and the mark for a
+    /// failure.
+    static TOUCHED: Cell<Touched> = const { Cell::new((ptr::null(), ptr::null(), ptr::null())) };
 }
 
 /// Done when the handler is installed.
 static INSTALL: Once = Once::new();
 
-/// Runs `access` on a word of a mapping; answers `None` if a page of the
-/// mapping could not be loaded, now or before, which `failed` records for good.
+/// Runs `access` on a word of a mapping, as [`touch_all`].
 pub(crate) fn touch<T>(
     word: &AtomicU64,
     failed: &AtomicBool,
     access: impl FnOnce(&AtomicU64) -> T,
 ) -> Option<T> {
+    touch_all(std::slice::from_ref(word), failed, |words| access(&words[0]))
+}
+
+/// Runs `access` on words of a mapping; answers `None` if a page of the
+/// mapping could not be loaded, now or before, which `failed` records for good.
+pub(crate) fn touch_all<T>(
+    words: &[AtomicU64],
+    failed: &AtomicBool,
+    access: impl FnOnce(&[AtomicU64]) -> T,
+) -> Option<T> {
     install();
-    TOUCHED.set((word, failed));
+    let places = words.first().zip(words.last());
+    let (first, last) =
+        places.map_or((ptr::null(), ptr::null()), |(first, last)| (&raw const *first, &raw const *last));
+    TOUCHED.set((first, last, failed));
     // The handler runs in this thread: its input must be stored before the
     // access, and not be overwritten before the end of it.
     compiler_fence(Ordering::SeqCst);
-    let result = access(word);
+    let result = access(words);
     compiler_fence(Ordering::SeqCst);
-    TOUCHED.set((ptr::null(), ptr::null()));
+    TOUCHED.set((ptr::null(), ptr::null(), ptr::null()));
     // A read from a page of zeros happens after the mark was set.
     if failed.load(Ordering::Acquire) { None } else { Some(result) }
 }
@@ -57,8 +72,9 @@ fn install() {
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel passes a valid `siginfo_t`.
     let fault = unsafe { (*info).si_addr() } as usize / PAGE * PAGE;
-    let (word, failed) = TOUCHED.get();
-    if word.is_null() || word as usize / PAGE * PAGE != fault {
+    let (first, last, failed) = TOUCHED.get();
+    let is_ours = first as usize / PAGE * PAGE <= fault && fault <= last as usize;
+    if first.is_null() || !is_ours {
         // Not from our access: it ends the process, as it would have without us,
         // when the access is tried again.
         // SAFETY: resetting a signal's action takes no pointers of ours.

@@ -2,7 +2,8 @@
 //!
 //! All code of Braid that needs `unsafe` is here, in small modules with safe
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
-//! file handles, the rings of FUSE, zones of block devices, commands of NVMe. [`DataFile`],
+//! file handles, the rings of FUSE, zones of block devices, commands of NVMe,
+//! persistent memory. [`DataFile`],
 //! through which all bytes of native files are read and written, is here too. This crate knows nothing of volumes.
 
 mod aligned;
@@ -19,6 +20,8 @@ mod limits;
 pub mod module;
 mod mount_attr;
 mod nvme;
+mod nvme_ring;
+mod persistent;
 mod process;
 mod ring_area;
 mod schedule;
@@ -42,6 +45,8 @@ pub use identity::{Acting, act_as, groups_of, is_privileged, peer_groups};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
 pub use nvme::{NvmeCommand, NvmeData, NvmeQueue, discard, nvme_command, nvme_namespace};
+pub use nvme_ring::NvmeRing;
+pub use persistent::PersistentMap;
 pub use process::{is_running, process_start, task_names};
 pub use ring_area::RingArea;
 pub use schedule::hurry;

@@ -44,6 +44,20 @@ pub enum NvmeData<'a> {
     Out(&'a [u8]),
 }
 
+impl NvmeData<'_> {
+    /// Its address and length, if it goes the way of the opcode.
+    pub(crate) fn place(self, opcode: u8) -> io::Result<(u64, u32)> {
+        let takes = opcode & 1 == 1;
+        let (addr, len, fits) = match self {
+            NvmeData::None => (0, 0, true),
+            NvmeData::In(buf) => (buf.as_mut_ptr().expose_provenance(), buf.len(), !takes),
+            NvmeData::Out(buf) => (buf.as_ptr().expose_provenance(), buf.len(), takes),
+        };
+        let len = u32::try_from(len).ok().filter(|_| fits);
+        Ok((addr as u64, len.ok_or_else(|| io::Error::from(rustix::io::Errno::INVAL))?))
+    }
+}
+
 /// The kernel's `struct nvme_passthru_cmd`.
 #[repr(C)]
 #[derive(Default)]
@@ -86,15 +100,8 @@ pub fn nvme_command(
     data: NvmeData<'_>,
 ) -> io::Result<u32> {
     let NvmeCommand { opcode, namespace: nsid, words } = command;
-    let takes = opcode & 1 == 1;
-    let (addr, len, fits) = match data {
-        NvmeData::None => (0, 0, true),
-        NvmeData::In(buf) => (buf.as_mut_ptr().expose_provenance(), buf.len(), !takes),
-        NvmeData::Out(buf) => (buf.as_ptr().expose_provenance(), buf.len(), takes),
-    };
-    let data_len = u32::try_from(len).ok().filter(|_| fits);
-    let data_len = data_len.ok_or_else(|| io::Error::from(rustix::io::Errno::INVAL))?;
-    let mut asked = Passthru { opcode, nsid, words, addr: addr as u64, data_len, ..Passthru::default() };
+    let (addr, data_len) = data.place(opcode)?;
+    let mut asked = Passthru { opcode, nsid, words, addr, data_len, ..Passthru::default() };
     let request = match queue {
         NvmeQueue::Admin => NVME_IOCTL_ADMIN_CMD,
         NvmeQueue::Io => NVME_IOCTL_IO_CMD,

@@ -50,7 +50,7 @@ socket=$(ls /tmp/braid-4711/*.sock)
 as 4711 "$BRAID" umount m
 # She gets no priority that is not hers.
 fails as 4711 "$BRAID" mount --log-file /dev/null --nice -5 s.yaml m
-has "--nice -5: -5: Permission denied"
+has "nice -5: -5: Permission denied"
 as 4711 "$BRAID" mount --log-file /dev/null s.yaml m --metrics "unix:$PWD/a/metrics.sock"
 [ "$(stat -c '%u %a' a/metrics.sock)" = "4711 600" ]
 as 4711 "$BRAID" umount m

@@ -171,7 +171,7 @@ fn what_only_volumes_have_is_refused_with_place_and_advice() {
         ("stack: { log: { device: fs, worker: 6 } }", "did you mean 'workers'"),
         ("stack: { log: { device: none } }", "none: No such file or directory"),
         ("stack: { log: { device: key } }", "key: there is no log file system"),
-        ("stack: { log: { device: k } }", "no block device and no regular file"),
+        ("stack: { log: { device: k } }", "no block device, no NVMe namespace, and no regular file"),
         ("stack: { log: { device: fs } }\nmount: { restart: true }", "mount.restart: no process could go on"),
     ] {
         fs::write(bench.path("bad.yaml"), text).unwrap();

@@ -8,11 +8,11 @@ fn nice_values(bench: &Bench) -> Vec<String> {
     let pid = bench.status()["pid"].as_u64().unwrap();
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let nice = |thread: fs::DirEntry| {
-        // After the name, which may have blanks, 16 other fields are before it.
-        let stat = fs::read_to_string(thread.path().join("stat")).unwrap();
-        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_owned()
+        // After the name, which may have blanks, 16 other fields are before it. A thread may end.
+        let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+        Some(stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_owned())
     };
-    threads.map(|thread| nice(thread.unwrap())).collect()
+    threads.filter_map(|thread| nice(thread.unwrap())).collect()
 }
 
 #[test]

@@ -123,6 +123,7 @@ impl Handler for Control {
             cache: self.session.cache.to_owned(),
             transport: self.session.transport().to_owned(),
             log: None,
+            log_driver: None,
             view: None,
             outlives_crash: false,
             restarts: None,

@@ -18,6 +18,8 @@ pub(crate) struct OpenLog {
     place: Place,
     /// As it is shown.
     device: String,
+    /// That of the device.
+    driver: &'static str,
     workers: u64,
     fs: Arc<LogFs>,
 }
@@ -26,12 +28,14 @@ impl OpenLog {
     /// Opens a log file system, and recovers it if need be.
     pub(crate) fn open(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
         let told = |error| refuse_at(&log.device, &error);
-        let device: Arc<dyn Device> = Arc::new(Disk::open(&log.device.value, Use::Write).map_err(told)?);
+        let disk = Disk::open(&log.device.value, Use::Write).map_err(told)?;
+        let driver = disk.driver();
+        let device: Arc<dyn Device> = Arc::new(disk);
         let settings = Settings { workers: log.workers_or_default(), ..Settings::default() };
         let fs = Arc::new(LogFs::open(device, settings, Arc::new(Machine)).map_err(told)?);
         let workers = fs.free_by_worker().len() as u64;
         let device = paths::real(&log.device.value).to_string_lossy().into_owned();
-        Ok(Arc::new(Self { place: log.place.clone(), device, workers, fs }))
+        Ok(Arc::new(Self { place: log.place.clone(), device, driver, workers, fs }))
     }
 }
 
@@ -75,7 +79,7 @@ impl Bottom for OpenLog {
     }
 
     fn tell(&self, status: &mut Status) {
-        status.log = Some(self.device.clone());
+        (status.log, status.log_driver) = (Some(self.device.clone()), Some(self.driver.to_owned()));
     }
 
     fn owner(&self, modules: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner {

@@ -18,6 +18,7 @@ pub(super) fn refuse_at(device: &Located<PathBuf>, error: &Error) -> Refusal {
         Errno::EUCLEAN => {
             format!("see what is wrong: braid log check {shown}; its files are in your backups")
         }
+        Errno::ENODEV => "name a block device, a file, or the generic device of an NVMe namespace".into(),
         Errno::EINVAL => format!("make one first: braid log create {shown}"),
         Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
         _ => "check the device; the kernel's log may say more".into(),

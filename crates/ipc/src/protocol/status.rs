@@ -38,6 +38,9 @@ pub struct Status {
     /// and its figures are with the modules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// The way to that device: `kernel`, `dax` or `nvme`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_driver: Option<String>,
     /// The directory of another mount that this is a view of, if it is one: it has no tiers of
     /// its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,170 @@
+//! Commands to an NVMe namespace through io_uring (`IORING_OP_URING_CMD` on its generic
+//! character device, Linux 5.19): several are under way at a time, and none passes the kernel's
+//! block layer.
+
+use crate::nvme::{NvmeCommand, NvmeData};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
+const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
+
+/// The kernel's `struct nvme_uring_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct UringCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    words: [u32; 6],
+    timeout_ms: u32,
+    reserved2: u32,
+}
+
+/// Bytes of a command in an entry of the queue.
+const COMMAND: usize = 80;
+
+/// A ring for commands, used by one thread at a time.
+pub struct NvmeRing {
+    ring: IoUring<squeue::Entry128, cqueue::Entry32>,
+    depth: usize,
+    /// Entries of a failed call may still be in it.
+    has_failed: bool,
+}
+
+impl std::fmt::Debug for NvmeRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NvmeRing").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+impl NvmeRing {
+    /// A ring for so many commands at a time.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, or no memory for it.
+    pub fn new(depth: u32) -> io::Result<Self> {
+        let ring = IoUring::<squeue::Entry128, cqueue::Entry32>::builder().build(depth)?;
+        Ok(Self { ring, depth: depth as usize, has_failed: false })
+    }
+
+    /// Has the device carry commands out, in any order; returns when all are done. Their data
+    /// is not longer than the device takes at once.
+    ///
+    /// # Errors
+    /// The first one: `EOPNOTSUPP` where the kernel can't do so, `EINVAL` if data goes the other
+    /// way than that of the opcode; one without a number, with the status, if the device refuses a
+    /// command. The others may be done, or not, and the ring can't be used again.
+    pub fn carry_out(
+        &mut self,
+        device: impl AsFd,
+        commands: Vec<(NvmeCommand, NvmeData<'_>)>,
+    ) -> io::Result<()> {
+        if self.has_failed {
+            return Err(rustix::io::Errno::BADFD.into());
+        }
+        let mut result = Ok(());
+        let mut commands = commands.into_iter().peekable();
+        while commands.peek().is_some() && result.is_ok() {
+            let entries: io::Result<Vec<_>> = commands
+                .by_ref()
+                .take(self.depth)
+                .map(|(command, data)| entry(&device, command, data))
+                .collect();
+            result = self.complete(&entries?);
+        }
+        self.has_failed = result.is_err();
+        result
+    }
+
+    /// Submits entries, at most as many as the ring has, and waits for all.
+    fn complete(&mut self, entries: &[squeue::Entry128]) -> io::Result<()> {
+        // SAFETY: the memory that the entries lead to is borrowed by the caller until this
+        // returns, and this returns when the kernel has none of them any more.
+        let pushed = unsafe { self.ring.submission().push_multiple(entries) };
+        pushed.map_err(|_| io::Error::from(rustix::io::Errno::BUSY))?;
+        let (mut left, mut result) = (entries.len(), Ok(()));
+        while left > 0 {
+            let waited = self.ring.submit_and_wait(left);
+            let completed: Vec<i32> = self.ring.completion().map(|entry| entry.result()).collect();
+            left -= completed.len();
+            for status in completed {
+                result = result.and(told(status));
+            }
+            if let Err(error) = waited
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                result = result.and(Err(error));
+                // Unless the kernel has some of them, none will be done: the ring is not used again.
+                if self.ring.submission().len() == left {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        result
+    }
+}
+
+fn told(status: i32) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        refused if refused > 0 => Err(io::Error::other(format!("the device answers status {refused:#x}"))),
+        errno => Err(io::Error::from_raw_os_error(-errno)),
+    }
+}
+
+fn entry(device: &impl AsFd, command: NvmeCommand, data: NvmeData<'_>) -> io::Result<squeue::Entry128> {
+    let NvmeCommand { opcode, namespace: nsid, words } = command;
+    let (addr, data_len) = data.place(opcode)?;
+    let asked = UringCommand { opcode, nsid, words, addr, data_len, ..UringCommand::default() };
+    let mut bytes = [0; COMMAND];
+    // SAFETY: both are plain bytes without padding, and the command is shorter.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            (&raw const asked).cast(),
+            bytes.as_mut_ptr(),
+            size_of::<UringCommand>(),
+        );
+    }
+    let device = types::Fd(device.as_fd().as_raw_fd());
+    Ok(opcode::UringCmd80::new(device, NVME_URING_CMD_IO).cmd(bytes).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_the_kernels() {
+        assert_eq!((NVME_URING_CMD_IO >> 16 & 0x3fff) as usize, size_of::<UringCommand>());
+        assert_eq!(std::mem::offset_of!(UringCommand, addr), 24);
+        assert_eq!(std::mem::offset_of!(UringCommand, words), 40);
+        assert_eq!(std::mem::offset_of!(UringCommand, reserved2), 68);
+    }
+
+    #[test]
+    fn what_takes_no_commands_fails_them_all() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let Ok(mut ring) = NvmeRing::new(2) else { return };
+        let mut memory = vec![[0; 512]; 5];
+        let read = NvmeCommand { opcode: 2, namespace: 1, ..NvmeCommand::default() };
+        let commands = memory.iter_mut().map(|memory| (read, NvmeData::In(memory))).collect();
+        let refused = ring.carry_out(&file, commands).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP));
+        // The kernel has nothing of it any more.
+        assert!(ring.ring.completion().is_empty() && ring.ring.submission().is_empty());
+        assert_eq!(ring.carry_out(&file, Vec::new()).unwrap_err().raw_os_error(), Some(libc::EBADFD));
+        let mut ring = NvmeRing::new(2).unwrap();
+        let wrong_way = vec![(read, NvmeData::Out(&[0; 512]))];
+        assert_eq!(ring.carry_out(&file, wrong_way).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+}
