@@ -20,7 +20,14 @@ use std::sync::Arc;
 /// Keys requested at a time.
 const PAGE: usize = 1024;
 
+/// Keys and values that a process has open. One that was forked meanwhile has no part in them.
 struct Values {
+    /// `None` only while this is dropped.
+    open: Option<Open>,
+    process: u32,
+}
+
+struct Open {
     values: Arc<dyn KeyValue>,
     caller: Caller,
     /// Closed when the values have gone.
@@ -32,6 +39,42 @@ fn failure(error: &Error) -> Failure {
 }
 
 impl Values {
+    fn new(values: Arc<dyn KeyValue>, caller: Caller, stack: Option<DirectStack>) -> Self {
+        Self { open: Some(Open { values, caller, _stack: stack }), process: std::process::id() }
+    }
+
+    /// The root of a stack that this process carries out.
+    fn direct(stack: DirectStack) -> Result<Self, Failure> {
+        let values = stack.values(InodeId::ROOT).map_err(|error| failure(&error))?;
+        let caller = stack.caller().clone();
+        Ok(Self::new(values, caller, Some(stack)))
+    }
+
+    /// A directory of a mount.
+    fn of_session(values: Arc<dyn KeyValue>) -> Self {
+        // The runtime knows the caller.
+        Self::new(values, Caller::root(), None)
+    }
+
+    fn open(&self) -> Result<&Open, Failure> {
+        let open = self.open.as_ref().filter(|_| self.process == std::process::id());
+        open.ok_or_else(|| Failure {
+            errno: Errno::EBADF.0,
+            why: "it was opened before a fork: open it anew in this process".into(),
+        })
+    }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // Its threads and locks are those of the other process.
+            std::mem::forget(self.open.take());
+        }
+    }
+}
+
+impl Open {
     /// A page of a scan, and whether it has values.
     fn page(&self, range: &ScanRange, values: bool) -> braid_contract::Result<(ScanPage, bool)> {
         match self.values.scan(&self.caller, range, PAGE, values) {
@@ -45,23 +88,12 @@ impl Values {
     }
 }
 
-impl Values {
-    /// The root of a stack that this process carries out.
-    fn direct(stack: DirectStack) -> Result<Self, Failure> {
-        let values = stack.values(InodeId::ROOT).map_err(|error| failure(&error))?;
-        Ok(Self { values, caller: stack.caller().clone(), _stack: Some(stack) })
-    }
-
-    /// A directory of a mount.
-    fn of_session(values: Arc<dyn KeyValue>) -> Self {
-        // The runtime knows the caller.
-        Self { values, caller: Caller::root(), _stack: None }
-    }
-}
-
 impl DirectoryValues for Values {
     fn open(dir: &Path) -> Result<Self, Failure> {
-        let refused = |refusal: Refusal| Failure { errno: Errno::EINVAL.0, why: refusal.to_string() };
+        let refused = |refusal: Refusal| Failure {
+            errno: refusal.errno.unwrap_or(Errno::EINVAL).0,
+            why: refusal.to_string(),
+        };
         if let Some(stack) = DirectStack::find(dir).map_err(refused)? {
             return Self::direct(stack);
         }
@@ -90,11 +122,13 @@ impl DirectoryValues for Values {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        self.values.get(&self.caller, key).map_err(|error| failure(&error))
+        let Open { values, caller, .. } = self.open()?;
+        values.get(caller, key).map_err(|error| failure(&error))
     }
 
     fn len(&self, key: &[u8]) -> Result<Option<u64>, Failure> {
-        self.values.len(&self.caller, key).map_err(|error| failure(&error))
+        let Open { values, caller, .. } = self.open()?;
+        values.len(caller, key).map_err(|error| failure(&error))
     }
 
     fn put(&self, key: &[u8], value: &[u8], when: u32, mode: u32) -> Result<bool, Failure> {
@@ -105,11 +139,13 @@ impl DirectoryValues for Values {
             _ => return Err(Failure { errno: Errno::EINVAL.0, why: format!("'when' is {when}") }),
         };
         let options = PutOptions { when, mode: (mode & 0o777) as u16 };
-        self.values.put(&self.caller, key, value, options).map_err(|error| failure(&error))
+        let Open { values, caller, .. } = self.open()?;
+        values.put(caller, key, value, options).map_err(|error| failure(&error))
     }
 
     fn delete(&self, key: &[u8]) -> Result<bool, Failure> {
-        self.values.delete(&self.caller, key).map_err(|error| failure(&error))
+        let Open { values, caller, .. } = self.open()?;
+        values.delete(caller, key).map_err(|error| failure(&error))
     }
 
     fn scan(
@@ -122,7 +158,7 @@ impl DirectoryValues for Values {
         let mut range = ScanRange { prefix: prefix.to_vec(), ..ScanRange::default() };
         range.after = after.map(<[u8]>::to_vec);
         loop {
-            let (page, has_values) = self.page(&range, values).map_err(|error| failure(&error))?;
+            let (page, has_values) = self.open()?.page(&range, values).map_err(|error| failure(&error))?;
             for (key, value) in page.entries {
                 let value =
                     if values && !has_values { self.get(&key)? } else { Some(value.unwrap_or_default()) };
@@ -140,7 +176,7 @@ impl DirectoryValues for Values {
     }
 
     fn sync(&self) -> Result<(), Failure> {
-        self.values.sync().map_err(|error| failure(&error))
+        self.open()?.values.sync().map_err(|error| failure(&error))
     }
 }
 

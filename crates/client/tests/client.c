@@ -1,11 +1,14 @@
 /* Uses libbraid on the directory that is named: prints what it finds, and fails if that is
  * not as it has to be. */
+#define _POSIX_C_SOURCE 200809L
 #include <braid.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct braid_values *values;
 static struct braid_error error;
@@ -53,6 +56,20 @@ static void nothing_leaks(void) {
     }
     need(most - least < 16 * sizeof mebibyte, "what is allocated grows");
     need(braid_delete(values, of("large"), &error) == 1, "delete the large value");
+}
+
+/* A child has no part in what its parent opened, and closes nothing of it. */
+static void a_child_has_no_part(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        int got = braid_get(values, of("a"), NULL, &error);
+        braid_close(values);
+        _exit(got == -1 && error.number == 9 && strstr(error.text, "fork") ? 0 : 1);
+    }
+    int status;
+    need(waitpid(child, &status, 0) == child && status == 0, "a child");
+    need(braid_put(values, of("after"), of("fork"), BRAID_ALWAYS, 0600, &error) == 1, "put after a fork");
+    need(braid_delete(values, of("after"), &error) == 1, "delete after a fork");
 }
 
 int main(int count, char **words) {
@@ -111,6 +128,7 @@ int main(int count, char **words) {
     braid_free(page);
     need(braid_delete(values, binary, &error) == 1, "delete");
     need(braid_delete(values, binary, &error) == 0, "delete again");
+    a_child_has_no_part();
     need(braid_sync(values, &error) == 0, "sync");
     braid_close(values);
     braid_close(NULL);

@@ -135,7 +135,7 @@ fn a_program_in_c_carries_a_stack_out_itself() {
     // Now it is the daemon's.
     let output = Command::new(made.program()).arg(&stack).output().unwrap();
     assert!(output.status.code() == Some(2), "{}", said(&output));
-    for part in ["refused: 22 ", "values.yaml:2", "in use"] {
+    for part in ["refused: 16 ", "values.yaml:2", "in use"] {
         assert!(said(&output).contains(part), "{part}: {}", said(&output));
     }
 }

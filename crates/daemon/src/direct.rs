@@ -7,24 +7,30 @@ use crate::config::{BottomNode, Config};
 use crate::kv::{Owner, carry_out};
 use crate::logfs::bottom::OpenLog;
 use crate::modules::Modules;
-use crate::refusal::Refusal;
+use crate::refusal::{Place, Refusal};
 use crate::source::Reading;
 use crate::stack_file;
 use crate::view::bottom::OpenView;
-use braid_contract::{Caller, FileSystem, InodeId, KeyValue, Result};
+use braid_contract::{Caller, Errno, Error, FileSystem, InodeId, KeyValue, Result};
 use braid_ipc::protocol::{KvAnswer, KvOperation};
 use braid_kv::Held;
 use braid_stack::Registry;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open stack that this process carries out itself. It is closed when this is dropped.
+/// An open stack that this process carries out itself. It is closed when this is dropped, but not by
+/// a process that was forked meanwhile: that has no part in it.
 pub struct DirectStack {
+    /// `None` once it is closed.
+    open: Option<Open>,
+    caller: Caller,
+}
+
+struct Open {
     bottom: Arc<dyn Bottom>,
     modules: Arc<Modules>,
     owner: Owner,
-    caller: Caller,
-    is_open: bool,
 }
 
 impl DirectStack {
@@ -40,7 +46,9 @@ impl DirectStack {
         let registry = Arc::new(Registry::trusted_only());
         let base = path.parent().unwrap_or(Path::new(""));
         let config = stack_file::read_at(path, &Reading { base, profile: false, registry: &registry })?;
-        config.direct().map(|_| Self::of(&config)).transpose()
+        let Some(place) = config.direct() else { return Ok(None) };
+        owned(path, place)?;
+        Self::of(&config).map(Some)
     }
 
     fn of(config: &Config) -> std::result::Result<Self, Refusal> {
@@ -52,13 +60,29 @@ impl DirectStack {
         };
         let modules = modules_on(config, &bottom)?;
         let owner = bottom.owner(&modules, modules.file_system());
-        Ok(Self { bottom, modules, owner, caller: this_process(), is_open: true })
+        Ok(Self { open: Some(Open { bottom, modules, owner }), caller: this_process() })
+    }
+
+    /// What is open, in the process that opened it.
+    fn open(&self) -> Result<&Open> {
+        let open = self.open.as_ref().filter(|_| !self.is_forked());
+        open.ok_or_else(|| {
+            Error::new(Errno::EBADF, "it was opened before a fork: open it anew in this process")
+        })
+    }
+
+    /// Whether this is another process than the one that opened it.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        own_pid() != self.caller.pid
     }
 
     /// The stack as a file system.
-    #[must_use]
-    pub fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.modules.file_system()
+    ///
+    /// # Errors
+    /// `EBADF` in a process that was forked meanwhile.
+    pub fn file_system(&self) -> Result<Arc<dyn FileSystem>> {
+        Ok(self.open()?.modules.file_system())
     }
 
     /// This process, as it was when the stack was opened: the caller of all its operations.
@@ -70,10 +94,10 @@ impl DirectStack {
     /// A directory as keys and values.
     ///
     /// # Errors
-    /// `ENOTDIR`, those of the file system.
+    /// `ENOTDIR`, those of the file system; `EBADF` in a process that was forked meanwhile.
     pub fn values(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
-        let dir = Held::directory(&self.file_system(), dir)?;
-        Ok(self.owner.bucket(dir, None))
+        let dir = Held::directory(&self.file_system()?, dir)?;
+        Ok(self.open()?.owner.bucket(dir, None))
     }
 
     /// Carries out an operation on the keys and values of the root; answers with values that
@@ -102,26 +126,44 @@ impl DirectStack {
     }
 
     fn end(&mut self) -> Result<()> {
-        self.is_open = false;
-        self.modules.end();
-        self.bottom.close()
+        let Some(Open { bottom, modules, .. }) = &self.open else { return Ok(()) };
+        if self.is_forked() {
+            // The threads that it would end, and the device, are those of the other process.
+            std::mem::forget(self.open.take());
+            return Ok(());
+        }
+        modules.end();
+        let closed = bottom.close();
+        self.open = None;
+        closed
     }
 }
 
 impl Drop for DirectStack {
     fn drop(&mut self) {
-        if self.is_open
-            && let Err(error) = self.end()
-        {
+        if let Err(error) = self.end() {
             tracing::error!(%error, "a stack was not closed cleanly");
         }
     }
 }
 
+/// Refuses a stack file that another user, but root, can write: it names devices and keys that are
+/// used with the rights of this process.
+fn owned(path: &Path, place: &Place) -> std::result::Result<(), Refusal> {
+    let advice = "let it be yours or root's, and writable for no one else";
+    let found = std::fs::metadata(path);
+    let found = found.map_err(|error| place.refuse(error.to_string(), "try again"))?;
+    let is_ours = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    if is_ours && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(place.refuse("another user can write this file", advice).about(Errno::EPERM))
+}
+
 /// This process as a caller.
 fn this_process() -> Caller {
     let groups = rustix::process::getgroups().unwrap_or_default();
-    let pid = rustix::process::getpid().as_raw_nonzero().get() as u32;
+    let pid = own_pid();
     Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -129,4 +171,8 @@ fn this_process() -> Caller {
         pid,
         tid: pid,
     }
+}
+
+fn own_pid() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
 }

@@ -26,7 +26,8 @@ pub fn parse(text: &str) -> Result<i32, String> {
 pub(crate) fn apply(mount: &MountSettings) -> Result<(), Refusal> {
     let Some(Located { value, place }) = &mount.nice else { return Ok(()) };
     setpriority_process(Some(getpid()), *value).map_err(|error| {
-        let advice = "only root gets a value below the present one: leave it out, or write a higher one";
+        let advice =
+            "a value below the present one needs root, or RLIMIT_NICE: leave it out, or write a higher one";
         place.refuse(format!("{value}: {}", io::Error::from(error)), advice)
     })
 }

@@ -1,6 +1,6 @@
 //! The refusal of a setting: its place, the finding, and advice.
 
-use braid_contract::Shown;
+use braid_contract::{Errno, Shown};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Place {
     /// Refuses the setting at this place.
     #[must_use]
     pub fn refuse(&self, found: impl Into<String>, advice: impl Into<String>) -> Refusal {
-        Refusal { place: self.clone(), found: found.into(), advice: advice.into() }
+        Refusal { place: self.clone(), found: found.into(), advice: advice.into(), errno: None }
     }
 }
 
@@ -114,6 +114,16 @@ pub struct Refusal {
     pub found: String,
     /// The advice.
     pub advice: String,
+    /// The number of the error that it is about, for programs.
+    pub errno: Option<Errno>,
+}
+
+impl Refusal {
+    /// The same about an error.
+    #[must_use]
+    pub fn about(self, errno: Errno) -> Self {
+        Self { errno: Some(errno), ..self }
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -41,7 +41,7 @@ enum Way {
     /// That of a regular file.
     File(OwnedFd),
     /// A mapping of a regular file in persistent memory.
-    Persistent { map: PersistentMap, _lock: OwnedFd },
+    Persistent { map: PersistentMap, lock: OwnedFd },
     /// Commands.
     Namespace(Box<Namespace>),
 }
@@ -214,19 +214,28 @@ impl Device for Disk {
     }
 }
 
-/// The way to a regular file of this size: mapped, if it is in persistent memory. Then it has all of
-/// its blocks.
+impl Drop for Disk {
+    /// Unlocks it for a process that was forked meanwhile, and has the descriptor too.
+    fn drop(&mut self) {
+        let (Way::Block(fd) | Way::File(fd) | Way::Persistent { lock: fd, .. }) = &self.way else { return };
+        let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+    }
+}
+
+/// The way to a regular file of this size: mapped, if it is in persistent memory, and has all of its
+/// blocks or can get them.
 fn file_or_map(fd: OwnedFd, size: u64) -> rustix::io::Result<Way> {
     let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
-    let Ok(len) = usize::try_from(size) else { return Ok(Way::File(fd)) };
-    if !found.stx_attributes.contains(StatxAttributes::DAX) || len == 0 {
+    let len = usize::try_from(size).ok().filter(|len| *len > 0);
+    let Some(len) = len.filter(|_| found.stx_attributes.contains(StatxAttributes::DAX)) else {
         return Ok(Way::File(fd));
-    }
-    rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size)?;
-    match PersistentMap::new(&fd, len) {
-        Ok(map) => Ok(Way::Persistent { map, _lock: fd }),
-        Err(error) => {
-            tracing::info!(%error, "persistent memory is used by system calls");
+    };
+    let map = PersistentMap::new(&fd, len);
+    let reserved = rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size);
+    match (map, reserved) {
+        (Ok(map), Ok(())) => Ok(Way::Persistent { map, lock: fd }),
+        (map, reserved) => {
+            tracing::info!(?map, ?reserved, "persistent memory is used by system calls");
             Ok(Way::File(fd))
         }
     }

@@ -92,7 +92,7 @@ impl Namespace {
         let id = id.map_err(|_| {
             Error::new(Errno::ENODEV, format!("{shown}: it is no NVMe namespace (such as /dev/ng0n1)"))
         })?;
-        let block_device = hold_block_device(path)?;
+        let block_device = hold_block_device(&fd, path)?;
         let ask = |namespace, about| {
             let said = identify(&fd, namespace, about).map_err(Error::from);
             said.context(&format!("{shown}: asking it about itself"))
@@ -116,7 +116,10 @@ impl Namespace {
 
     fn carry_out(&self, what: &str, offset: u64, commands: Vec<(NvmeCommand, NvmeData<'_>)>) -> Result<()> {
         let told = |error: io::Error| {
-            Error::from(error).context(format!("{}: {what} at byte {offset}", self.path.shown()))
+            let text = format!("{}: {what} at byte {offset}: {error}", self.path.shown());
+            // That of a command which was cancelled is the device's.
+            let errno = Error::from(error).errno();
+            Error::new(if errno == Errno::EINTR || errno == Errno::EAGAIN { Errno::EIO } else { errno }, text)
         };
         let free = self.rings.lock().pop();
         let mut ring = free.map_or_else(|| NvmeRing::new(DEPTH), Ok).map_err(told)?;
@@ -146,21 +149,30 @@ impl Namespace {
     }
 }
 
-/// Keeps the block device of the namespace from all other users; `None` if there is none.
-fn hold_block_device(path: &Path) -> Result<Option<OwnedFd>> {
-    let real = std::fs::canonicalize(path).map_err(Error::from)?;
-    let name = real.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some(rest) = name.strip_prefix("ng") else { return Ok(None) };
-    let block = format!("nvme{rest}");
-    if !Path::new("/sys/class/block").join(&block).exists() {
+/// Keeps the block device of the namespace from all other users; `None` if it has none.
+fn hold_block_device(fd: &OwnedFd, path: &Path) -> Result<Option<OwnedFd>> {
+    let shown = path.shown();
+    let number = rustix::fs::fstat(fd).map_err(Error::from)?.st_rdev;
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    // By its number: the node may have any name.
+    let found = std::fs::canonicalize(format!("/sys/dev/char/{major}:{minor}"));
+    let found = found
+        .map_err(|error| Error::from(error).context(format!("{shown}: looking for its block device")))?;
+    let name = found.file_name().and_then(|name| name.to_str()?.strip_prefix("ng"));
+    let Some(rest) = name else {
+        return Err(Error::new(
+            Errno::ENODEV,
+            format!("{shown}: it is no generic device of an NVMe namespace"),
+        ));
+    };
+    let block = Path::new("/dev").join(format!("nvme{rest}"));
+    if !Path::new("/sys/class/block").join(format!("nvme{rest}")).exists() {
         return Ok(None);
     }
-    let block = real.with_file_name(block);
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(&block, flags, Mode::empty()) {
         Err(rustix::io::Errno::BUSY) => {
-            let text =
-                format!("{}: {} is in use, by a mount or another program", path.shown(), block.shown());
+            let text = format!("{shown}: {} is in use, by a mount or another program", block.shown());
             Err(Error::new(Errno::EBUSY, text))
         }
         opened => opened.map(Some).map_err(|error| Error::from(error).context(block.shown().to_string())),

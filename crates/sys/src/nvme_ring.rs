@@ -6,6 +6,7 @@ use crate::nvme::{NvmeCommand, NvmeData};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
 const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
@@ -28,6 +29,13 @@ struct UringCommand {
     timeout_ms: u32,
     reserved2: u32,
 }
+
+/// The bit of a status that says that the command fails each time.
+const DO_NOT_RETRY: i32 = 0x4000;
+/// How often a command is tried: the kernel tries none of these again by itself.
+const TURNS: usize = 20;
+/// The time until the next turn.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a command in an entry of the queue.
 const COMMAND: usize = 80;
@@ -85,24 +93,43 @@ impl NvmeRing {
         result
     }
 
-    /// Submits entries, at most as many as the ring has, and waits for all.
+    /// Submits entries, at most as many as the ring has, and waits for all; tries those again that
+    /// the device did not get to, as while it is reset.
     fn complete(&mut self, entries: &[squeue::Entry128]) -> io::Result<()> {
+        let mut entries: Vec<squeue::Entry128> =
+            (0..).zip(entries).map(|(number, entry)| entry.clone().user_data(number)).collect();
+        for turn in 1.. {
+            let statuses = self.submit(&entries)?;
+            let failed = || statuses.iter().filter(|(_, status)| *status != 0);
+            let lasting = failed().find(|(_, status)| turn == TURNS || !is_passing(*status));
+            if let Some((_, status)) = lasting {
+                return told(*status);
+            }
+            let again: Vec<u64> = failed().map(|(number, _)| *number).collect();
+            if again.is_empty() {
+                break;
+            }
+            entries.retain(|entry| again.contains(&entry.get_user_data()));
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Submits entries, and waits for all; answers the number and the status of each.
+    fn submit(&mut self, entries: &[squeue::Entry128]) -> io::Result<Vec<(u64, i32)>> {
         // SAFETY: the memory that the entries lead to is borrowed by the caller until this
         // returns, and this returns when the kernel has none of them any more.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
         pushed.map_err(|_| io::Error::from(rustix::io::Errno::BUSY))?;
-        let (mut left, mut result) = (entries.len(), Ok(()));
-        while left > 0 {
+        let (mut statuses, mut failed) = (Vec::new(), None);
+        while statuses.len() < entries.len() {
+            let left = entries.len() - statuses.len();
             let waited = self.ring.submit_and_wait(left);
-            let completed: Vec<i32> = self.ring.completion().map(|entry| entry.result()).collect();
-            left -= completed.len();
-            for status in completed {
-                result = result.and(told(status));
-            }
+            statuses.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
             if let Err(error) = waited
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                result = result.and(Err(error));
+                failed = Some(error);
                 // Unless the kernel has some of them, none will be done: the ring is not used again.
                 if self.ring.submission().len() == left {
                     break;
@@ -110,7 +137,15 @@ impl NvmeRing {
                 std::thread::yield_now();
             }
         }
-        result
+        failed.map_or(Ok(statuses), Err)
+    }
+}
+
+/// Whether a command may be done if it is tried again.
+fn is_passing(status: i32) -> bool {
+    match status {
+        refused if refused > 0 => refused & DO_NOT_RETRY == 0,
+        errno => [libc::EINTR, libc::EAGAIN].contains(&-errno),
     }
 }
 
@@ -142,6 +177,15 @@ fn entry(device: &impl AsFd, command: NvmeCommand, data: NvmeData<'_>) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_pass_is_tried_again() {
+        for (status, passes) in
+            [(0x4002, false), (0x2, true), (-libc::EINTR, true), (-libc::EOPNOTSUPP, false)]
+        {
+            assert_eq!(is_passing(status), passes, "{status:#x}");
+        }
+    }
 
     #[test]
     fn the_layout_is_the_kernels() {

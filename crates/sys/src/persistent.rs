@@ -24,6 +24,8 @@ pub struct PersistentMap {
     start: *mut c_void,
     len: usize,
     failed: AtomicBool,
+    /// Something was written by this process.
+    is_written: AtomicBool,
 }
 
 // SAFETY: the mapping is this type's own, and only accessed by atomic words.
@@ -45,16 +47,22 @@ impl PersistentMap {
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
         // SAFETY: the kernel chooses a place where nothing is mapped.
         let start = unsafe { mmap(ptr::null_mut(), len, access, flags, file.as_fd(), 0)? };
-        Ok(Self { start, len, failed: AtomicBool::new(false) })
+        Ok(Self { start, len, failed: AtomicBool::new(false), is_written: AtomicBool::new(false) })
     }
 
-    /// Fills `buf` with the bytes from `at` on.
+    /// Fills `buf` with the bytes from `at` on. Before the first write, they are durable then: a
+    /// process that was killed may have left them in the processor's cache.
     ///
     /// # Errors
     /// `EINVAL` beyond the end, `EIO` if memory can't be read.
     pub fn read(&self, at: usize, buf: &mut [u8]) -> io::Result<()> {
         let words = self.words(at, buf.len())?;
+        let is_written = self.is_written.load(Ordering::Relaxed);
         let read = |words: &[AtomicU64]| {
+            if !is_written {
+                write_back(words);
+                drain();
+            }
             let (head, rest) = buf.split_at_mut((WORD - at % WORD).min(buf.len()));
             let mut words = words.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
             let mut next = || words.next().unwrap_or_default();
@@ -72,11 +80,12 @@ impl PersistentMap {
     /// # Errors
     /// `EINVAL` beyond the end, or of another length; `EIO` if the memory fails.
     pub fn write(&self, at: usize, bufs: &[IoSlice<'_>]) -> io::Result<()> {
-        let len = bufs.iter().map(|buf| buf.len()).sum();
-        if at % WORD != 0 || len % WORD != 0 {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if !at.is_multiple_of(WORD) || !len.is_multiple_of(WORD) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let words = self.words(at, len)?;
+        self.is_written.store(true, Ordering::Relaxed);
         let mut bytes = Gathered::new(bufs);
         let write = |words: &[AtomicU64]| {
             for words in words.chunks(GATHERED) {

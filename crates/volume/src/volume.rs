@@ -10,7 +10,7 @@ use crate::rehome::HomeReplacement;
 use crate::speeds;
 use crate::strays::Strays;
 use crate::streams;
-use crate::threads::BackgroundThreads;
+use crate::threads::{BackgroundThreads, Stop};
 use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
 use braid_core::handover::{LiveState, give};
@@ -190,12 +190,12 @@ impl Volume {
     /// requests. `kept` are those that the keeper had.
     pub fn settle_found(self: &Arc<Self>, kept: Vec<InodeId>) {
         let weak = Arc::downgrade(self);
-        let work = move |_: &_| {
+        let work = move |stop: &Stop| {
             let Some(volume) = weak.upgrade() else { return };
             let core = &volume.core;
             let Some(cache) = core.front_cache.get() else { return };
             kept.into_iter().for_each(|ino| core.inodes.settle_kept(ino));
-            for ino in core.inodes.take_found() {
+            for ino in core.inodes.take_found().into_iter().take_while(|_| !stop.is_set()) {
                 let is_known = cache.knows(ino);
                 let _entered = core.barrier.enter();
                 if !is_known && core.inodes.forget(ino, 1) {

@@ -30,8 +30,8 @@ pub(crate) struct RuntimeArgs {
 const BENCH_HELP: &str = "\
 Has clients do one thing over and over for some seconds, each by itself, in a new
 directory below DIR that is removed in the end: through the runtime, through the
-mount as any program, or in this process, on the stack of a file. Prints how many operations a second there were, and how
-long each took.
+mount as any program, or in this process, on the stack of a file. Prints how many
+operations a second there were, and how long each took.
 
 Examples:
   braid bench runtime /mnt/all

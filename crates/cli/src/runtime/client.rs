@@ -62,6 +62,8 @@ impl Task {
 pub(super) struct ByCalls {
     fs: Arc<dyn FileSystem>,
     values: Arc<dyn KeyValue>,
+    /// A runtime knows by itself whose session it is.
+    caller: Caller,
     dir: InodeId,
     task: Task,
     ino: InodeId,
@@ -71,27 +73,22 @@ pub(super) struct ByCalls {
 
 const BOTH: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
 
-fn caller() -> Caller {
-    // A runtime knows whose session it is, and in this process nothing is checked.
-    Caller::root()
-}
-
 impl ByCalls {
     /// Makes the client's file below `dir`.
     pub(super) fn begin(
         (fs, values): (Arc<dyn FileSystem>, Arc<dyn KeyValue>),
-        dir: InodeId,
+        (caller, dir): (Caller, InodeId),
         task: Task,
     ) -> Result<Self> {
         let name = OsString::from(task.own_file());
-        let (entry, opened) = fs.create(&caller(), dir, &name, 0o600, 0, true, BOTH.into())?;
+        let (entry, opened) = fs.create(&caller, dir, &name, 0o600, 0, true, BOTH.into())?;
         let buffer = task.bytes();
-        let this = Self { fs, values, dir, task, ino: entry.attr.ino, handle: opened.handle, buffer };
+        let this = Self { fs, values, caller, dir, task, ino: entry.attr.ino, handle: opened.handle, buffer };
         let filled = if matches!(this.task.load, Load::Read | Load::Write) { this.task.file } else { 0 };
         let block = vec![7; 1 << 20];
         for offset in (0..filled).step_by(block.len()) {
             let len = (filled - offset).min(block.len() as u64) as usize;
-            this.fs.write(&caller(), this.handle, offset, &block[..len], WriteFlags::default())?;
+            this.fs.write(&this.caller, this.handle, offset, &block[..len], WriteFlags::default())?;
         }
         (0..this.task.made_before()).try_for_each(|number| this.put(number))?;
         Ok(this)
@@ -99,33 +96,34 @@ impl ByCalls {
 
     fn put(&self, number: u64) -> Result<()> {
         let key = self.task.made(number);
-        self.values.put(&caller(), key.as_bytes(), &self.buffer, PutOptions::default()).map(drop)
+        self.values.put(&self.caller, key.as_bytes(), &self.buffer, PutOptions::default()).map(drop)
     }
 
     fn once(&mut self, number: u64, offset: u64) -> Result<()> {
-        let Self { fs, values, dir, task, ino, handle, buffer } = self;
+        let Self { fs, values, caller, dir, task, ino, handle, buffer } = self;
         match task.load {
             // There is another client for these.
-            Load::Stat | Load::Deeds => fs.getattr(&caller(), *ino, None).map(drop),
+            Load::Stat | Load::Deeds => fs.getattr(caller, *ino, None).map(drop),
             Load::Create => {
                 let name = OsString::from(task.made(number));
-                let (entry, opened) = fs.create(&caller(), *dir, &name, 0o600, 0, true, BOTH.into())?;
+                let (entry, opened) = fs.create(caller, *dir, &name, 0o600, 0, true, BOTH.into())?;
                 fs.release(opened.handle)?;
                 fs.forget(entry.attr.ino, 1);
                 Ok(())
             }
-            Load::Read => fs.read(&caller(), *handle, offset, buffer, false).map(drop),
-            Load::Write => fs.write(&caller(), *handle, offset, buffer, WriteFlags::default()).map(drop),
+            Load::Read => fs.read(caller, *handle, offset, buffer, false).map(drop),
+            Load::Write => fs.write(caller, *handle, offset, buffer, WriteFlags::default()).map(drop),
             Load::Put => self.put(number),
-            Load::Get => values.get(&caller(), task.made(offset / task.size).as_bytes()).map(drop),
+            Load::Get => values.get(caller, task.made(offset / task.size).as_bytes()).map(drop),
         }
     }
 
     fn clean(&self, operations: u64) -> Result<()> {
         self.fs.release(self.handle)?;
-        self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.own_file()))?;
-        (0..self.task.made_after(operations))
-            .try_for_each(|number| self.fs.unlink(&caller(), self.dir, OsStr::new(&self.task.made(number))))
+        self.fs.unlink(&self.caller, self.dir, OsStr::new(&self.task.own_file()))?;
+        (0..self.task.made_after(operations)).try_for_each(|number| {
+            self.fs.unlink(&self.caller, self.dir, OsStr::new(&self.task.made(number)))
+        })
     }
 }
 

@@ -144,11 +144,15 @@ where
     }
 }
 
-/// A client by a session, below `dir`.
-pub(super) fn by_calls(fs: Arc<dyn FileSystem>, dir: InodeId, task: Task) -> io::Result<Box<dyn Client>> {
+/// A client that calls the file system itself, below `dir`.
+pub(super) fn by_calls(
+    fs: Arc<dyn FileSystem>,
+    (caller, dir): (Caller, InodeId),
+    task: Task,
+) -> io::Result<Box<dyn Client>> {
     let name = OsString::from(task.own_file());
-    let own = fs.mkdir(&Caller::root(), dir, &name, 0o700, 0).map_err(io_error)?.attr.ino;
-    Ok(Box::new(Doer::new(InCalls { fs, above: dir, name, dir: own }, task)?))
+    let own = fs.mkdir(&caller, dir, &name, 0o700, 0).map_err(io_error)?.attr.ino;
+    Ok(Box::new(Doer::new(InCalls { fs, caller, above: dir, name, dir: own }, task)?))
 }
 
 /// A client by system calls, below `dir`.
@@ -160,6 +164,7 @@ pub(super) fn by_mount(dir: &Path, task: Task) -> io::Result<Box<dyn Client>> {
 
 struct InCalls {
     fs: Arc<dyn FileSystem>,
+    caller: Caller,
     above: InodeId,
     name: OsString,
     dir: InodeId,
@@ -177,8 +182,8 @@ impl Place for InCalls {
     type File = (InodeId, HandleId);
 
     fn create(&self, name: &str) -> io::Result<Self::File> {
-        let (me, name) = (Caller::root(), OsStr::new(name));
-        let created = self.fs.create(&me, self.dir, name, 0o600, 0, true, BOTH.into());
+        let name = OsStr::new(name);
+        let created = self.fs.create(&self.caller, self.dir, name, 0o600, 0, true, BOTH.into());
         created.map(|(entry, opened)| (entry.attr.ino, opened.handle)).map_err(io_error)
     }
 
@@ -188,61 +193,60 @@ impl Place for InCalls {
     }
 
     fn write(&self, (_, handle): &Self::File, offset: u64, data: &[u8]) -> io::Result<()> {
-        let written = self.fs.write(&Caller::root(), *handle, offset, data, WriteFlags::default());
+        let written = self.fs.write(&self.caller, *handle, offset, data, WriteFlags::default());
         expect(written.map_err(io_error)? == data.len(), "less was written")
     }
 
     fn read(&self, (_, handle): &Self::File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut data = vec![0; len];
-        let read = self.fs.read(&Caller::root(), *handle, offset, &mut data, false).map_err(io_error)?;
+        let read = self.fs.read(&self.caller, *handle, offset, &mut data, false).map_err(io_error)?;
         data.truncate(read);
         Ok(data)
     }
 
     fn size(&self, (ino, handle): &Self::File) -> io::Result<u64> {
-        let attr = self.fs.getattr(&Caller::root(), *ino, Some(*handle));
+        let attr = self.fs.getattr(&self.caller, *ino, Some(*handle));
         attr.map(|attr| attr.size).map_err(io_error)
     }
 
     fn rename(&self, name: &str, new_name: &str, exchange: bool) -> io::Result<()> {
         let mode = if exchange { RenameMode::Exchange } else { RenameMode::NoReplace };
         let (name, new_name) = (OsStr::new(name), OsStr::new(new_name));
-        self.fs.rename(&Caller::root(), self.dir, name, self.dir, new_name, mode).map_err(io_error)
+        self.fs.rename(&self.caller, self.dir, name, self.dir, new_name, mode).map_err(io_error)
     }
 
     fn link(&self, name: &str, new_name: &str) -> io::Result<()> {
-        let me = Caller::root();
-        let ino = self.fs.lookup(&me, self.dir, OsStr::new(name)).map_err(io_error)?.attr.ino;
-        let linked = self.forget(self.fs.link(&me, ino, self.dir, OsStr::new(new_name)));
+        let ino = self.fs.lookup(&self.caller, self.dir, OsStr::new(name)).map_err(io_error)?.attr.ino;
+        let linked = self.forget(self.fs.link(&self.caller, ino, self.dir, OsStr::new(new_name)));
         self.fs.forget(ino, 1);
         linked
     }
 
     fn symlink(&self, target: &str, name: &str) -> io::Result<()> {
-        self.forget(self.fs.symlink(&Caller::root(), self.dir, OsStr::new(name), OsStr::new(target)))
+        self.forget(self.fs.symlink(&self.caller, self.dir, OsStr::new(name), OsStr::new(target)))
     }
 
     fn mkdir(&self, name: &str) -> io::Result<()> {
-        self.forget(self.fs.mkdir(&Caller::root(), self.dir, OsStr::new(name), 0o700, 0))
+        self.forget(self.fs.mkdir(&self.caller, self.dir, OsStr::new(name), 0o700, 0))
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
-        self.fs.unlink(&Caller::root(), self.dir, OsStr::new(name)).map_err(io_error)
+        self.fs.unlink(&self.caller, self.dir, OsStr::new(name)).map_err(io_error)
     }
 
     fn rmdir(&self, name: &str) -> io::Result<()> {
-        self.fs.rmdir(&Caller::root(), self.dir, OsStr::new(name)).map_err(io_error)
+        self.fs.rmdir(&self.caller, self.dir, OsStr::new(name)).map_err(io_error)
     }
 
     fn look(&self, name: &str) -> io::Result<(u64, u64)> {
-        let attr = self.fs.lookup(&Caller::root(), self.dir, OsStr::new(name)).map_err(io_error)?.attr;
+        let attr = self.fs.lookup(&self.caller, self.dir, OsStr::new(name)).map_err(io_error)?.attr;
         self.fs.forget(attr.ino, 1);
         Ok((attr.ino.0, u64::from(attr.nlink)))
     }
 
     fn leave(&self) -> io::Result<()> {
         self.fs.forget(self.dir, 1);
-        self.fs.rmdir(&Caller::root(), self.above, &self.name).map_err(io_error)
+        self.fs.rmdir(&self.caller, self.above, &self.name).map_err(io_error)
     }
 }
 

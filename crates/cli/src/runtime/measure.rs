@@ -61,12 +61,16 @@ pub(crate) fn bench(args: &BenchRuntimeArgs) -> Result<()> {
             let mount = locate::containing(&args.dir)?;
             let (session, root) = session(args, &mount)?;
             let values = |dir| session.values(dir);
-            by_calls(args, (session.file_system(), root, &values), &scratch).map_err(told)?
+            // The runtime knows whose session it is.
+            by_calls(args, (session.file_system(), &values), (Caller::root(), root), &scratch)
+                .map_err(told)?
         }
         Through::Direct => {
             let stack = DirectStack::find(&args.dir)?.ok_or_else(|| no_stack(&args.dir))?;
             let values = |dir| stack.values(dir);
-            let measured = by_calls(args, (stack.file_system(), InodeId::ROOT, &values), &scratch);
+            let fs = stack.file_system().map_err(|error| Failure::new(error.to_string()))?;
+            let place = (stack.caller().clone(), InodeId::ROOT);
+            let measured = by_calls(args, (fs, &values), place, &scratch);
             let closed = stack.close().map_err(|error| Failure::new(error.to_string()));
             measured.map_err(told).and_then(|measured| closed.map(|()| measured))?
         }
@@ -87,17 +91,18 @@ type ValuesOf<'a> = &'a (dyn Fn(InodeId) -> braid_contract::Result<Arc<dyn KeyVa
 /// Measures calls of a file system, below this directory.
 fn by_calls(
     args: &BenchRuntimeArgs,
-    (fs, root, values_of): (Arc<dyn FileSystem>, InodeId, ValuesOf<'_>),
+    (fs, values_of): (Arc<dyn FileSystem>, ValuesOf<'_>),
+    (caller, root): (Caller, InodeId),
     scratch: &Path,
 ) -> io::Result<Measured> {
     let name = scratch.file_name().unwrap_or(OsStr::new("braid-bench"));
-    let caller = Caller::root();
     let dir = fs.mkdir(&caller, root, name, 0o700, 0).map_err(io_error)?.attr.ino;
     let make = |client| {
         if args.load == Load::Deeds {
-            return deeds::by_calls(Arc::clone(&fs), dir, task(args, client));
+            return deeds::by_calls(Arc::clone(&fs), (caller.clone(), dir), task(args, client));
         }
-        let begin = |values| ByCalls::begin((Arc::clone(&fs), values), dir, task(args, client));
+        let begin =
+            |values| ByCalls::begin((Arc::clone(&fs), values), (caller.clone(), dir), task(args, client));
         let client = values_of(dir).and_then(begin).map_err(io_error)?;
         Ok(Box::new(client) as Box<dyn Client>)
     };

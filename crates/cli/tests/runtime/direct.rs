@@ -173,6 +173,14 @@ fn what_does_not_fit_is_refused() {
     write(log);
     let refused = bench.refused(&["bench", "runtime", "odd.yaml", "--through", "direct"]);
     assert!(refused.contains("odd.yaml: no stack file with 'exec: direct'"), "{refused}");
+    // A stack file that others can write would have devices and keys used for them.
+    fs::set_permissions(bench.path("direct.yaml"), Permissions::from_mode(0o666)).unwrap();
+    let refused = bench.refused(&["kv", "scan", "direct.yaml"]);
+    assert!(refused.contains("direct.yaml:1: exec: another user can write this file"), "{refused}");
+    fs::set_permissions(bench.path("direct.yaml"), Permissions::from_mode(0o644)).unwrap();
+    bench.ok(&["kv", "scan", "direct.yaml"]);
+    chown(bench.path("direct.yaml"), Some(ALICE), None).unwrap();
+    bench.refused(&["kv", "scan", "direct.yaml"]);
     // A reload does not make a mount a program's.
     bench.ok(&["mount", "--no-measure", "s.yaml", "m"]);
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap();

@@ -29,5 +29,5 @@ pub(super) fn refuse_at(device: &Located<PathBuf>, error: &Error) -> Refusal {
     let found = text.strip_prefix(&said).unwrap_or(&text);
     let is_argument = device.place == Place::flag(device.value.to_string_lossy());
     let found = if is_argument { found.to_owned() } else { format!("{said}{found}") };
-    device.place.refuse(found, advice)
+    device.place.refuse(found, advice).about(error.errno())
 }

@@ -52,7 +52,7 @@ fn refuse_session(place: &Place, error: &Error) -> Refusal {
         Errno::EACCES | Errno::EPERM => "mount the view as root, or as the user who mounted what is below",
         _ => "mount what is below with this version of Braid; its log may say more",
     };
-    place.refuse(format!("no session begins: {error}"), advice)
+    place.refuse(format!("no session begins: {error}"), advice).about(error.errno())
 }
 
 impl Bottom for OpenView {
