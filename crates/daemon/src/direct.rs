@@ -72,8 +72,7 @@ impl DirectStack {
     }
 
     /// Whether this is another process than the one that opened it.
-    #[must_use]
-    pub fn is_forked(&self) -> bool {
+    fn is_forked(&self) -> bool {
         own_pid() != self.caller.pid
     }
 

@@ -5,7 +5,7 @@
 use crate::device::{BLOCK, Device};
 use braid_contract::{Context, Errno, Error, Result, Shown};
 use braid_sys::{
-    AlignedBuf, NvmeCommand, NvmeData, NvmeQueue, NvmeRing, is_aligned, nvme_command, nvme_namespace,
+    AlignedBuf, NvmeCommand, NvmeData, NvmeRing, is_aligned, nvme_block, nvme_identify, nvme_namespace,
 };
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -17,14 +17,13 @@ use std::path::{Path, PathBuf};
 const TRANSFER_MAX: usize = 128 << 10;
 /// Commands of one read or write that are under way at a time.
 const DEPTH: u32 = 32;
-/// Bytes of what a device says of itself.
+/// Bytes of a page of memory, and of what a device says of itself.
 const PAGE: usize = 4096;
 
 const FLUSH: u8 = 0x00;
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 const DATASET_MANAGEMENT: u8 = 0x09;
-const IDENTIFY: u8 = 0x06;
 /// The attribute of dataset management by which ranges are deallocated.
 const DEALLOCATE: u32 = 1 << 2;
 
@@ -57,10 +56,8 @@ struct Shape {
 impl Shape {
     /// By the pages about its controller and about it.
     fn of(controller: &[u8], namespace: &[u8]) -> std::result::Result<Self, &'static str> {
-        let format = usize::from(namespace[26] & 0xf | (namespace[26] & 0x60) >> 1);
-        let format = &namespace[128 + 4 * format..][..4];
-        let shift = u32::from(format[2]);
-        if format[0] != 0 || format[1] != 0 {
+        let (metadata, shift) = nvme_block(namespace).ok_or("it does not describe itself")?;
+        if metadata != 0 {
             return Err("its blocks have metadata: format it without");
         }
         if !(9..=BLOCK.ilog2()).contains(&shift) {
@@ -94,7 +91,7 @@ impl Namespace {
         })?;
         let block_device = hold_block_device(&fd, path)?;
         let ask = |namespace, about| {
-            let said = identify(&fd, namespace, about).map_err(Error::from);
+            let said = nvme_identify(&fd, namespace, about).map_err(Error::from);
             said.context(&format!("{shown}: asking it about itself"))
         };
         let (controller, namespace) = (ask(0, 1)?, ask(id, 0)?);
@@ -111,7 +108,7 @@ impl Namespace {
     /// A read or write of whole blocks, from `offset` on.
     fn transfer(&self, opcode: u8, offset: u64, len: usize) -> NvmeCommand {
         let (first, count) = (offset >> self.shape.shift, (len >> self.shape.shift) as u32);
-        self.command(opcode, [first as u32, (first >> 32) as u32, count.saturating_sub(1), 0, 0, 0])
+        NvmeCommand::of_blocks(opcode, self.id, first, count)
     }
 
     fn carry_out(&self, what: &str, offset: u64, commands: Vec<(NvmeCommand, NvmeData<'_>)>) -> Result<()> {
@@ -177,14 +174,6 @@ fn hold_block_device(fd: &OwnedFd, path: &Path) -> Result<Option<OwnedFd>> {
         }
         opened => opened.map(Some).map_err(|error| Error::from(error).context(block.shown().to_string())),
     }
-}
-
-fn identify(fd: &OwnedFd, namespace: u32, about: u32) -> io::Result<Vec<u8>> {
-    let mut buf = AlignedBuf::new();
-    let page = buf.bytes(PAGE);
-    let command = NvmeCommand { opcode: IDENTIFY, namespace, words: [about, 0, 0, 0, 0, 0] };
-    nvme_command(fd, NvmeQueue::Admin, command, NvmeData::In(page))?;
-    Ok(page.to_vec())
 }
 
 impl Device for Namespace {

@@ -44,7 +44,9 @@ pub use handle::{handle_of, numbered_handle, open_handle};
 pub use identity::{Acting, act_as, groups_of, is_privileged, peer_groups};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
-pub use nvme::{NvmeCommand, NvmeData, NvmeQueue, discard, nvme_command, nvme_namespace};
+pub use nvme::{
+    NvmeCommand, NvmeData, NvmeQueue, discard, nvme_block, nvme_command, nvme_identify, nvme_namespace,
+};
 pub use nvme_ring::NvmeRing;
 pub use persistent::PersistentMap;
 pub use process::{is_running, process_start, task_names};

@@ -1,6 +1,7 @@
 //! Commands that go to an NVMe device as they are (`linux/nvme_ioctl.h`), and the discard of a
 //! block device's space (`linux/fs.h`).
 
+use crate::aligned::AlignedBuf;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -31,6 +32,15 @@ pub struct NvmeCommand {
     pub namespace: u32,
     /// Command dwords 10 to 15.
     pub words: [u32; 6],
+}
+
+impl NvmeCommand {
+    /// A read or write of so many logical blocks of a namespace, from the `first` on.
+    #[must_use]
+    pub fn of_blocks(opcode: u8, namespace: u32, first: u64, count: u32) -> Self {
+        let words = [first as u32, (first >> 32) as u32, count.saturating_sub(1), 0, 0, 0];
+        Self { opcode, namespace, words }
+    }
 }
 
 /// The data of a command.
@@ -114,9 +124,40 @@ pub fn nvme_command(
     };
     match status {
         0 => Ok(asked.result),
-        refused if refused > 0 => Err(io::Error::other(format!("the device answers status {refused:#x}"))),
+        status if status > 0 => Err(refused(status)),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Bytes of an Identify structure.
+const IDENTIFY_LEN: usize = 4096;
+
+/// An Identify structure: of `namespace` if `about` is 0, of the controller if it is 1.
+///
+/// # Errors
+/// Those of [`nvme_command`].
+pub fn nvme_identify(device: impl AsFd, namespace: u32, about: u32) -> io::Result<Vec<u8>> {
+    const IDENTIFY: u8 = 0x06;
+    let mut buf = AlignedBuf::new();
+    let page = buf.bytes(IDENTIFY_LEN);
+    let command = NvmeCommand { opcode: IDENTIFY, namespace, words: [about, 0, 0, 0, 0, 0] };
+    nvme_command(device, NvmeQueue::Admin, command, NvmeData::In(&mut *page))?;
+    Ok(page.to_vec())
+}
+
+/// The logical block of an Identify Namespace structure: bytes of its metadata, and its size as
+/// a power of two; `None` if the structure is too short.
+#[must_use]
+pub fn nvme_block(namespace: &[u8]) -> Option<(u16, u32)> {
+    let format = *namespace.get(26)?;
+    let format = usize::from(format & 0xf | format >> 1 & 0x30);
+    let found = namespace.get(128 + 4 * format..)?;
+    Some((u16::from_le_bytes([*found.first()?, *found.get(1)?]), u32::from(*found.get(2)?)))
+}
+
+/// The error of a command that the device refuses.
+pub(crate) fn refused(status: i32) -> io::Error {
+    io::Error::other(format!("the device answers status {status:#x}"))
 }
 
 /// Discards these bytes of a block device; the device decides the contents of later reads.

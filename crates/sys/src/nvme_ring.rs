@@ -2,7 +2,7 @@
 //! character device, Linux 5.19): several are under way at a time, and none passes the kernel's
 //! block layer.
 
-use crate::nvme::{NvmeCommand, NvmeData};
+use crate::nvme::{NvmeCommand, NvmeData, refused};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -82,22 +82,18 @@ impl NvmeRing {
         let mut result = Ok(());
         let mut commands = commands.into_iter().peekable();
         while commands.peek().is_some() && result.is_ok() {
-            let entries: io::Result<Vec<_>> = commands
-                .by_ref()
-                .take(self.depth)
-                .map(|(command, data)| entry(&device, command, data))
-                .collect();
-            result = self.complete(&entries?);
+            let batch = (0..).zip(commands.by_ref().take(self.depth));
+            let entries: io::Result<Vec<_>> =
+                batch.map(|(number, command)| Ok(entry(&device, command)?.user_data(number))).collect();
+            result = self.complete(entries?);
         }
         self.has_failed = result.is_err();
         result
     }
 
-    /// Submits entries, at most as many as the ring has, and waits for all; tries those again that
-    /// the device did not get to, as while it is reset.
-    fn complete(&mut self, entries: &[squeue::Entry128]) -> io::Result<()> {
-        let mut entries: Vec<squeue::Entry128> =
-            (0..).zip(entries).map(|(number, entry)| entry.clone().user_data(number)).collect();
+    /// Submits numbered entries, at most as many as the ring has, and waits for all; tries those
+    /// again that the device did not get to, as while it is reset.
+    fn complete(&mut self, mut entries: Vec<squeue::Entry128>) -> io::Result<()> {
         for turn in 1.. {
             let statuses = self.submit(&entries)?;
             let failed = || statuses.iter().filter(|(_, status)| *status != 0);
@@ -144,7 +140,7 @@ impl NvmeRing {
 /// Whether a command may be done if it is tried again.
 fn is_passing(status: i32) -> bool {
     match status {
-        refused if refused > 0 => refused & DO_NOT_RETRY == 0,
+        status if status > 0 => status & DO_NOT_RETRY == 0,
         errno => [libc::EINTR, libc::EAGAIN].contains(&-errno),
     }
 }
@@ -152,12 +148,12 @@ fn is_passing(status: i32) -> bool {
 fn told(status: i32) -> io::Result<()> {
     match status {
         0 => Ok(()),
-        refused if refused > 0 => Err(io::Error::other(format!("the device answers status {refused:#x}"))),
+        status if status > 0 => Err(refused(status)),
         errno => Err(io::Error::from_raw_os_error(-errno)),
     }
 }
 
-fn entry(device: &impl AsFd, command: NvmeCommand, data: NvmeData<'_>) -> io::Result<squeue::Entry128> {
+fn entry(device: &impl AsFd, (command, data): (NvmeCommand, NvmeData<'_>)) -> io::Result<squeue::Entry128> {
     let NvmeCommand { opcode, namespace: nsid, words } = command;
     let (addr, data_len) = data.place(opcode)?;
     let asked = UringCommand { opcode, nsid, words, addr, data_len, ..UringCommand::default() };

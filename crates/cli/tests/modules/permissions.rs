@@ -1,7 +1,7 @@
 //! The module `permissions`: users who try to get at data that rules deny them, in every mode of
 //! the kernel's cache. Needs root, /dev/fuse, `setpriv` and Python; skipped without root.
 
-use crate::common::{Bench, RANGE, drop_caches};
+use crate::common::{Bench, RANGE, drop_caches, turn};
 use crate::users::{ALICE, BOB, python, said};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -139,6 +139,8 @@ else: raise AssertionError('a mapping of what is open for reading was written')
 
 #[test]
 fn what_rules_deny_a_user_does_not_get_at() {
+    // The kernel's caches are those of other tests, too.
+    let _turn = turn();
     let Some(bench) = Bench::shared() else { return };
     for cache in ["writeback", "passthrough", "direct"] {
         bench.write_stack(&bench.with_rules(RULES, cache));
@@ -189,6 +191,8 @@ fn a_group_counts_as_long_as_a_user_is_in_it() {
 /// A file handle leads past all names; only root may use one.
 #[test]
 fn a_file_handle_is_no_way_around_a_rule() {
+    // The kernel's caches are those of other tests, too.
+    let _turn = turn();
     let Some(bench) = Bench::shared() else { return };
     bench.write_stack(&bench.with_rules(RULES, "writeback"));
     bench.mount();

@@ -114,8 +114,7 @@ impl Values for Buckets {
 }
 
 impl Owner {
-    /// The whole stack.
-    pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
+    fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
             Self::Files(fs) => Arc::clone(fs),
             Self::Log(stack) => Arc::clone(&stack.top),

@@ -4,7 +4,9 @@
 
 use crate::native::device_dir;
 use braid_contract::{Context, Error, Result};
-use braid_sys::{AlignedBuf, NvmeCommand, NvmeData, NvmeQueue, nvme_command, nvme_namespace};
+use braid_sys::{
+    AlignedBuf, NvmeCommand, NvmeData, NvmeQueue, nvme_block, nvme_command, nvme_identify, nvme_namespace,
+};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -45,21 +47,12 @@ impl Fdp {
     }
 
     fn ask(device: BorrowedFd<'_>, namespace: u32) -> Result<Option<Self>> {
-        let mut buf = AlignedBuf::new();
-        let mut admin = |opcode, namespace, words: [u32; 2]| -> Result<(u32, Vec<u8>)> {
-            let page = buf.bytes(PAGE);
-            page.fill(0);
-            let words = [words[0], words[1], 0, 0, 0, 0];
-            let command = NvmeCommand { opcode, namespace, words };
-            let result = nvme_command(device, NvmeQueue::Admin, command, NvmeData::In(page))?;
-            Ok((result, page.to_vec()))
-        };
-        const IDENTIFY: u8 = 0x06;
-        let (_, controller) = admin(IDENTIFY, 0, [1, 0]).context("asking for its controller")?;
+        let identify = |namespace, about| nvme_identify(device, namespace, about).map_err(Error::from);
+        let controller = identify(0, 1).context("asking for its controller")?;
         if !has_placement(&controller) {
             return Ok(None);
         }
-        let (_, found) = admin(IDENTIFY, namespace, [0, 0]).context("asking for its namespace")?;
+        let found = identify(namespace, 0).context("asking for its namespace")?;
         let Some((group, shift)) = group_and_shift(&found) else { return Ok(None) };
         const GET_FEATURES: u8 = 0x0a;
         const FEATURE: u32 = 0x1d;
@@ -74,13 +67,16 @@ impl Fdp {
         };
         const GET_LOG_PAGE: u8 = 0x02;
         const CONFIGURATIONS: u32 = 0x20;
-        let words = [CONFIGURATIONS | DWORDS << 16, u32::from(group) << 16];
-        let (_, page) = admin(GET_LOG_PAGE, 0, words).context("asking for its configurations")?;
-        let Some(unit) = unit_size(&page, configuration) else { return Ok(None) };
-        const RECEIVE: u8 = 0x12;
-        const UNIT_HANDLE_STATUS: u32 = 1;
         let mut buf = AlignedBuf::new();
         let page = buf.bytes(PAGE);
+        let words = [CONFIGURATIONS | DWORDS << 16, u32::from(group) << 16, 0, 0, 0, 0];
+        let command = NvmeCommand { opcode: GET_LOG_PAGE, namespace: 0, words };
+        nvme_command(device, NvmeQueue::Admin, command, NvmeData::In(&mut *page))
+            .context("asking for its configurations")?;
+        let Some(unit) = unit_size(page, configuration) else { return Ok(None) };
+        const RECEIVE: u8 = 0x12;
+        const UNIT_HANDLE_STATUS: u32 = 1;
+        page.fill(0);
         let words = [UNIT_HANDLE_STATUS, DWORDS, 0, 0, 0, 0];
         let command = NvmeCommand { opcode: RECEIVE, namespace, words };
         nvme_command(device, NvmeQueue::Io, command, NvmeData::In(&mut *page))
@@ -125,15 +121,10 @@ impl Fdp {
         /// The directive type "data placement", and where it is in dword 12.
         const DATA_PLACEMENT: u32 = 2 << 20;
         let (block, blocks) = (at >> self.shift, (len >> self.shift) as u32);
-        let words = [
-            block as u32,
-            (block >> 32) as u32,
-            blocks.saturating_sub(1) | DATA_PLACEMENT,
-            u32::from(placement) << 16,
-            0,
-            0,
-        ];
-        NvmeCommand { opcode: WRITE, namespace: self.namespace, words }
+        let mut command = NvmeCommand::of_blocks(WRITE, self.namespace, block, blocks);
+        command.words[2] |= DATA_PLACEMENT;
+        command.words[3] = u32::from(placement) << 16;
+        command
     }
 }
 
@@ -155,11 +146,9 @@ fn has_placement(controller: &[u8]) -> bool {
 /// The endurance group of an Identify Namespace structure, and its logical block as a
 /// power of two; `None` if it has no group, or metadata that would have to be written.
 fn group_and_shift(namespace: &[u8]) -> Option<(u16, u32)> {
-    let format = *namespace.get(26)?;
-    let format = usize::from(format & 0xf | format >> 1 & 0x30);
     let group = u16_at(namespace, 102)?;
-    let (metadata, shift) = (u16_at(namespace, 128 + 4 * format)?, *namespace.get(130 + 4 * format)?);
-    (group > 0 && metadata == 0 && (9..=16).contains(&shift)).then_some((group, shift.into()))
+    let (metadata, shift) = nvme_block(namespace)?;
+    (group > 0 && metadata == 0 && (9..=16).contains(&shift)).then_some((group, shift))
 }
 
 /// The configuration that is in use, by the value of the feature; `None` if it is
