@@ -127,30 +127,41 @@ pub trait KeyValue: Send + Sync {
     /// Whether a [batch](Self::batch) is atomic as a whole, for readers and for crashes.
     fn batch_is_atomic(&self) -> bool;
 
-    /// The value of a key; `None` if it is not there.
+    /// Replaces the contents of `value` by the value of a key, and answers whether that is
+    /// there. The memory that `value` has is used again: a caller who reads many values
+    /// gives the same one. Without an answer of `true`, its contents are undefined.
     ///
     /// # Errors
     /// `EACCES`, `EFBIG`, `EISDIR` and `EINVAL` as above, `ENOENT` if the directory is
     /// gone, `ENAMETOOLONG` for a key that can't be, those of the device.
-    fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// The value of a key; `None` if it is not there.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.read(caller, key, &mut value)?.then_some(value))
+    }
 
     /// How many bytes the value of a key has, without the right to read it; `None` if it
     /// is not there.
     ///
     /// # Errors
-    /// As for [`get`](Self::get), but for that right.
+    /// As for [`read`](Self::read), but for that right.
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>>;
 
     /// Gives a key a value; answers whether it did, by [`PutOptions::when`].
     ///
     /// # Errors
-    /// As for [`get`](Self::get), `ENOSPC` without room.
+    /// As for [`read`](Self::read), `ENOSPC` without room.
     fn put(&self, caller: &Caller, key: &[u8], value: &[u8], options: PutOptions) -> Result<bool>;
 
     /// Removes a key; answers whether it was there.
     ///
     /// # Errors
-    /// As for [`get`](Self::get).
+    /// As for [`read`](Self::read).
     fn delete(&self, caller: &Caller, key: &[u8]) -> Result<bool>;
 
     /// Up to `count` keys of a range, in the order of their bytes, from a cursor on; with
@@ -159,7 +170,7 @@ pub trait KeyValue: Send + Sync {
     /// meanwhile may be.
     ///
     /// # Errors
-    /// As for [`get`](Self::get), `EACCES` also for the first value that may not be read.
+    /// As for [`read`](Self::read), `EACCES` also for the first value that may not be read.
     fn scan(&self, caller: &Caller, range: &ScanRange, count: usize, values: bool) -> Result<ScanPage>;
 
     /// Carries out up to [`BATCH_MAX`] changes with [`VALUE_MAX`] bytes of values

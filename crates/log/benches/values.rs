@@ -40,9 +40,12 @@ impl Side for Library {
     }
 
     fn get(&mut self, keys: &[String], bytes: usize) {
+        let mut value = Vec::new();
         let bucket = self.0.bucket(InodeId::ROOT, None).unwrap();
         for key in keys {
-            assert_eq!(bucket.get(&Caller::root(), key.as_bytes()).unwrap().unwrap().len(), bytes);
+            assert!(
+                bucket.read(&Caller::root(), key.as_bytes(), &mut value).unwrap() && value.len() == bytes
+            );
         }
     }
 }
@@ -68,8 +71,11 @@ impl Side for InSession {
     }
 
     fn get(&mut self, keys: &[String], bytes: usize) {
+        let mut value = Vec::new();
         for key in keys {
-            assert_eq!(self.0.get(&Caller::root(), key.as_bytes()).unwrap().unwrap().len(), bytes);
+            assert!(
+                self.0.read(&Caller::root(), key.as_bytes(), &mut value).unwrap() && value.len() == bytes
+            );
         }
     }
 }

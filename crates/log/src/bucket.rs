@@ -63,13 +63,13 @@ impl LogBucket {
         Ok(found)
     }
 
-    /// The value of a name.
-    fn value(&self, caller: &Caller, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// Reads the value of a name, if it is there.
+    fn value(&self, caller: &Caller, name: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         loop {
-            let Some(inode) = self.file(caller, name)? else { return Ok(None) };
+            let Some(inode) = self.file(caller, name)? else { return Ok(false) };
             // If it was replaced at this moment, the other one counts.
-            if let Some(value) = values::read(&self.core, caller, &inode)? {
-                return Ok(Some(value));
+            if values::read(&self.core, caller, &inode, value)? {
+                return Ok(true);
             }
         }
     }
@@ -86,8 +86,8 @@ impl KeyValue for LogBucket {
         true
     }
 
-    fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.value(caller, &name_of_key(key)?)
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.value(caller, &name_of_key(key)?, value)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {
@@ -125,11 +125,11 @@ impl KeyValue for LogBucket {
                 break;
             }
             last = Some(key.clone());
-            let value = if values { self.value(caller, &name_of_key(&key)?)? } else { None };
+            let mut value = Vec::new();
             // One that went meanwhile is left out.
-            if value.is_some() || !values {
-                bytes += value.as_ref().map_or(0, Vec::len);
-                page.entries.push((key, value));
+            if !values || self.value(caller, &name_of_key(&key)?, &mut value)? {
+                bytes += value.len();
+                page.entries.push((key, values.then_some(value)));
             }
         }
         page.next = last.filter(|_| has_more);

@@ -4,7 +4,6 @@ use crate::trial::{Suite, Trial};
 use braid_tests_support::error::Result;
 use braid_tests_support::paths;
 use braid_tests_support::sh::cmd;
-use braid_tests_support::tools::build_braid;
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite = Suite {
@@ -16,9 +15,9 @@ pub(super) const SUITE: Suite = Suite {
     trials: |_| vec![Trial::case("install, use, purge", test)],
 };
 
-/// The package is of the `braid` command that all suites use.
+/// The package is of the command that the suites use, and of the library that
+/// was built beside it; of a release if they have none.
 fn test() -> Result<()> {
-    build_braid()?;
     let dist = ["run", "--quiet", "--locked", "--package", "xtask", "--", "dist", "--test"];
-    cmd("cargo").args(dist).env("BRAID", paths::braid()).dir(&paths::root()).quiet()
+    cmd("cargo").args(dist).dir(&paths::root()).quiet()
 }

@@ -51,19 +51,28 @@ impl Tool {
 /// suite tests an old one; not if the environment variable `BRAID` names one.
 pub fn build_braid() -> Result<()> {
     static BUILT: OnceLock<Result<()>> = OnceLock::new();
-    let build = || {
-        if std::env::var_os("BRAID").is_some() {
-            return Ok(());
-        }
-        let build = ["build", "--release", "--locked", "--package", "braid-cli"];
-        cmd("cargo").args(build).dir(&paths::root()).run()
-    };
+    let build = || if std::env::var_os("BRAID").is_some() { Ok(()) } else { release(&["braid-cli"]) };
     BUILT.get_or_init(build).clone()
 }
 
-/// Builds the library for applications as users get it; answers where it is.
-pub fn build_library() -> Result<PathBuf> {
-    let build = ["build", "--release", "--locked", "--package", "braid-client"];
-    cmd("cargo").args(build).dir(&paths::root()).run()?;
-    Ok(paths::target().join("release/libbraid.so"))
+/// Builds the command and the library for applications as users get them, and
+/// answers where they are. If the environment variable `BRAID` names a command,
+/// they are this and the library that was built beside it.
+pub fn build_packaged() -> Result<(PathBuf, PathBuf)> {
+    let braid = paths::braid();
+    let beside = braid.parent().unwrap_or(Path::new("."));
+    if std::env::var_os("BRAID").is_none() {
+        // At once: each alone has other features, and compiles all crates again.
+        release(&["braid-cli", "braid-client"])?;
+    }
+    let library = ["libbraid.so", "deps/libbraid.so"].map(|name| beside.join(name));
+    match library.into_iter().find(|path| path.is_file()) {
+        Some(library) => Ok((braid, library)),
+        None => fail(format!("there is no libbraid.so beside {}: build braid-client, too", braid.display())),
+    }
+}
+
+fn release(packages: &[&str]) -> Result<()> {
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    cmd("cargo").args(["build", "--release", "--locked"]).args(packages).dir(&paths::root()).run()
 }

@@ -11,7 +11,7 @@ use crate::setup;
 use braid_tests_support::error::{Context, Result, fail};
 use braid_tests_support::paths;
 use braid_tests_support::sh::{cmd, exists};
-use braid_tests_support::tools::{build_braid, build_library};
+use braid_tests_support::tools::build_packaged;
 use clap::Args;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -36,8 +36,8 @@ pub(crate) struct Command {
 /// Makes the package, and tries it out.
 pub(crate) fn run(command: &Command) -> Result<()> {
     setup::dist()?;
-    build_braid()?;
-    let package = build(&paths::braid())?;
+    let (braid, library) = build_packaged()?;
+    let package = build(&braid, &library)?;
     println!("made {}", package.display());
     match command {
         Command { test: true, .. } => in_directory(&package),
@@ -46,8 +46,9 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// Makes the package of this `braid` command below `target/dist`.
-fn build(braid: &Path) -> Result<PathBuf> {
+/// Makes the package of this `braid` command and this library below
+/// `target/dist`.
+fn build(braid: &Path, library: &Path) -> Result<PathBuf> {
     let dist = paths::target().join("dist");
     let stage = Stage { root: dist.join("stage") };
     if stage.root.exists() {
@@ -61,7 +62,7 @@ fn build(braid: &Path) -> Result<PathBuf> {
     let ours = paths::root().join("xtask/dist");
     stage.file(&ours.join("braid@.service"), "usr/lib/systemd/system/braid@.service", 0o644)?;
     stage.file(&paths::root().join("crates/cli/rescue/rescue.py"), "usr/share/braid/rescue.py", 0o755)?;
-    stage.client()?;
+    stage.client(library)?;
     stage.dir("etc/braid")?;
     for script in ["postinst", "postrm"] {
         stage.file(&ours.join(script), &format!("DEBIAN/{script}"), 0o755)?;
@@ -160,9 +161,9 @@ impl Stage {
     }
 
     /// The library for applications.
-    fn client(&self) -> Result<()> {
+    fn client(&self, library: &Path) -> Result<()> {
         let ours = paths::root().join("crates/client");
-        self.file(&build_library()?, "usr/lib/libbraid.so", 0o644)?;
+        self.file(library, "usr/lib/libbraid.so", 0o644)?;
         cmd("strip").args(["--strip-unneeded"]).arg(self.root.join("usr/lib/libbraid.so")).quiet()?;
         self.file(&ours.join("include/braid.h"), "usr/include/braid.h", 0o644)?;
         self.file(&ours.join("python/braid.py"), "usr/lib/python3/dist-packages/braid.py", 0o644)

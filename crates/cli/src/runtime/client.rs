@@ -114,7 +114,7 @@ impl ByCalls {
             Load::Read => fs.read(caller, *handle, offset, buffer, false).map(drop),
             Load::Write => fs.write(caller, *handle, offset, buffer, WriteFlags::default()).map(drop),
             Load::Put => self.put(number),
-            Load::Get => values.get(caller, task.made(offset / task.size).as_bytes()).map(drop),
+            Load::Get => values.read(caller, task.made(offset / task.size).as_bytes(), buffer).map(drop),
         }
     }
 

@@ -33,9 +33,9 @@ impl KeyValue for Gated {
         self.values.batch_is_atomic()
     }
 
-    fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let _pass = self.enter(false)?;
-        self.values.get(caller, key)
+        self.values.read(caller, key, value)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {

@@ -58,8 +58,8 @@ impl KeyValue for StackBucket {
         self.now().is_ok_and(KeyValue::batch_is_atomic)
     }
 
-    fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.now()?.get(caller, key)
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.now()?.read(caller, key, value)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {

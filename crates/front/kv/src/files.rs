@@ -95,7 +95,7 @@ impl FileBucket {
     }
 
     /// Looks a name up, and works with its file, once more if that went meanwhile.
-    fn with_file<T>(&self, name: &OsStr, work: impl Fn(&Held) -> Result<T>) -> Result<Option<T>> {
+    fn with_file<T>(&self, name: &OsStr, mut work: impl FnMut(&Held) -> Result<T>) -> Result<Option<T>> {
         for _ in 0..TRIES {
             let Some(file) = self.find(name)? else { return Ok(None) };
             if let Some(cache) = &self.fs.1 {
@@ -109,18 +109,20 @@ impl FileBucket {
         Err(Errno::EBUSY.into())
     }
 
-    fn value(&self, caller: &Caller, name: &OsStr) -> Result<Option<Vec<u8>>> {
-        self.with_file(name, |file| {
+    /// Reads the value of a name, if it is there.
+    fn value(&self, caller: &Caller, name: &OsStr, value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.with_file(name, |file| {
             check(self.fs(), caller, &file.attr, READ)?;
             let flags = OpenFlags { read: true, ..OpenFlags::default() };
             let handle = self.fs().open(caller, file.ino(), flags.into())?.handle;
-            let read = self.read_all(caller, file.ino(), handle);
+            let read = self.read_all(caller, file.ino(), handle, value);
             self.fs().release(handle)?;
             read
-        })
+        })?;
+        Ok(found.is_some())
     }
 
-    fn read_all(&self, caller: &Caller, ino: InodeId, handle: HandleId) -> Result<Vec<u8>> {
+    fn read_all(&self, caller: &Caller, ino: InodeId, handle: HandleId, value: &mut Vec<u8>) -> Result<()> {
         let size = self.fs().getattr(caller, ino, Some(handle))?.size;
         if size > VALUE_MAX as u64 {
             return Err(Error::new(
@@ -128,7 +130,7 @@ impl FileBucket {
                 format!("a file of {size} bytes; values have up to {VALUE_MAX}"),
             ));
         }
-        let mut value = vec![0; size as usize];
+        value.resize(size as usize, 0);
         let mut done = 0;
         while done < value.len() {
             match self.fs().read(caller, handle, done as u64, &mut value[done..], false)? {
@@ -137,7 +139,7 @@ impl FileBucket {
             }
         }
         value.truncate(done);
-        Ok(value)
+        Ok(())
     }
 
     fn alone<R>(&self, name: &OsStr, work: impl FnOnce() -> R) -> R {
@@ -315,10 +317,10 @@ impl KeyValue for FileBucket {
         false
     }
 
-    fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let name = file_name(key)?;
         self.enter(caller, SEARCH)?;
-        self.value(caller, &name)
+        self.value(caller, &name, value)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {
@@ -357,7 +359,10 @@ impl KeyValue for FileBucket {
             }
             last = Some(key.clone());
             if values {
-                let Some(value) = self.value(caller, &file_name(key)?)? else { continue };
+                let mut value = Vec::new();
+                if !self.value(caller, &file_name(key)?, &mut value)? {
+                    continue;
+                }
                 bytes += value.len();
                 page.entries.push((key.clone(), Some(value)));
             } else if *is_file || matches!(self.find(&file_name(key)?), Ok(Some(_))) {

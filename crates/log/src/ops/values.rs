@@ -66,20 +66,20 @@ pub(crate) fn look_up(core: &Core, caller: &Caller, dir: &Inode, name: &[u8]) ->
     core.named(found.ino).map(Some)
 }
 
-/// The bytes of a file; `None` if it is gone.
-pub(crate) fn read(core: &Core, caller: &Caller, inode: &Inode) -> Result<Option<Vec<u8>>> {
+/// Reads the bytes of a file in place of the contents of `value`; `false` if it is gone.
+pub(crate) fn read(core: &Core, caller: &Caller, inode: &Inode, value: &mut Vec<u8>) -> Result<bool> {
     let state = inode.state.read();
     if !state.is_live() {
-        return Ok(None);
+        return Ok(false);
     }
     check(guard(&state).lets(caller, READ))?;
     if state.size > VALUE_MAX as u64 {
         let text = format!("a file of {} bytes; values have up to {VALUE_MAX}", state.size);
         return Err(Error::new(Errno::EFBIG, text));
     }
-    let mut value = vec![0; state.size as usize];
-    read_state(core, &state, 0, &mut value)?;
-    Ok(Some(value))
+    value.resize(state.size as usize, 0);
+    read_state(core, &state, 0, value)?;
+    Ok(true)
 }
 
 /// Up to `count` keys of a range.

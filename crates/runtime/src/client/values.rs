@@ -53,9 +53,10 @@ impl KeyValue for SessionValues {
         self.ask(Ask::About, &[], &[], |_| {}).is_ok_and(|answer| answer.answers.count == 1)
     }
 
-    fn get(&self, _: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn read(&self, _: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let Answer { answers, bytes, .. } = self.ask(Ask::Get, key, &[], |_| {})?;
-        Ok((answers.count > 0).then_some(bytes))
+        *value = bytes;
+        Ok(answers.count > 0)
     }
 
     fn len(&self, _: &Caller, key: &[u8]) -> Result<Option<u64>> {
