@@ -7,7 +7,7 @@ use braid_contract::{
     Caller, Errno, Error, InodeId, KeyValue, PutOptions, PutWhen, ScanPage, ScanRange, Shown,
 };
 use braid_daemon::Refusal;
-use braid_daemon::direct::DirectStack;
+use braid_daemon::direct::{DirectStack, OwnedByProcess};
 use braid_ipc::{mounts, socket};
 use braid_runtime::{DATA_MAX, Geometry, Options, Session};
 use braid_sys::module::Failure;
@@ -20,12 +20,8 @@ use std::sync::Arc;
 /// Keys requested at a time.
 const PAGE: usize = 1024;
 
-/// Keys and values that a process has open. One that was forked meanwhile has no part in them.
-struct Values {
-    /// `None` only while this is dropped.
-    open: Option<Open>,
-    process: u32,
-}
+/// Keys and values that a process has open.
+struct Values(OwnedByProcess<Open>);
 
 struct Open {
     values: Arc<dyn KeyValue>,
@@ -40,7 +36,7 @@ fn failure(error: &Error) -> Failure {
 
 impl Values {
     fn new(values: Arc<dyn KeyValue>, caller: Caller, stack: Option<DirectStack>) -> Self {
-        Self { open: Some(Open { values, caller, _stack: stack }), process: std::process::id() }
+        Self(OwnedByProcess::new(Open { values, caller, _stack: stack }))
     }
 
     /// The root of a stack that this process carries out.
@@ -57,20 +53,7 @@ impl Values {
     }
 
     fn open(&self) -> Result<&Open, Failure> {
-        let open = self.open.as_ref().filter(|_| self.process == std::process::id());
-        open.ok_or_else(|| Failure {
-            errno: Errno::EBADF.0,
-            why: "it was opened before a fork: open it anew in this process".into(),
-        })
-    }
-}
-
-impl Drop for Values {
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            // Its threads and locks are those of the other process.
-            std::mem::forget(self.open.take());
-        }
+        self.0.get().map_err(|error| failure(&error))
     }
 }
 

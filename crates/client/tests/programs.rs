@@ -101,6 +101,28 @@ fn a_program_in_c_uses_a_directory() {
     assert_eq!(fs::metadata(mounted.path("m/a")).unwrap().permissions().mode() & 0o777, 0o640);
 }
 
+#[test]
+fn a_program_in_c_can_also_have_a_module() {
+    let dir = tempfile::tempdir().unwrap();
+    let includes = [Path::new(HERE).join("include"), Path::new(HERE).join("../sdk/include")];
+    for (number, headers) in [["braid.h", "braid_module.h"], ["braid_module.h", "braid.h"]].iter().enumerate()
+    {
+        let source = dir.path().join(format!("both-{number}.c"));
+        let [first, second] = headers;
+        let uses = "int main(void) { struct braid_bytes key = {\"k\", 1}; struct braid_slice name = {0, 0};\n\
+                    return key.len + name.len == 1 ? 0 : 1; }";
+        fs::write(&source, format!("#include <{first}>\n#include <{second}>\n{uses}\n")).unwrap();
+        for compiler in ["cc", "c++"] {
+            let mut command = Command::new(compiler);
+            command.args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only"]).arg(&source);
+            for dir in &includes {
+                command.arg("-I").arg(dir);
+            }
+            assert!(command.status().unwrap().success(), "{compiler}: {headers:?}");
+        }
+    }
+}
+
 /// Runs the program in Python.
 fn python(on: &Path) {
     let output = Command::new("python3")

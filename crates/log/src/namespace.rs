@@ -5,7 +5,8 @@
 use crate::device::{BLOCK, Device};
 use braid_contract::{Context, Errno, Error, Result, Shown};
 use braid_sys::{
-    AlignedBuf, NvmeCommand, NvmeData, NvmeRing, is_aligned, nvme_block, nvme_identify, nvme_namespace,
+    AlignedBuf, IdentifyController, IdentifyNamespace, LbaFormat, NvmeCommand, NvmeData, NvmeRing,
+    identify_controller, identify_namespace, is_aligned, nvme_namespace,
 };
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -17,13 +18,15 @@ use std::path::{Path, PathBuf};
 const TRANSFER_MAX: usize = 128 << 10;
 /// Commands of one read or write that are under way at a time.
 const DEPTH: u32 = 32;
-/// Bytes of a page of memory, and of what a device says of itself.
+/// Bytes of a page of memory.
 const PAGE: usize = 4096;
 
 const FLUSH: u8 = 0x00;
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 const DATASET_MANAGEMENT: u8 = 0x09;
+/// The bit of a controller's optional commands that stands for dataset management.
+const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 /// The attribute of dataset management by which ranges are deallocated.
 const DEALLOCATE: u32 = 1 << 2;
 
@@ -54,22 +57,25 @@ struct Shape {
 }
 
 impl Shape {
-    /// By the pages about its controller and about it.
-    fn of(controller: &[u8], namespace: &[u8]) -> std::result::Result<Self, &'static str> {
-        let (metadata, shift) = nvme_block(namespace).ok_or("it does not describe itself")?;
+    /// By the structures about its controller and about it.
+    fn of(
+        controller: &IdentifyController,
+        namespace: &IdentifyNamespace,
+    ) -> std::result::Result<Self, &'static str> {
+        let LbaFormat { ms: metadata, lbads } = namespace.lba_format();
         if metadata != 0 {
             return Err("its blocks have metadata: format it without");
         }
+        let shift = u32::from(lbads);
         if !(9..=BLOCK.ilog2()).contains(&shift) {
             return Err("its blocks are of another size than 512 to 4096 bytes");
         }
-        let blocks = namespace[..8].try_into().map_or(0, u64::from_le_bytes);
-        // In pages of memory as a power of two; 0 is no bound.
-        let transfer = match controller[77] {
+        let transfer = match controller.mdts() {
             0 => TRANSFER_MAX,
             power => TRANSFER_MAX.min(PAGE << power.min(16)),
         };
-        Ok(Self { blocks, shift, transfer, discards: controller[520] & 1 << 2 != 0 })
+        let discards = controller.oncs() & ONCS_DATASET_MANAGEMENT != 0;
+        Ok(Self { blocks: namespace.nsze(), shift, transfer, discards })
     }
 
     fn bytes(self) -> u64 {
@@ -90,11 +96,9 @@ impl Namespace {
             Error::new(Errno::ENODEV, format!("{shown}: it is no NVMe namespace (such as /dev/ng0n1)"))
         })?;
         let block_device = hold_block_device(&fd, path)?;
-        let ask = |namespace, about| {
-            let said = nvme_identify(&fd, namespace, about).map_err(Error::from);
-            said.context(&format!("{shown}: asking it about itself"))
-        };
-        let (controller, namespace) = (ask(0, 1)?, ask(id, 0)?);
+        let asking = || format!("{shown}: asking it about itself");
+        let controller = identify_controller(&fd).with_context(asking)?;
+        let namespace = identify_namespace(&fd, id).with_context(asking)?;
         let shape = Shape::of(&controller, &namespace)
             .map_err(|why| Error::new(Errno::ENODEV, format!("{shown}: {why}")))?;
         let rings = Mutex::new(Vec::new());
@@ -245,25 +249,29 @@ impl Device for Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_sys::IDENTIFY_LEN;
 
     #[test]
     fn what_a_device_says_of_itself_is_understood() {
-        let (mut controller, mut namespace) = (vec![0; PAGE], vec![0; PAGE]);
+        let (mut controller, mut namespace) = ([0; IDENTIFY_LEN], [0; IDENTIFY_LEN]);
+        let shape_of = |controller, namespace| {
+            Shape::of(&IdentifyController::new(controller), &IdentifyNamespace::new(namespace))
+        };
         namespace[..8].copy_from_slice(&1_000_003_u64.to_le_bytes());
         namespace[26] = 1;
         namespace[128 + 4 + 2] = 9;
         (controller[77], controller[520]) = (3, 1 << 2);
         let shape = Shape { blocks: 1_000_003, shift: 9, transfer: 32 << 10, discards: true };
-        assert_eq!(Shape::of(&controller, &namespace), Ok(shape));
+        assert_eq!(shape_of(controller, namespace), Ok(shape));
         assert_eq!(shape.bytes(), 512_000_000 / BLOCK * BLOCK);
         controller[77] = 0;
-        assert_eq!(Shape::of(&controller, &namespace).map(|shape| shape.transfer), Ok(TRANSFER_MAX));
+        assert_eq!(shape_of(controller, namespace).map(|shape| shape.transfer), Ok(TRANSFER_MAX));
         namespace[128 + 4 + 2] = 13;
-        assert!(Shape::of(&controller, &namespace).unwrap_err().contains("another size"));
+        assert!(shape_of(controller, namespace).unwrap_err().contains("another size"));
         namespace[128 + 4] = 8;
-        assert!(Shape::of(&controller, &namespace).unwrap_err().contains("metadata"));
+        assert!(shape_of(controller, namespace).unwrap_err().contains("metadata"));
         // Formats beyond the sixteenth have their higher bits apart.
         (namespace[26], namespace[128 + 4 * 17 + 2]) = (0x21, 12);
-        assert_eq!(Shape::of(&controller, &namespace).map(|shape| shape.shift), Ok(12));
+        assert_eq!(shape_of(controller, namespace).map(|shape| shape.shift), Ok(12));
     }
 }

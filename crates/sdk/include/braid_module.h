@@ -113,7 +113,7 @@ extern "C" {
 #define BRAID_WANTS_GROUPS 16
 #define BRAID_HOLDS_UP 32
 
-struct braid_bytes;
+struct braid_slice;
 struct braid_sink;
 struct braid_time;
 struct braid_attributes;
@@ -129,7 +129,7 @@ struct braid_crash;
 struct braid_module;
 
 /* Bytes, which stay the caller's. Names are not ended by NUL. */
-struct braid_bytes {
+struct braid_slice {
     const uint8_t *data;
     size_t len;
 };
@@ -188,7 +188,7 @@ struct braid_space {
 struct braid_dir_entry {
     uint64_t ino;
     int64_t next_offset;
-    struct braid_bytes name;
+    struct braid_slice name;
     /* Type bits; 0 if not known. */
     uint32_t kind;
     /* Whether `attributes` are there. */
@@ -245,14 +245,14 @@ struct braid_request {
     /* The caller's further groups, with BRAID_KNOWS_GROUPS. */
     const uint32_t *groups;
     size_t group_count;
-    struct braid_bytes name;
-    struct braid_bytes new_name;
+    struct braid_slice name;
+    struct braid_slice new_name;
     /* What is written, the target of a symbolic link, the value of an attribute. */
-    struct braid_bytes data;
+    struct braid_slice data;
     /* What is read goes here. */
     uint8_t *buffer;
     size_t buffer_len;
-    /* Takes the entries of a directory; answers 0 if there is no room. */
+    /* Takes the entries of a directory; returns 0 if there is no room. */
     void *entries;
     int32_t (*add_entry)(void *context, const struct braid_dir_entry *entry);
 };
@@ -294,7 +294,7 @@ struct braid_capabilities {
 /* A file system. */
 struct braid_file_system {
     void *context;
-    /* Carries an operation out. Answers 0, or an error number. The request may be
+    /* Carries an operation out. Returns 0, or an error number. The request may be
        changed meanwhile, and is as before in the end. */
     int32_t (*call)(void *context, struct braid_request *request, struct braid_reply *reply);
     void (*capabilities)(void *context, struct braid_capabilities *capabilities);
@@ -322,9 +322,9 @@ struct braid_module {
     /* Its version, for people, ended by NUL. */
     const char *version;
     /* Whether these settings, as JSON, are right. May be NULL. */
-    int32_t (*check)(struct braid_bytes settings, const struct braid_sink *why);
-    /* Makes one, on a child that lives longer. Answers 0, or an error number. */
-    int32_t (*create)(struct braid_bytes settings, const struct braid_file_system *child, void **module, const struct braid_sink *why);
+    int32_t (*check)(struct braid_slice settings, const struct braid_sink *why);
+    /* Makes one, on a child that lives longer. Returns 0, or an error number. */
+    int32_t (*create)(struct braid_slice settings, const struct braid_file_system *child, void **module, const struct braid_sink *why);
     /* The file system will not be used any more. NULL: nothing is to be done. */
     void (*end)(void *module);
     /* Frees it. No call is under way. */
@@ -337,14 +337,14 @@ struct braid_module {
        perhaps. NULL: it has none. */
     int32_t (*export_state)(void *module, uint32_t *version, const struct braid_sink *state);
     /* Takes the state of another one over, before its first call. NULL: it takes none. */
-    int32_t (*import_state)(void *module, uint32_t version, struct braid_bytes state, const struct braid_sink *why);
+    int32_t (*import_state)(void *module, uint32_t version, struct braid_slice state, const struct braid_sink *why);
     /* Only read with BRAID_HAS_REPAIR. Puts right what a crash has left, after
-       `import_state` and before the first call; the child may be called. Answers 0, or
+       `import_state` and before the first call; the child may be called. Returns 0, or
        an error number: ENOTRECOVERABLE if going on would be wrong. */
     int32_t (*repair)(void *module, const struct braid_crash *crash, const struct braid_sink *why);
 };
 
-/* A module is a shared library with this function. What it answers stays as it is. */
+/* A module is a shared library with this function. What it returns stays as it is. */
 const struct braid_module *braid_module(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 //! Operations as messages, and messages as operations: all from the table.
 
-use crate::failure::{of_error, to_error};
+use crate::failure::{error_of, of_error};
 use crate::places::{EntriesSink, Parts, Put, Slot, Take, caller_of, changes_of, place};
 use crate::values::Answered;
 use braid_contract::{
@@ -26,7 +26,7 @@ impl<T: Answered> Replied for Result<T> {
     }
 
     fn get(told: std::result::Result<Answer, Failure>) -> Self {
-        told.and_then(T::get).map_err(to_error)
+        told.and_then(T::get).map_err(error_of)
     }
 }
 

@@ -12,8 +12,9 @@ pub(crate) fn of_error(error: &Error) -> Failure {
     Failure { errno: errno.0, why: why.to_owned() }
 }
 
-/// The error of a failure.
-pub(crate) fn to_error(failure: Failure) -> Error {
+/// The error of a failure that comes from the interface.
+#[must_use]
+pub fn error_of(failure: Failure) -> Error {
     match failure.why.as_str() {
         "" => Errno(failure.errno).into(),
         _ => Error::new(Errno(failure.errno), failure.why),

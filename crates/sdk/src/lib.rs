@@ -18,7 +18,8 @@ mod values;
 pub use braid_contract as contract;
 pub use braid_sys::export_module;
 pub use braid_sys::module as abi;
-pub use plugin::{Described, PluginModule, State, crash_to, error_of};
+pub use failure::error_of;
+pub use plugin::{Described, PluginModule, State, crash_to};
 pub use serde;
 pub use target::{Below, Served, capabilities_from, capabilities_to};
 

@@ -1,7 +1,7 @@
 //! A module in Rust, as a library of its own.
 
 use crate::bridge::carry_out;
-use crate::failure::{of_error, to_error};
+use crate::failure::of_error;
 use crate::target::{Served, capabilities_to};
 use braid_contract::{Crash, FileSystem, Result};
 use braid_sys::module::{Answer, Capabilities, Child, Failure, Message, Plugin, RawCrash, Target};
@@ -145,12 +145,6 @@ pub fn crash_to(crash: Crash) -> RawCrash {
 fn crash_of(crash: &RawCrash) -> Crash {
     let state_age = (crash.has_state != 0).then(|| Duration::from_nanos(crash.state_age));
     Crash { count: crash.count, state_age }
-}
-
-/// The error of a failure that comes from the interface.
-#[must_use]
-pub fn error_of(failure: Failure) -> braid_contract::Error {
-    to_error(failure)
 }
 
 /// Makes the function of a library that describes its module, which implements

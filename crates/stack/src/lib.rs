@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bounded;
+mod instance;
 mod isolated;
 mod library;
 mod loaded;

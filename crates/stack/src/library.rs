@@ -1,9 +1,10 @@
 //! Libraries with modules: trusted ones are loaded, others have processes of their own.
 
 use crate::bounded::bounded;
+use crate::instance::Instance;
 use crate::isolated::{IsolatedLibrary, IsolatedModule};
 use crate::trust;
-use braid_sdk::abi::{Failure, LoadedModule, ModuleLibrary, RawCrash, Target, module_image};
+use braid_sdk::abi::{Failure, ModuleLibrary, Target, module_image};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -131,56 +132,5 @@ fn sum_of(image: &File) -> io::Result<u128> {
                 at += len as u64;
             }
         }
-    }
-}
-
-/// A module that was made.
-pub(crate) trait Instance: Target {
-    /// Its state and the version of that, for its successor; no call is under way.
-    fn export(&self) -> Result<(u32, Vec<u8>), Failure>;
-
-    /// Takes over the state of a module of the same name.
-    fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure>;
-
-    /// Repairs the leftovers of a crash, before the first operation.
-    fn repair(&self, crash: &RawCrash) -> Result<(), Failure>;
-
-    /// It will not be used any more.
-    fn end(&self);
-}
-
-impl Instance for LoadedModule {
-    fn export(&self) -> Result<(u32, Vec<u8>), Failure> {
-        Self::export(self)
-    }
-
-    fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
-        Self::import(self, version, state)
-    }
-
-    fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
-        Self::repair(self, crash)
-    }
-
-    fn end(&self) {
-        Self::end(self);
-    }
-}
-
-impl Instance for IsolatedModule {
-    fn export(&self) -> Result<(u32, Vec<u8>), Failure> {
-        Self::export(self)
-    }
-
-    fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
-        Self::import(self, version, state)
-    }
-
-    fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
-        Self::repair(self, crash)
-    }
-
-    fn end(&self) {
-        Self::end(self);
     }
 }

@@ -1,7 +1,8 @@
 //! A module of a library, as one of a stack.
 
 use crate::bounded::bounded;
-use crate::library::{Instance, Library};
+use crate::instance::Instance;
+use crate::library::Library;
 use braid_contract::{Crash, Errno, Error, FileSystem, Layer, Result, Served};
 use braid_modules::{Configured, Member, Pipeline, State};
 use braid_sdk::{Below, crash_to, error_of};

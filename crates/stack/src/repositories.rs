@@ -1,12 +1,13 @@
 //! The directories in which modules are looked for: a list of each user's own.
 
+use braid_sys::check_trusted;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where packages put modules.
@@ -102,7 +103,7 @@ impl Repositories {
         format!("{}: {error}", self.file.to_string_lossy())
     }
 
-    /// Begins a change of the present list; others wait until the answer is dropped.
+    /// Begins a change of the present list; others wait until the result is dropped.
     fn begin(&mut self) -> Result<File, String> {
         fs::create_dir_all(self.dir()).map_err(|error| self.failed(error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -139,13 +140,7 @@ fn contents(file: &Path) -> io::Result<Vec<u8>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         file => file?,
     };
-    let metadata = file.metadata()?;
-    if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
-        return Err(io::Error::other(format!("it belongs to user {}", metadata.uid())));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return Err(io::Error::other("it may be written by other users"));
-    }
+    check_trusted(&file.metadata()?).map_err(|why| io::Error::other(format!("it {why}")))?;
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     Ok(text)

@@ -1,7 +1,7 @@
 //! Decides whether a file is trusted, by the users who may have put it there.
 
+use braid_sys::{check_owner, check_trusted};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, fstatfs, fstatvfs, openat, readlinkat};
-use rustix::process::geteuid;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -113,8 +113,9 @@ impl Walk {
             return Err(rustix::io::Errno::LOOP.into());
         }
         // In a directory for all, such as /tmp, it may be another's. Its mode means nothing.
-        let what = || format!("the link {}", self.at.join(name).to_string_lossy());
-        self.distrust = self.distrust.take().or_else(|| of_other(metadata, &what()));
+        let path = self.at.join(name);
+        let why = check_owner(metadata).err().map(|why| format!("the link {} {why}", path.to_string_lossy()));
+        self.distrust = self.distrust.take().or(why);
         let target = readlinkat(link, "", Vec::new())?;
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
         if target.is_absolute() {
@@ -131,12 +132,8 @@ impl Walk {
 
     fn judge(&mut self, file: &File, metadata: &Metadata, what: &str) -> io::Result<()> {
         let on = of_file_system(file)?.map(|why| format!("{what} is on a file system that {why}"));
-        self.distrust = self
-            .distrust
-            .take()
-            .or_else(|| of_other(metadata, what))
-            .or_else(|| writable(metadata, what))
-            .or(on);
+        let why = check_trusted(metadata).err().map(|why| format!("{what} {why}"));
+        self.distrust = self.distrust.take().or(why).or(on);
         Ok(())
     }
 }
@@ -157,18 +154,6 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter(is_step).map(|step| step.as_os_str().to_owned())
 }
 
-fn of_other(metadata: &Metadata, what: &str) -> Option<String> {
-    let is_ours = [0, geteuid().as_raw()].contains(&metadata.uid());
-    (!is_ours).then(|| format!("{what} belongs to user {}", metadata.uid()))
-}
-
-fn writable(metadata: &Metadata, what: &str) -> Option<String> {
-    // In a sticky directory, others can't replace files that are not theirs.
-    let is_sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
-    let is_open = metadata.mode() & 0o022 != 0 && !is_sticky;
-    is_open.then(|| format!("{what} may be written by other users"))
-}
-
 /// The reason not to trust a file system's facts about its files.
 fn of_file_system(file: &File) -> io::Result<Option<String>> {
     let number = fstatfs(file)?.f_type as u32;
@@ -183,6 +168,7 @@ fn of_file_system(file: &File) -> io::Result<Option<String>> {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, FileType, mknodat};
+    use rustix::process::geteuid;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 

@@ -33,7 +33,7 @@ pub(crate) fn touch<T>(
     touch_all(std::slice::from_ref(word), failed, |words| access(&words[0]))
 }
 
-/// Runs `access` on words of a mapping; answers `None` if a page of the
+/// Runs `access` on words of a mapping; returns `None` if a page of the
 /// mapping could not be loaded, now or before, which `failed` records for good.
 pub(crate) fn touch_all<T>(
     words: &[AtomicU64],

@@ -25,7 +25,7 @@ pub fn pass_descriptors(socket: impl AsFd, descriptors: &[BorrowedFd<'_>]) -> io
     Ok(())
 }
 
-/// Receives so many descriptors, which were passed as by [`pass_descriptors`].
+/// Receives `count` descriptors, which were passed as by [`pass_descriptors`].
 ///
 /// # Errors
 /// Those of the socket; `UnexpectedEof` if it was closed before.

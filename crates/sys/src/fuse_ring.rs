@@ -226,7 +226,7 @@ impl FuseRing {
     }
 
     /// The entry was another process's, which got a request and left it: the kernel waits
-    /// for the reply. Answers that request.
+    /// for the reply. Returns that request.
     pub fn adopt(&mut self) -> &[u8] {
         self.registered = true;
         self.request()
@@ -329,7 +329,7 @@ impl FuseRing {
         Ok(())
     }
 
-    /// Waits until the entry comes back with a request; answers `false` if this was woken
+    /// Waits until the entry comes back with a request; returns `false` if this was woken
     /// before.
     fn wait(&mut self) -> io::Result<bool> {
         loop {

@@ -25,7 +25,7 @@ impl FutexScope {
 }
 
 /// Sleeps while the lower half of `word` equals that of `expected`, until it is
-/// woken or the timeout expires; answers whether it expired. It may wake
+/// woken or the timeout expires; returns whether it expired. It may wake
 /// spuriously, so callers check again.
 pub fn futex_wait(word: &AtomicU64, expected: u64, timeout: Option<Duration>, scope: FutexScope) -> bool {
     let timeout = timeout.map(|timeout| Timespec {

@@ -91,7 +91,7 @@ impl Drop for Acting {
 }
 
 /// Makes the calling thread create inodes as `uid` and `gid` with the given
-/// umask, until the answer is dropped.
+/// umask, until the result is dropped.
 ///
 /// The thread keeps its capabilities: the front end's kernel has already
 /// checked the caller's permissions, with supplementary groups that are unknown

@@ -3,8 +3,9 @@
 //! All code of Braid that needs `unsafe` is here, in small modules with safe
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
 //! file handles, the rings of FUSE, zones of block devices, commands of NVMe,
-//! persistent memory. [`DataFile`],
-//! through which all bytes of native files are read and written, is here too. This crate knows nothing of volumes.
+//! persistent memory. Safe code that all crates above need is here too: [`DataFile`], through
+//! which all bytes of native files are read and written, and whether a file is trusted
+//! ([`check_trusted`]). This crate knows nothing of volumes.
 
 mod aligned;
 mod bus_guard;
@@ -27,6 +28,7 @@ mod ring_area;
 mod schedule;
 mod shared_words;
 mod tier_dir;
+mod trust;
 pub mod values;
 mod word_map;
 mod write_back;
@@ -45,7 +47,8 @@ pub use identity::{Acting, act_as, groups_of, is_privileged, peer_groups};
 pub use limits::{pass_on_no_files, raise_open_files, release_free_memory, set_up_allocator};
 pub use mount_attr::set_mount_attributes;
 pub use nvme::{
-    NvmeCommand, NvmeData, NvmeQueue, discard, nvme_block, nvme_command, nvme_identify, nvme_namespace,
+    IDENTIFY_LEN, IdentifyController, IdentifyNamespace, LbaFormat, NvmeCommand, NvmeData, NvmeQueue,
+    discard, identify_controller, identify_namespace, nvme_command, nvme_namespace,
 };
 pub use nvme_ring::NvmeRing;
 pub use persistent::PersistentMap;
@@ -54,6 +57,7 @@ pub use ring_area::RingArea;
 pub use schedule::hurry;
 pub use shared_words::{SharedWords, SharedWordsView};
 pub use tier_dir::lock_dir;
+pub use trust::{Untrusted, check_owner, check_trusted};
 pub use word_map::WordMap;
 pub use write_back::{start_write_back, write_back};
 pub use zones::{KernelZone, ZoneCall, change_zone, report_zones, set_size, zones_of};

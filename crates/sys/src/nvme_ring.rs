@@ -2,7 +2,7 @@
 //! character device, Linux 5.19): several are under way at a time, and none passes the kernel's
 //! block layer.
 
-use crate::nvme::{NvmeCommand, NvmeData, refused};
+use crate::nvme::{NvmeCommand, NvmeData, RawCommand, refused};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,31 +11,12 @@ use std::time::Duration;
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
 const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
 
-/// The kernel's `struct nvme_uring_cmd`.
-#[repr(C)]
-#[derive(Default)]
-struct UringCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    nsid: u32,
-    cdw2: u32,
-    cdw3: u32,
-    metadata: u64,
-    addr: u64,
-    metadata_len: u32,
-    data_len: u32,
-    words: [u32; 6],
-    timeout_ms: u32,
-    reserved2: u32,
-}
-
 /// The bit of a status that says that the command fails each time.
 const DO_NOT_RETRY: i32 = 0x4000;
-/// How often a command is tried: the kernel tries none of these again by itself.
-const TURNS: usize = 20;
-/// The time until the next turn.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How often a command is tried at most: the kernel tries none of these again by itself.
+const ATTEMPTS_MAX: usize = 20;
+/// The time until the next attempt.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Bytes of a command in an entry of the queue.
 const COMMAND: usize = 80;
@@ -55,7 +36,7 @@ impl std::fmt::Debug for NvmeRing {
 }
 
 impl NvmeRing {
-    /// A ring for so many commands at a time.
+    /// A ring for up to `depth` commands at a time.
     ///
     /// # Errors
     /// The kernel has no io_uring, or no memory for it.
@@ -94,10 +75,10 @@ impl NvmeRing {
     /// Submits numbered entries, at most as many as the ring has, and waits for all; tries those
     /// again that the device did not get to, as while it is reset.
     fn complete(&mut self, mut entries: Vec<squeue::Entry128>) -> io::Result<()> {
-        for turn in 1.. {
+        for attempt in 1.. {
             let statuses = self.submit(&entries)?;
             let failed = || statuses.iter().filter(|(_, status)| *status != 0);
-            let lasting = failed().find(|(_, status)| turn == TURNS || !is_passing(*status));
+            let lasting = failed().find(|(_, status)| attempt == ATTEMPTS_MAX || !is_passing(*status));
             if let Some((_, status)) = lasting {
                 return told(*status);
             }
@@ -106,12 +87,12 @@ impl NvmeRing {
                 break;
             }
             entries.retain(|entry| again.contains(&entry.get_user_data()));
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_DELAY);
         }
         Ok(())
     }
 
-    /// Submits entries, and waits for all; answers the number and the status of each.
+    /// Submits entries, and waits for all; returns the number and the status of each.
     fn submit(&mut self, entries: &[squeue::Entry128]) -> io::Result<Vec<(u64, i32)>> {
         // SAFETY: the memory that the entries lead to is borrowed by the caller until this
         // returns, and this returns when the kernel has none of them any more.
@@ -154,18 +135,9 @@ fn told(status: i32) -> io::Result<()> {
 }
 
 fn entry(device: &impl AsFd, (command, data): (NvmeCommand, NvmeData<'_>)) -> io::Result<squeue::Entry128> {
-    let NvmeCommand { opcode, namespace: nsid, words } = command;
-    let (addr, data_len) = data.place(opcode)?;
-    let asked = UringCommand { opcode, nsid, words, addr, data_len, ..UringCommand::default() };
+    let raw = RawCommand::new(command, data)?;
     let mut bytes = [0; COMMAND];
-    // SAFETY: both are plain bytes without padding, and the command is shorter.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            (&raw const asked).cast(),
-            bytes.as_mut_ptr(),
-            size_of::<UringCommand>(),
-        );
-    }
+    bytes[..size_of::<RawCommand>()].copy_from_slice(bytemuck::bytes_of(&raw));
     let device = types::Fd(device.as_fd().as_raw_fd());
     Ok(opcode::UringCmd80::new(device, NVME_URING_CMD_IO).cmd(bytes).build())
 }
@@ -185,10 +157,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_kernels() {
-        assert_eq!((NVME_URING_CMD_IO >> 16 & 0x3fff) as usize, size_of::<UringCommand>());
-        assert_eq!(std::mem::offset_of!(UringCommand, addr), 24);
-        assert_eq!(std::mem::offset_of!(UringCommand, words), 40);
-        assert_eq!(std::mem::offset_of!(UringCommand, reserved2), 68);
+        assert_eq!((NVME_URING_CMD_IO >> 16 & 0x3fff) as usize, size_of::<RawCommand>());
     }
 
     #[test]

@@ -19,13 +19,20 @@ const GATHERED: usize = 512;
 ///
 /// Where the file has no block, or the memory can't be read, an access fails, and so does every
 /// later one.
+///
+/// Bytes that can be read need not be durable: a process that was killed while it wrote may have
+/// left some in the processor's cache. Writes that returned are durable, so these are only of writes
+/// that were under way. The user of a map has to read all that it relies on of those before its own
+/// first write, as a log file system does when it is opened: it reads the superblocks, the image, the
+/// logs, and the data of all records that the logs do not say to be durable. So reads before the
+/// first write make durable what they return, and later ones need not.
 #[derive(Debug)]
 pub struct PersistentMap {
     start: *mut c_void,
     len: usize,
     failed: AtomicBool,
-    /// Something was written by this process.
-    is_written: AtomicBool,
+    /// Whether reads make durable what they return: until the first write.
+    reads_flush: AtomicBool,
 }
 
 // SAFETY: the mapping is this type's own, and only accessed by atomic words.
@@ -47,21 +54,20 @@ impl PersistentMap {
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
         // SAFETY: the kernel chooses a place where nothing is mapped.
         let start = unsafe { mmap(ptr::null_mut(), len, access, flags, file.as_fd(), 0)? };
-        Ok(Self { start, len, failed: AtomicBool::new(false), is_written: AtomicBool::new(false) })
+        Ok(Self { start, len, failed: AtomicBool::new(false), reads_flush: AtomicBool::new(true) })
     }
 
-    /// Fills `buf` with the bytes from `at` on. Before the first write, they are durable then: a
-    /// process that was killed may have left them in the processor's cache.
+    /// Fills `buf` with the bytes from `at` on. Before the first write, they are durable then.
     ///
     /// # Errors
     /// `EINVAL` beyond the end, `EIO` if memory can't be read.
     pub fn read(&self, at: usize, buf: &mut [u8]) -> io::Result<()> {
         let words = self.words(at, buf.len())?;
-        let is_written = self.is_written.load(Ordering::Relaxed);
+        let flushes = self.reads_flush.load(Ordering::Relaxed);
         let read = |words: &[AtomicU64]| {
-            if !is_written {
-                write_back(words);
-                drain();
+            if flushes {
+                flush_lines(words);
+                store_fence();
             }
             let (head, rest) = buf.split_at_mut((WORD - at % WORD).min(buf.len()));
             let mut words = words.iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
@@ -85,7 +91,7 @@ impl PersistentMap {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let words = self.words(at, len)?;
-        self.is_written.store(true, Ordering::Relaxed);
+        self.reads_flush.store(false, Ordering::Relaxed);
         let mut bytes = Gathered::new(bufs);
         let write = |words: &[AtomicU64]| {
             for words in words.chunks(GATHERED) {
@@ -93,9 +99,9 @@ impl PersistentMap {
                 for (word, bytes) in words.iter().zip(gathered.chunks_exact(WORD)) {
                     word.store(u64::from_ne_bytes(bytes.try_into().unwrap_or_default()), Ordering::Relaxed);
                 }
-                write_back(words);
+                flush_lines(words);
             }
-            drain();
+            store_fence();
         };
         touch_all(words, &self.failed, write).ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
     }
@@ -132,7 +138,7 @@ impl<'a> Gathered<'a> {
         Self { bufs, taken: 0, bytes: [0; GATHERED * WORD] }
     }
 
-    /// The next bytes, of which there are so many.
+    /// The next `len` bytes.
     fn next(&mut self, len: usize) -> &[u8] {
         let mut done = 0;
         while let Some(first) = self.bufs.first().filter(|_| done < len) {
@@ -149,9 +155,9 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Has the processor write back its cache of these words.
+/// Has the processor write the lines of its cache that have these words to memory.
 #[cfg(target_arch = "x86_64")]
-fn write_back(words: &[AtomicU64]) {
+fn flush_lines(words: &[AtomicU64]) {
     /// Bytes of a line of the cache.
     const LINE: usize = 64;
     let lines = words.as_ptr().addr() / LINE..(words.as_ptr().addr() + size_of_val(words)).div_ceil(LINE);
@@ -163,18 +169,18 @@ fn write_back(words: &[AtomicU64]) {
     }
 }
 
-/// Waits for that.
+/// Orders that before all later stores: they are not durable without it.
 #[cfg(target_arch = "x86_64")]
-fn drain() {
+fn store_fence() {
     // SAFETY: every such processor has the instruction.
     unsafe { std::arch::x86_64::_mm_sfence() };
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn write_back(_: &[AtomicU64]) {}
+fn flush_lines(_: &[AtomicU64]) {}
 
 #[cfg(not(target_arch = "x86_64"))]
-fn drain() {}
+fn store_fence() {}
 
 #[cfg(test)]
 mod tests {

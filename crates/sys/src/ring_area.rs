@@ -29,7 +29,7 @@ pub struct RingArea {
 }
 
 impl RingArea {
-    /// An area of so many slots of `slot_len` bytes, a multiple of the page size.
+    /// An area of `slots` slots of `slot_len` bytes, a multiple of the page size.
     ///
     /// # Errors
     /// There is no memory, or no place.

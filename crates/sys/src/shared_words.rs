@@ -21,7 +21,7 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    /// Creates so many words, all of them 0.
+    /// Creates words, all of them 0.
     ///
     /// # Errors
     /// Those of `memfd_create(2)`, `fallocate(2)` (no memory left) and

@@ -27,21 +27,21 @@ pub trait DirectoryValues: Sized + Send + Sync + 'static {
     /// See [`get`](Self::get).
     fn len(&self, key: &[u8]) -> Result<Option<u64>, Failure>;
 
-    /// Puts a value; answers whether it did. `when`: 0 always, 1 if the key is not there, 2
+    /// Puts a value; returns whether it did. `when`: 0 always, 1 if the key is not there, 2
     /// if it is.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn put(&self, key: &[u8], value: &[u8], when: u32, mode: u32) -> Result<bool, Failure>;
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key; returns whether it was there.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn delete(&self, key: &[u8]) -> Result<bool, Failure>;
 
     /// Hands keys that begin with `prefix` and follow `after` to `each`, in their order, with
-    /// their values if those are wanted, until that answers `false`.
+    /// their values if those are wanted, until that returns `false`.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -86,7 +86,7 @@ pub struct RawBytes {
 #[derive(Clone, Copy, Debug)]
 pub struct RawValues(*mut c_void);
 
-/// A place for an answer, or null where the header allows it.
+/// A place for a result, or null where the header allows it.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct RawPlace<T>(*mut T);

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Writes all dirty data of the file to the device, and waits for that. Also
-/// answers an error of earlier writeback that was not reported to this
+/// returns an error of earlier writeback that was not reported to this
 /// descriptor yet. This makes nothing durable: that takes a sync.
 ///
 /// # Errors
@@ -16,7 +16,7 @@ pub fn write_back(fd: impl AsFd) -> io::Result<()> {
 }
 
 /// Begins to write part of the file's dirty data to the device. Does not wait
-/// for the end, and answers no error of writeback, which the next sync does.
+/// for the end, and returns no error of writeback, which the next sync does.
 ///
 /// # Errors
 /// Those of `sync_file_range(2)`.

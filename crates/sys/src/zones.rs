@@ -87,7 +87,7 @@ pub fn zones_of(device: impl AsFd) -> io::Result<Option<(u32, u32)>> {
     Ok((sectors > 0 && zones > 0).then_some((sectors, zones)))
 }
 
-/// Reports at most so many zones, from the one with this sector on.
+/// Reports at most `zones` zones, from the one with this sector on.
 ///
 /// # Errors
 /// Those of `ioctl(2)`.
@@ -110,7 +110,7 @@ pub fn report_zones(device: impl AsFd, sector: u64, zones: u32) -> io::Result<Ve
 }
 
 impl Report {
-    /// The zones that were filled in, of so many that were asked for.
+    /// The zones that were filled in, of `asked` that there is room for.
     fn reported(&self, asked: u32) -> Vec<KernelZone> {
         let mut found = self.found[..self.zones.min(asked) as usize].to_vec();
         if self.flags & HAS_CAPACITY == 0 {
@@ -120,7 +120,7 @@ impl Report {
     }
 }
 
-/// Changes the zone that begins at this sector, and has so many.
+/// Changes the zone that begins at `sector` and has `sectors` sectors.
 ///
 /// # Errors
 /// Those of `ioctl(2)`.

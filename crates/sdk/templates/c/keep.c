@@ -37,7 +37,7 @@ static void say(const struct braid_sink *why, const char *text)
 }
 
 /* The settings are {"suffix":"..."}: no more is understood. */
-static int settings_of(struct braid_bytes settings, struct keep *keep)
+static int settings_of(struct braid_slice settings, struct keep *keep)
 {
     static const char head[] = "{\"suffix\":\"", tail[] = "\"}";
     size_t around = strlen(head) + strlen(tail);
@@ -51,7 +51,7 @@ static int settings_of(struct braid_bytes settings, struct keep *keep)
     return memchr(keep->suffix, '"', keep->suffix_len) || memchr(keep->suffix, '\\', keep->suffix_len) ? -1 : 0;
 }
 
-static int32_t check(struct braid_bytes settings, const struct braid_sink *why)
+static int32_t check(struct braid_slice settings, const struct braid_sink *why)
 {
     struct keep keep;
     if (settings_of(settings, &keep) == 0)
@@ -60,7 +60,7 @@ static int32_t check(struct braid_bytes settings, const struct braid_sink *why)
     return EINVAL;
 }
 
-static int32_t create(struct braid_bytes settings, const struct braid_file_system *child, void **module,
+static int32_t create(struct braid_slice settings, const struct braid_file_system *child, void **module,
                       const struct braid_sink *why)
 {
     struct keep *keep = calloc(1, sizeof *keep);
@@ -80,7 +80,7 @@ static void destroy(void *module)
     free(module);
 }
 
-static int is_kept(const struct keep *keep, struct braid_bytes name)
+static int is_kept(const struct keep *keep, struct braid_slice name)
 {
     return name.len >= keep->suffix_len &&
            memcmp(name.data + name.len - keep->suffix_len, keep->suffix, keep->suffix_len) == 0;
@@ -119,7 +119,7 @@ static int32_t export_state(void *module, uint32_t *version, const struct braid_
     return 0;
 }
 
-static int32_t import_state(void *module, uint32_t version, struct braid_bytes state, const struct braid_sink *why)
+static int32_t import_state(void *module, uint32_t version, struct braid_slice state, const struct braid_sink *why)
 {
     struct keep *keep = module;
     uint64_t refused;

@@ -2,6 +2,7 @@
 
 use super::frame::{Frame, Kind, words};
 use super::process::{Outcome, Process};
+use crate::instance::Instance;
 use braid_contract::Operation;
 use braid_sdk::abi::{
     self, Answer, CAN_PASS_THROUGH, Capabilities, Failure, Message, Numbers, RawCrash, Target,
@@ -215,32 +216,6 @@ impl IsolatedModule {
         Some(asked)
     }
 
-    /// It will not be used any more.
-    pub(crate) fn end(&self) {
-        // If it is gone, it has nothing to end.
-        let _ = self.ask(Kind::End, &[]);
-    }
-
-    /// Its state; none if its process is gone.
-    pub(crate) fn export(&self) -> Result<(u32, Vec<u8>), Failure> {
-        let Some(told) = self.ask(Kind::Export, &[]) else { return Ok((0, Vec::new())) };
-        let told = told?;
-        let broken = |_| Failure { errno: libc::EIO, why: "it does not say its state".into() };
-        Ok((told.get(0).map_err(broken)?, told.bytes(1).to_owned()))
-    }
-
-    /// Takes a state over.
-    pub(crate) fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
-        let gone = Failure { errno: libc::EIO, why: "its process has ended".into() };
-        self.ask(Kind::Import, &[&version.to_le_bytes(), state]).unwrap_or(Err(gone)).map(|_| ())
-    }
-
-    /// Repairs the leftovers of a crash.
-    pub(crate) fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
-        let gone = Failure { errno: libc::EIO, why: "its process has ended".into() };
-        self.ask(Kind::Repair, &[bytemuck::bytes_of(crash)]).unwrap_or(Err(gone)).map(|_| ())
-    }
-
     /// Carries out operations that give something back for a process that is gone: they would be
     /// lost otherwise.
     fn give_back(&self, numbers: Numbers, failure: Failure) -> Result<Answer, Failure> {
@@ -252,6 +227,33 @@ impl IsolatedModule {
             _ => Err(failure),
         }
     }
+}
+
+impl Instance for IsolatedModule {
+    /// None if its process is gone.
+    fn export(&self) -> Result<(u32, Vec<u8>), Failure> {
+        let Some(told) = self.ask(Kind::Export, &[]) else { return Ok((0, Vec::new())) };
+        let told = told?;
+        let broken = |_| Failure { errno: libc::EIO, why: "it does not say its state".into() };
+        Ok((told.get(0).map_err(broken)?, told.bytes(1).to_owned()))
+    }
+
+    fn import(&self, version: u32, state: &[u8]) -> Result<(), Failure> {
+        self.ask(Kind::Import, &[&version.to_le_bytes(), state]).unwrap_or_else(|| Err(ended())).map(|_| ())
+    }
+
+    fn repair(&self, crash: &RawCrash) -> Result<(), Failure> {
+        self.ask(Kind::Repair, &[bytemuck::bytes_of(crash)]).unwrap_or_else(|| Err(ended())).map(|_| ())
+    }
+
+    fn end(&self) {
+        // If its process is gone, it has nothing to end.
+        let _ = self.ask(Kind::End, &[]);
+    }
+}
+
+fn ended() -> Failure {
+    Failure { errno: libc::EIO, why: "its process has ended".into() }
 }
 
 /// A thread's turn to start the process, until it has done so or failed.

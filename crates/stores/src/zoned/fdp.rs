@@ -5,7 +5,8 @@
 use crate::native::device_dir;
 use braid_contract::{Context, Error, Result};
 use braid_sys::{
-    AlignedBuf, NvmeCommand, NvmeData, NvmeQueue, nvme_block, nvme_command, nvme_identify, nvme_namespace,
+    AlignedBuf, IdentifyController, IdentifyNamespace, LbaFormat, NvmeCommand, NvmeData, NvmeQueue,
+    identify_controller, identify_namespace, nvme_command, nvme_namespace,
 };
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -47,12 +48,11 @@ impl Fdp {
     }
 
     fn ask(device: BorrowedFd<'_>, namespace: u32) -> Result<Option<Self>> {
-        let identify = |namespace, about| nvme_identify(device, namespace, about).map_err(Error::from);
-        let controller = identify(0, 1).context("asking for its controller")?;
+        let controller = identify_controller(device).context("asking for its controller")?;
         if !has_placement(&controller) {
             return Ok(None);
         }
-        let found = identify(namespace, 0).context("asking for its namespace")?;
+        let found = identify_namespace(device, namespace).context("asking for its namespace")?;
         let Some((group, shift)) = group_and_shift(&found) else { return Ok(None) };
         const GET_FEATURES: u8 = 0x0a;
         const FEATURE: u32 = 0x1d;
@@ -96,7 +96,7 @@ impl Fdp {
         self.unit
     }
 
-    /// Writes all of `bufs` from `at` on under a placement, in pieces of at most so many
+    /// Writes all of `bufs` from `at` on under a placement, in pieces of at most `piece`
     /// bytes. `wrote` learns how many bytes were written so far.
     pub(super) fn write(
         &self,
@@ -136,19 +136,17 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Whether an Identify Controller structure says that the controller knows of it.
-fn has_placement(controller: &[u8]) -> bool {
-    const ATTRIBUTES: usize = 96;
-    const PLACEMENT: u8 = 1 << 3;
-    controller.get(ATTRIBUTES + 2).is_some_and(|byte| byte & PLACEMENT != 0)
+/// Whether a controller knows of it.
+fn has_placement(controller: &IdentifyController) -> bool {
+    const FLEXIBLE_DATA_PLACEMENT: u32 = 1 << 19;
+    controller.ctratt() & FLEXIBLE_DATA_PLACEMENT != 0
 }
 
-/// The endurance group of an Identify Namespace structure, and its logical block as a
-/// power of two; `None` if it has no group, or metadata that would have to be written.
-fn group_and_shift(namespace: &[u8]) -> Option<(u16, u32)> {
-    let group = u16_at(namespace, 102)?;
-    let (metadata, shift) = nvme_block(namespace)?;
-    (group > 0 && metadata == 0 && (9..=16).contains(&shift)).then_some((group, shift))
+/// The endurance group of a namespace, and its logical block as a power of two; `None` if it has
+/// no group, or metadata that would have to be written.
+fn group_and_shift(namespace: &IdentifyNamespace) -> Option<(u16, u32)> {
+    let (group, LbaFormat { ms: metadata, lbads }) = (namespace.endgid(), namespace.lba_format());
+    (group > 0 && metadata == 0 && (9..=16).contains(&lbads)).then_some((group, lbads.into()))
 }
 
 /// The configuration that is in use, by the value of the feature; `None` if it is
@@ -188,23 +186,26 @@ fn placements(status: &[u8]) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_sys::IDENTIFY_LEN;
 
     #[test]
     fn what_a_device_says_of_itself_is_understood() {
         // As QEMU 10.0 answers.
-        let mut controller = vec![0; 4096];
+        let mut controller = [0; IDENTIFY_LEN];
+        let placement_of = |controller| has_placement(&IdentifyController::new(controller));
         controller[96..100].copy_from_slice(&[0x10, 0x80, 0x08, 0x00]);
-        assert!(has_placement(&controller));
+        assert!(placement_of(controller));
         controller[98] = 0x07;
-        assert!(!has_placement(&controller) && !has_placement(&[]));
-        let mut namespace = vec![0; 4096];
+        assert!(!placement_of(controller));
+        let mut namespace = [0; IDENTIFY_LEN];
+        let found = |namespace| group_and_shift(&IdentifyNamespace::new(namespace));
         (namespace[26], namespace[102]) = (4, 1);
         namespace[128 + 16..][..4].copy_from_slice(&[0, 0, 12, 0]);
-        assert_eq!(group_and_shift(&namespace), Some((1, 12)));
+        assert_eq!(found(namespace), Some((1, 12)));
         namespace[128 + 16] = 8;
-        assert_eq!(group_and_shift(&namespace), None, "with metadata");
-        namespace[102] = 0;
-        assert_eq!((group_and_shift(&namespace), group_and_shift(&[])), (None, None));
+        assert_eq!(found(namespace), None, "with metadata");
+        (namespace[128 + 16], namespace[102]) = (0, 0);
+        assert_eq!(found(namespace), None, "without a group");
         assert_eq!([0, 1, 0x301, 0x300].map(configuration_in_use), [None, Some(0), Some(3), None]);
     }
 

@@ -2,8 +2,8 @@
 
 use super::message::{Answer, Entries, Failure, Listed, Message, Target};
 use super::raw::{
-    AddFn, Answers, CallFn, Capabilities, CapabilitiesFn, PASSTHROUGH, RawBytes, RawDirEntry, RawFileSystem,
-    RawReply, RawRequest, RawSink,
+    AddFn, Answers, CallFn, Capabilities, CapabilitiesFn, PASSTHROUGH, RawDirEntry, RawFileSystem, RawReply,
+    RawRequest, RawSink, RawSlice,
 };
 use std::ffi::c_void;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use std::ptr;
 /// The error number of a panic.
 const EIO: i32 = libc::EIO;
 
-impl RawBytes {
+impl RawSlice {
     pub(super) fn of(bytes: &[u8]) -> Self {
         Self { data: bytes.as_ptr(), len: bytes.len() }
     }
@@ -86,7 +86,7 @@ impl Entries for RawEntries {
         let raw = RawDirEntry {
             ino: entry.ino,
             next_offset: entry.next_offset,
-            name: RawBytes::of(entry.name),
+            name: RawSlice::of(entry.name),
             kind: entry.kind,
             has_attributes: u32::from(entry.attributes.is_some()),
             damaged: u32::from(entry.damaged),
@@ -112,9 +112,9 @@ pub(super) unsafe fn call(
         numbers: message.numbers,
         groups: message.groups.as_ptr(),
         group_count: message.groups.len(),
-        name: RawBytes::of(message.name),
-        new_name: RawBytes::of(message.new_name),
-        data: RawBytes::of(message.data),
+        name: RawSlice::of(message.name),
+        new_name: RawSlice::of(message.new_name),
+        data: RawSlice::of(message.data),
         buffer: message.buffer.as_mut_ptr(),
         buffer_len: message.buffer.len(),
         entries: entries.as_mut().map_or(ptr::null_mut(), |entries| ptr::from_mut(entries).cast()),
@@ -155,7 +155,7 @@ pub(super) unsafe fn serve(target: &dyn Target, request: *mut RawRequest, reply:
     let buffer: &mut [u8] = if request.buffer.is_null() {
         &mut []
     } else {
-        // SAFETY: the interface asks for so many bytes, which only the receiver uses meanwhile.
+        // SAFETY: the interface asks for that many bytes, which only the receiver uses meanwhile.
         unsafe { std::slice::from_raw_parts_mut(request.buffer, request.buffer_len) }
     };
     // SAFETY: the interface asks for arguments that are there during the call.

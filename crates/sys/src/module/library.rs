@@ -2,7 +2,7 @@
 
 use super::bridge::{self, Offered};
 use super::message::{Answer, Failure, Message, Target};
-use super::raw::{ABI, Capabilities, EXPORTS_IN_USE, HAS_REPAIR, RawBytes, RawCrash, RawModule, RawSink};
+use super::raw::{ABI, Capabilities, EXPORTS_IN_USE, HAS_REPAIR, RawCrash, RawModule, RawSink, RawSlice};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::ffi::{CStr, c_char, c_void};
@@ -35,21 +35,24 @@ unsafe impl Sync for ModuleLibrary {}
 impl ModuleLibrary {
     /// Loads a library from its [image](module_image).
     ///
-    /// The library's code runs with all rights of this process: load only trusted libraries, except
-    /// in a process without rights.
+    /// The library's code runs with all rights of this process, and can do what no caller can rule
+    /// out: so its trust is decided before. `braid-stack` calls this for libraries that only root or
+    /// this user could have put there (its `trust`), and for others in a process that its `sandbox`
+    /// has confined.
     ///
     /// # Errors
     /// The reason why it is none.
     pub fn load(memory: &File) -> Result<Self, String> {
         let path = unique(memory.as_raw_fd());
-        // SAFETY: its constructors are trusted, as the caller promised.
+        // SAFETY: nothing here can prove what its constructors do. Their code has the trust of this
+        // process, or the process has no rights: the caller decided that before, as said above.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| said(&error, &path))?;
         // SAFETY: the type of the function is that of the interface; the version is checked below.
         let describe =
             unsafe { library.get::<unsafe extern "C" fn() -> *const RawModule>(b"braid_module\0") };
         let describe = describe.map_err(|_| "it has no function 'braid_module'".to_owned())?;
-        // SAFETY: as above.
+        // SAFETY: it is code of the same trust, and keeps to the interface.
         let module = unsafe { describe() };
         if module.is_null() {
             return Err("it describes no module".into());
@@ -108,7 +111,7 @@ impl ModuleLibrary {
         let mut why = Vec::new();
         let sink = RawSink::into(&mut why);
         // SAFETY: the arguments live during the call.
-        match unsafe { check(RawBytes::of(settings.as_bytes()), &raw const sink) } {
+        match unsafe { check(RawSlice::of(settings.as_bytes()), &raw const sink) } {
             0 => Ok(()),
             errno => Err(words(errno, &why)),
         }
@@ -121,7 +124,7 @@ impl ModuleLibrary {
     pub fn create(self: &Arc<Self>, settings: &str, child: Box<dyn Target>) -> Result<LoadedModule, Failure> {
         let (child, mut why) = (Offered::new(child), Vec::new());
         let (sink, mut module) = (RawSink::into(&mut why), ptr::null_mut());
-        let settings = RawBytes::of(settings.as_bytes());
+        let settings = RawSlice::of(settings.as_bytes());
         // SAFETY: the arguments live during the call, and the child as long as the module.
         let errno =
             unsafe { (self.module().create)(settings, child.raw(), &raw mut module, &raw const sink) };
@@ -192,7 +195,7 @@ impl LoadedModule {
         let mut why = Vec::new();
         let sink = RawSink::into(&mut why);
         // SAFETY: as above.
-        match unsafe { import(self.module, version, RawBytes::of(state), &raw const sink) } {
+        match unsafe { import(self.module, version, RawSlice::of(state), &raw const sink) } {
             0 => Ok(()),
             errno => Err(Failure { errno: errno.abs(), why: words(errno, &why) }),
         }
@@ -267,7 +270,7 @@ unsafe fn copied(module: *const RawModule) -> RawModule {
     let flags = unsafe { ptr::addr_of!((*module).flags).read() };
     let len = if flags & HAS_REPAIR != 0 { size_of::<RawModule>() } else { offset_of!(RawModule, repair) };
     let mut copy = MaybeUninit::<RawModule>::zeroed();
-    // SAFETY: so much is there. Zeros in place of the rest are a function that is not there.
+    // SAFETY: `len` bytes are there. Zeros in place of the rest are a function that is not there.
     unsafe {
         ptr::copy_nonoverlapping(module.cast::<u8>(), copy.as_mut_ptr().cast(), len);
         copy.assume_init()

@@ -3,8 +3,8 @@
 use super::bridge::{Child, serve};
 use super::message::{Failure, Target};
 use super::raw::{
-    ABI, Capabilities, EXPORTS_IN_USE, HAS_REPAIR, RawBytes, RawCrash, RawFileSystem, RawModule, RawReply,
-    RawRequest, RawSink,
+    ABI, Capabilities, EXPORTS_IN_USE, HAS_REPAIR, RawCrash, RawFileSystem, RawModule, RawReply, RawRequest,
+    RawSink, RawSlice,
 };
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -94,13 +94,13 @@ fn guarded(why: *const RawSink, work: impl FnOnce() -> Result<(), Failure>) -> i
     }
 }
 
-unsafe extern "C" fn check<P: Plugin>(settings: RawBytes, why: *const RawSink) -> i32 {
+unsafe extern "C" fn check<P: Plugin>(settings: RawSlice, why: *const RawSink) -> i32 {
     // SAFETY: the interface gives settings that are there during the call.
     guarded(why, || P::check(unsafe { settings.get() }))
 }
 
 unsafe extern "C" fn create<P: Plugin>(
-    settings: RawBytes,
+    settings: RawSlice,
     child: *const RawFileSystem,
     module: *mut *mut c_void,
     why: *const RawSink,
@@ -169,7 +169,7 @@ unsafe extern "C" fn export<P: Plugin>(module: *mut c_void, version: *mut u32, s
 unsafe extern "C" fn import<P: Plugin>(
     module: *mut c_void,
     version: u32,
-    state: RawBytes,
+    state: RawSlice,
     why: *const RawSink,
 ) -> i32 {
     // SAFETY: as above; the state is there during the call.

@@ -80,11 +80,11 @@ functions! {
     CapabilitiesFn, fn(context: *mut c_void, capabilities: *mut Capabilities) -> ();
     PutFn, fn(context: *mut c_void, data: *const u8, len: usize) -> ();
     AddFn, fn(context: *mut c_void, entry: *const RawDirEntry) -> i32;
-    CheckFn, fn(settings: RawBytes, why: *const RawSink) -> i32;
-    CreateFn, fn(settings: RawBytes, child: *const RawFileSystem, module: *mut *mut c_void, why: *const RawSink) -> i32;
+    CheckFn, fn(settings: RawSlice, why: *const RawSink) -> i32;
+    CreateFn, fn(settings: RawSlice, child: *const RawFileSystem, module: *mut *mut c_void, why: *const RawSink) -> i32;
     EndFn, fn(module: *mut c_void) -> ();
     ExportFn, fn(module: *mut c_void, version: *mut u32, state: *const RawSink) -> i32;
-    ImportFn, fn(module: *mut c_void, version: u32, state: RawBytes, why: *const RawSink) -> i32;
+    ImportFn, fn(module: *mut c_void, version: u32, state: RawSlice, why: *const RawSink) -> i32;
     RepairFn, fn(module: *mut c_void, crash: *const RawCrash, why: *const RawSink) -> i32;
 }
 
@@ -185,7 +185,7 @@ fn comment(lines: &[&str], indent: &str) -> String {
 
 structures! {
     /// Bytes, which stay the caller's. Names are not ended by NUL.
-    RawBytes as "braid_bytes" () {
+    RawSlice as "braid_slice" () {
         data: *const u8,
         len: usize,
     }
@@ -244,7 +244,7 @@ structures! {
     RawDirEntry as "braid_dir_entry" () {
         ino: u64,
         next_offset: i64,
-        name: RawBytes,
+        name: RawSlice,
         /// Type bits; 0 if not known.
         kind: u32,
         /// Whether `attributes` are there.
@@ -301,14 +301,14 @@ structures! {
         /// The caller's further groups, with BRAID_KNOWS_GROUPS.
         groups: *const u32,
         group_count: usize,
-        name: RawBytes,
-        new_name: RawBytes,
+        name: RawSlice,
+        new_name: RawSlice,
         /// What is written, the target of a symbolic link, the value of an attribute.
-        data: RawBytes,
+        data: RawSlice,
         /// What is read goes here.
         buffer: *mut u8,
         buffer_len: usize,
-        /// Takes the entries of a directory; answers 0 if there is no room.
+        /// Takes the entries of a directory; returns 0 if there is no room.
         entries: *mut c_void,
         add_entry: Option<AddFn>,
     }
@@ -350,7 +350,7 @@ structures! {
     /// A file system.
     RawFileSystem as "braid_file_system" () {
         context: *mut c_void,
-        /// Carries an operation out. Answers 0, or an error number. The request may be
+        /// Carries an operation out. Returns 0, or an error number. The request may be
         /// changed meanwhile, and is as before in the end.
         call: CallFn,
         capabilities: CapabilitiesFn,
@@ -379,7 +379,7 @@ structures! {
         version: *const c_char,
         /// Whether these settings, as JSON, are right. May be NULL.
         check: Option<CheckFn>,
-        /// Makes one, on a child that lives longer. Answers 0, or an error number.
+        /// Makes one, on a child that lives longer. Returns 0, or an error number.
         create: CreateFn,
         /// The file system will not be used any more. NULL: nothing is to be done.
         end: Option<EndFn>,
@@ -395,7 +395,7 @@ structures! {
         /// Takes the state of another one over, before its first call. NULL: it takes none.
         import_state: Option<ImportFn>,
         /// Only read with BRAID_HAS_REPAIR. Puts right what a crash has left, after
-        /// `import_state` and before the first call; the child may be called. Answers 0, or
+        /// `import_state` and before the first call; the child may be called. Returns 0, or
         /// an error number: ENOTRECOVERABLE if going on would be wrong.
         repair: Option<RepairFn>,
     }
@@ -549,7 +549,7 @@ pub fn c_header(operations: &[&str]) -> String {
     text.push('\n');
     text.push_str(&structures());
     text.push_str(
-        "\n/* A module is a shared library with this function. What it answers stays as it is. */\n\
+        "\n/* A module is a shared library with this function. What it returns stays as it is. */\n\
          const struct braid_module *braid_module(void);\n\n\
          #ifdef __cplusplus\n}\n#endif\n\n#endif\n",
     );
