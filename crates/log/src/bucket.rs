@@ -4,7 +4,6 @@
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::ops::handles;
-use crate::ops::names::find;
 use crate::ops::values::{self, Changed, Wanted};
 use braid_contract::key_value::{check_batch, name_of_key};
 use braid_contract::{
@@ -33,7 +32,7 @@ impl fmt::Debug for LogBucket {
 impl LogBucket {
     pub(crate) fn new(core: Arc<Core>, dir: InodeId, cache: Option<Arc<dyn FrontCache>>) -> Result<Self> {
         let dir = core.inode(dir)?;
-        find(&dir.state.read(), b"")?;
+        dir.state.read().require_dir()?;
         // It is known here, whatever the kernel forgets.
         dir.lookups.fetch_add(1, Ordering::AcqRel);
         Ok(Self { core, dir, cache })

@@ -2,10 +2,10 @@
 //! written.
 
 use crate::device::{BLOCK, Device};
+use crate::directory::kind_of;
 use crate::inode::State;
 use crate::layout::{GROUP, Superblock};
 use crate::load::{Loaded, load};
-use crate::open::account;
 use crate::scan::superblock_offsets;
 use crate::space::Space;
 use braid_contract::{FileKind, Result};
@@ -64,14 +64,14 @@ pub struct Checked {
     pub figures: Option<Figures>,
 }
 
-/// Reads a file system, and answers its figures.
+/// Reads a file system, and returns its figures.
 ///
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it can't be used, those of the device.
 pub fn figures(device: &dyn Device) -> Result<Figures> {
-    let loaded = load(device, None)?;
+    let loaded = load(device)?;
     let space = Space::new(loaded.superblock.blocks, loaded.superblock.logs.len());
-    account(&loaded, &space);
+    loaded.mark_blocks(&space);
     Ok(of(&loaded, &space))
 }
 
@@ -116,7 +116,7 @@ fn of(loaded: &Loaded, space: &Space) -> Figures {
 /// Those of the device, and `EINVAL` if there is no file system at all.
 pub fn check(device: &dyn Device) -> Result<Checked> {
     let mut problems = superblocks(device)?;
-    let loaded = match load(device, None) {
+    let loaded = match load(device) {
         Ok(loaded) => loaded,
         Err(error) if error.errno() == braid_contract::Errno::EUCLEAN => {
             problems.push(error.to_string());
@@ -125,7 +125,7 @@ pub fn check(device: &dyn Device) -> Result<Checked> {
         Err(error) => return Err(error),
     };
     let space = Space::new(loaded.superblock.blocks, loaded.superblock.logs.len());
-    let doubled = account(&loaded, &space).into_iter().map(|(run, of)| {
+    let doubled = loaded.mark_blocks(&space).into_iter().map(|(run, of)| {
         let (first, last) = (run.start, run.end() - 1);
         format!("{of}: blocks {first} to {last} belong to something else, too, or do not exist")
     });
@@ -193,7 +193,7 @@ impl Names {
     fn note(&mut self, dir: u64, ino: u64, kind: u8) {
         let count = self.of.entry(ino).or_insert((0, dir));
         count.0 += 1;
-        if u32::from(kind) << 12 == FileKind::Directory.mode() {
+        if kind_of(kind) == Some(FileKind::Directory) {
             *self.below.entry(dir).or_default() += 1;
         }
     }

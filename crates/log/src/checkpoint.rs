@@ -10,7 +10,6 @@ use crate::journal::Cut;
 use crate::layout::{SegmentAt, Superblock};
 use crate::record::put_part;
 use crate::scan::superblock_offsets;
-use crate::settings::Planted;
 use crate::table::Table;
 use crate::writer::{Chain, Medium, group};
 use braid_contract::Result;
@@ -108,10 +107,8 @@ pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
 }
 
 fn switch(core: &Core, anchor: &mut Anchor, cut: Cut, image: &Image, is_clean: bool) -> Result<()> {
-    if core.settings.planted != Some(Planted::SwitchEarly) {
-        // The image may have changes of records that are not durable yet.
-        core.journal.flush(false)?;
-    }
+    // The image may have changes of records that are not durable yet.
+    core.journal.flush(false)?;
     let superblock = Superblock {
         generation: anchor.superblock.generation + 1,
         is_clean,
@@ -124,8 +121,7 @@ fn switch(core: &Core, anchor: &mut Anchor, cut: Cut, image: &Image, is_clean: b
         logs: cut.logs,
         ..anchor.superblock.clone()
     };
-    core.journal.told(write_superblock(core.journal.device(), &superblock))?;
+    core.journal.fail_on_error(write_superblock(core.journal.device(), &superblock))?;
     anchor.superblock = superblock;
-    anchor.checkpoints += 1;
     Ok(())
 }

@@ -10,7 +10,7 @@ pub(crate) trait Put {
     fn put_number(&mut self, value: u64);
     /// A number that may be negative.
     fn put_signed(&mut self, value: i64);
-    /// A length, and so many bytes.
+    /// A length, and as many bytes.
     fn put_bytes(&mut self, bytes: &[u8]);
 }
 
@@ -45,7 +45,7 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Reads a record. Every method answers `None` where the bytes end or make no sense.
+/// Reads a record. Every method returns `None` where the bytes end or make no sense.
 #[derive(Clone, Debug)]
 pub(crate) struct Take<'a> {
     rest: &'a [u8],

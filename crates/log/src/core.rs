@@ -1,6 +1,7 @@
 //! The state that all operations work on: inodes, their log, and the room for
 //! both.
 
+use crate::actor::Actor;
 use crate::inode::{Inode, State};
 use crate::journal::Journal;
 use crate::layout::{CHUNK_MAX, Superblock};
@@ -8,7 +9,6 @@ use crate::record::{Change, put_part};
 use crate::settings::Settings;
 use crate::sync::Mutex;
 use crate::table::{Sharded, Table};
-use crate::who::Who;
 use braid_contract::{
     Attr, Caller, Entry, Environment, Errno, Error, FileKind, HandleId, InodeId, OpenFlags, Result, Timestamp,
 };
@@ -24,14 +24,14 @@ const COMMANDS_MAX: usize = 256;
 /// Groups for the log of one worker, and one behind an image.
 pub(crate) const RECOVERY_GROUPS: i64 = 4;
 
-/// Groups that an image of so many bytes needs, at most: records may leave a quarter of a
+/// Groups that an image of `bytes` needs, at most: records may leave a quarter of a
 /// chunk empty.
 pub(crate) fn groups_of_image(bytes: i64) -> i64 {
     bytes.max(0) * 4 / 3 / CHUNK_MAX as i64 + 2
 }
 
 /// Processes by their ids, and until when they are believed.
-type Commands = HashMap<u32, (Arc<Who>, u64)>;
+type Commands = HashMap<u32, (Arc<Actor>, u64)>;
 
 /// A file system in use.
 #[derive(Debug)]
@@ -65,7 +65,6 @@ pub(crate) struct Anchor {
     pub(crate) image: Vec<u64>,
     /// Groups that the next checkpoint frees.
     pub(crate) stale: Vec<u64>,
-    pub(crate) checkpoints: u64,
 }
 
 /// An open file or directory.
@@ -75,7 +74,7 @@ pub(crate) struct Open {
     pub(crate) flags: OpenFlags,
     pub(crate) is_dir: bool,
     /// The process that opened it.
-    pub(crate) who: Arc<Who>,
+    pub(crate) actor: Arc<Actor>,
 }
 
 /// A record's changes of one inode, whose lock the caller holds.
@@ -114,7 +113,7 @@ impl Core {
             next_handle: AtomicU64::new(1),
             image_bytes: AtomicI64::new(image_bytes),
         };
-        core.grow(0);
+        core.grow_image(0);
         core
     }
 
@@ -132,8 +131,8 @@ impl Core {
         groups_of_image(self.image_bytes.load(Ordering::Relaxed))
     }
 
-    /// Notes that an image would be so many bytes longer.
-    pub(crate) fn grow(&self, bytes: i64) {
+    /// Notes that an image would be `bytes` longer.
+    pub(crate) fn grow_image(&self, bytes: i64) {
         self.image_bytes.fetch_add(bytes, Ordering::Relaxed);
         let reserve =
             least_groups(self.image_groups(), self.journal.workers()) + self.journal.workers() as i64 + 1;
@@ -160,7 +159,7 @@ impl Core {
             grown += state.weight() - before;
         }
         self.journal.freed(worker, record, &freed);
-        self.grow(grown);
+        self.grow_image(grown);
         Ok(())
     }
 
@@ -221,33 +220,33 @@ impl Core {
     ) -> HandleId {
         inode.opens.fetch_add(1, Ordering::AcqRel);
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let open = Open { inode: Arc::clone(inode), flags, is_dir, who: self.who(caller) };
+        let open = Open { inode: Arc::clone(inode), flags, is_dir, actor: self.actor(caller) };
         self.handles.insert(handle, Arc::new(open));
         HandleId(handle)
     }
 
     /// The process behind an operation.
-    pub(crate) fn who(&self, caller: &Caller) -> Arc<Who> {
+    pub(crate) fn actor(&self, caller: &Caller) -> Arc<Actor> {
         let Caller { uid, gid, pid, .. } = *caller;
         let mut known = self.commands[self.worker(caller)].lock();
         let now = self.environment.monotonic_ns();
-        if let Some((who, until)) = known.get(&pid)
+        if let Some((actor, until)) = known.get(&pid)
             && *until > now
-            && (who.uid, who.gid) == (uid, gid)
+            && (actor.uid, actor.gid) == (uid, gid)
         {
-            return Arc::clone(who);
+            return Arc::clone(actor);
         }
         let command = if pid > 0 && self.settings.commands { braid_sys::task_names(pid) } else { None };
         let command = command.map_or_else(Vec::new, |(name, _)| name.into_bytes());
-        let who = Arc::new(Who::new(uid, gid, pid, command));
+        let actor = Arc::new(Actor::new(uid, gid, pid, command));
         if known.len() >= COMMANDS_MAX {
             known.clear();
         }
-        known.insert(pid, (Arc::clone(&who), now + COMMAND_NS));
-        who
+        known.insert(pid, (Arc::clone(&actor), now + COMMAND_NS));
+        actor
     }
 
-    /// Answers an inode by name: one lookup more.
+    /// An inode as the result of a lookup: one lookup more.
     pub(crate) fn entry(&self, inode: &Inode, state: &State) -> Entry {
         inode.lookups.fetch_add(1, Ordering::AcqRel);
         Entry { attr: attr(inode.ino, state), generation: state.generation }

@@ -1,18 +1,25 @@
 //! The names in a directory.
 
 use crate::record::Name;
-use braid_contract::ScanRange;
 use braid_contract::key_value::key_of_name;
+use braid_contract::{FileKind, ScanRange};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 /// Offsets below this one are those of `.` and `..`.
 const FIRST: u64 = 3;
 /// Bytes that a name takes in an image beside its own.
-const NAME_WEIGHT: usize = 14;
+pub(crate) const NAME_WEIGHT: usize = 14;
 
-/// The type of a regular file, as entries have it.
-const REGULAR: u8 = 8;
+/// The type of an inode of this mode, as entries have it.
+pub(crate) fn kind_bits(mode: u32) -> u8 {
+    (mode >> 12) as u8
+}
+
+/// The type that these bits of an entry stand for.
+pub(crate) fn kind_of(bits: u8) -> Option<FileKind> {
+    FileKind::from_mode(u32::from(bits) << 12)
+}
 
 /// The inode that a name leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +28,16 @@ pub(crate) struct Named {
     pub(crate) ino: u64,
     /// Its type: the type bits of its mode, shifted right by 12.
     pub(crate) kind: u8,
+}
+
+impl Named {
+    pub(crate) fn kind(&self) -> Option<FileKind> {
+        kind_of(self.kind)
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind() == Some(FileKind::Directory)
+    }
 }
 
 /// The names in a directory: by name, and in the order in which they came, which is
@@ -104,7 +121,7 @@ impl Directory {
         keys.take_while(move |(key, _)| !over.is_over_at(key))
             .filter(move |(key, _)| range.has(key))
             .filter_map(|(key, name)| Some((key, self.find(name)?)))
-            .filter(|(_, named)| named.kind == REGULAR)
+            .filter(|(_, named)| named.kind() == Some(FileKind::Regular))
     }
 
     /// The entries after an offset, with theirs.
@@ -117,18 +134,22 @@ impl Directory {
 mod tests {
     use super::*;
 
+    /// The types of a regular file and of a directory.
+    const REGULAR: u8 = 8;
+    const DIRECTORY: u8 = 4;
+
     #[test]
     fn a_name_is_there_once_and_keeps_its_offset() {
         let mut dir = Directory::default();
         for (name, ino) in [("a", 10), ("b", 11), ("c", 12)] {
-            dir.enter(name.as_bytes().into(), ino, 8);
+            dir.enter(name.as_bytes().into(), ino, REGULAR);
         }
         let offsets: Vec<u64> = dir.after(0).map(|(offset, _)| offset).collect();
         dir.leave(b"b");
         dir.leave(b"x");
         assert_eq!(dir.after(offsets[0]).map(|(offset, _)| offset).collect::<Vec<_>>(), [offsets[2]]);
-        dir.enter((*b"a").into(), 13, 4);
-        assert_eq!(dir.find(b"a").map(|named| (named.ino, named.kind)), Some((13, 4)));
+        dir.enter((*b"a").into(), 13, DIRECTORY);
+        assert_eq!(dir.find(b"a").map(|named| (named.ino, named.kind)), Some((13, DIRECTORY)));
         assert_eq!((dir.after(0).count(), dir.find(b"b")), (2, None));
         assert_eq!(dir.weight(), 2 + 2 * NAME_WEIGHT);
     }
@@ -137,7 +158,7 @@ mod tests {
     fn keys_are_in_the_order_of_their_bytes_and_stay_so() {
         let mut dir = Directory::default();
         for name in ["b", "%2F", "a", "%zz", "sub"] {
-            dir.enter(name.as_bytes().into(), 10, if name == "sub" { 4 } else { REGULAR });
+            dir.enter(name.as_bytes().into(), 10, if name == "sub" { DIRECTORY } else { REGULAR });
         }
         let keys = |dir: &Directory, range: &ScanRange| {
             dir.keys(range).map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>()

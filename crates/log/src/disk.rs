@@ -1,20 +1,16 @@
-//! The device of a file system: a block device or a regular file, through the kernel's page cache;
-//! a file in persistent memory, mapped; or an [NVMe namespace](crate::namespace), by commands.
+//! The device of a file system, by what its path leads to: a block device or a regular file, [through
+//! the kernel's page cache](crate::kernel); a file in [persistent memory](crate::persistent); or an
+//! [NVMe namespace](crate::namespace), by commands.
 
 use crate::device::{BLOCK, Device};
+use crate::kernel::{Discard, Kernel, Locked};
 use crate::known::is_log;
 use crate::namespace::Namespace;
+use crate::persistent::Persistent;
 use braid_contract::{Errno, Error, Result, Shown};
-use braid_sys::PersistentMap;
-use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxAttributes, StatxFlags,
-};
-use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-
-/// Pieces of memory that the kernel takes at a time (`IOV_MAX`).
-const PIECES_MAX: usize = 1024;
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use std::io::IoSlice;
+use std::path::Path;
 
 /// The purpose of opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,22 +24,8 @@ pub enum Use {
 /// A device. No other process can open it this way meanwhile.
 #[derive(Debug)]
 pub struct Disk {
-    path: PathBuf,
-    size: u64,
-    way: Way,
-}
-
-/// The way to its bytes.
-#[derive(Debug)]
-enum Way {
-    /// The kernel's page cache, of a block device.
-    Block(OwnedFd),
-    /// That of a regular file.
-    File(OwnedFd),
-    /// A mapping of a regular file in persistent memory.
-    Persistent { map: PersistentMap, lock: OwnedFd },
-    /// Commands.
-    Namespace(Box<Namespace>),
+    device: Box<dyn Device>,
+    driver: &'static str,
 }
 
 impl Disk {
@@ -74,170 +56,48 @@ impl Disk {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
             locked => locked.map_err(told)?,
         }
-        let (way, size) = match kind {
-            FileType::CharacterDevice => {
-                let namespace = Namespace::new(fd, path)?;
-                let size = namespace.size();
-                (Way::Namespace(Box::new(namespace)), size)
-            }
-            _ => {
-                let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
-                let way = match kind {
-                    FileType::BlockDevice => Way::Block(fd),
-                    _ if usage == Use::Write => file_or_map(fd, size).map_err(told)?,
-                    _ => Way::File(fd),
-                };
-                (way, size)
-            }
+        if kind == FileType::CharacterDevice {
+            return Ok(Self { device: Box::new(Namespace::new(fd, path)?), driver: "nvme" });
+        }
+        let (file, path) = (Locked(fd), path.to_owned());
+        let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
+        let (file, discard) = match kind {
+            FileType::BlockDevice => (file, Discard::Blocks),
+            _ if usage == Use::Read => (file, Discard::Hole),
+            _ => match Persistent::of(file, size, path.clone()).map_err(told)? {
+                Ok(mapped) => return Ok(Self { device: Box::new(mapped), driver: "dax" }),
+                Err(file) => (file, Discard::Hole),
+            },
         };
-        Ok(Self { path: path.to_owned(), size, way })
+        Ok(Self { device: Box::new(Kernel { path, size, file, discard }), driver: "kernel" })
     }
 
     /// The name of the driver: `kernel`, `dax` or `nvme`.
     #[must_use]
     pub fn driver(&self) -> &'static str {
-        match self.way {
-            Way::Block(_) | Way::File(_) => "kernel",
-            Way::Persistent { .. } => "dax",
-            Way::Namespace(_) => "nvme",
-        }
-    }
-
-    /// An error of persistent memory.
-    fn of_memory(&self, what: &str, offset: u64, error: io::Error) -> Error {
-        Error::from(error).context(format!("{}: {what} at byte {offset}", self.path.shown()))
-    }
-
-    /// An error at a place; one that this file system would take for a lack of its own
-    /// room is the device's.
-    fn told(&self, what: &str, offset: u64, error: rustix::io::Errno) -> Error {
-        let path = self.path.shown();
-        let text = format!("{path}: {what} at byte {offset}");
-        match error {
-            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => {
-                Error::new(Errno::EIO, format!("{text}: there is no room beneath the file"))
-            }
-            error => Error::from(error).context(text),
-        }
-    }
-
-    fn read_fd(&self, fd: &OwnedFd, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = offset + done as u64;
-            match rustix::io::pread(fd, &mut buf[done..], at) {
-                Ok(0) => return Err(self.told("reading", at, rustix::io::Errno::IO)),
-                Ok(read) => done += read,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.told("reading", at, error)),
-            }
-        }
-        Ok(())
-    }
-
-    fn write_fd(&self, fd: &OwnedFd, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        let mut pieces: Vec<&[u8]> = bufs.iter().map(|buf| &buf[..]).filter(|buf| !buf.is_empty()).collect();
-        let mut at = offset;
-        while !pieces.is_empty() {
-            let next: Vec<IoSlice<'_>> =
-                pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
-            let mut done = match rustix::io::pwritev(fd, &next, at) {
-                Ok(0) => return Err(self.told("writing", at, rustix::io::Errno::IO)),
-                Ok(done) => done,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(self.told("writing", at, error)),
-            };
-            at += done as u64;
-            while let Some(first) = pieces.first_mut()
-                && done > 0
-            {
-                let some = done.min(first.len());
-                *first = &first[some..];
-                done -= some;
-                if first.is_empty() {
-                    pieces.remove(0);
-                }
-            }
-        }
-        Ok(())
+        self.driver
     }
 }
 
 impl Device for Disk {
     fn size(&self) -> u64 {
-        self.size
+        self.device.size()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        match &self.way {
-            Way::Block(fd) | Way::File(fd) => self.read_fd(fd, offset, buf),
-            Way::Persistent { map, .. } => {
-                map.read(offset as usize, buf).map_err(|error| self.of_memory("reading", offset, error))
-            }
-            Way::Namespace(namespace) => namespace.read_at(offset, buf),
-        }
+        self.device.read_at(offset, buf)
     }
 
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        match &self.way {
-            Way::Block(fd) | Way::File(fd) => self.write_fd(fd, offset, bufs),
-            Way::Persistent { map, .. } => {
-                map.write(offset as usize, bufs).map_err(|error| self.of_memory("writing", offset, error))
-            }
-            Way::Namespace(namespace) => namespace.write_at(offset, bufs),
-        }
+        self.device.write_at(offset, bufs)
     }
 
     fn flush(&self) -> Result<()> {
-        match &self.way {
-            Way::Block(fd) | Way::File(fd) => {
-                rustix::fs::fdatasync(fd).map_err(|error| self.told("flushing", 0, error))
-            }
-            // What was written is durable.
-            Way::Persistent { .. } => Ok(()),
-            Way::Namespace(namespace) => namespace.flush(),
-        }
+        self.device.flush()
     }
 
     fn discard(&self, offset: u64, len: u64) {
-        // It need not heed it.
-        match &self.way {
-            Way::Block(fd) => _ = braid_sys::discard(fd, offset, len),
-            Way::File(fd) => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                let _ = rustix::fs::fallocate(fd, flags, offset, len);
-            }
-            // A block that is not there could not be written to where the space is gone.
-            Way::Persistent { .. } => {}
-            Way::Namespace(namespace) => namespace.discard(offset, len),
-        }
-    }
-}
-
-impl Drop for Disk {
-    /// Unlocks it for a process that was forked meanwhile, and has the descriptor too.
-    fn drop(&mut self) {
-        let (Way::Block(fd) | Way::File(fd) | Way::Persistent { lock: fd, .. }) = &self.way else { return };
-        let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
-    }
-}
-
-/// The way to a regular file of this size: mapped, if it is in persistent memory, and has all of its
-/// blocks or can get them.
-fn file_or_map(fd: OwnedFd, size: u64) -> rustix::io::Result<Way> {
-    let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
-    let len = usize::try_from(size).ok().filter(|len| *len > 0);
-    let Some(len) = len.filter(|_| found.stx_attributes.contains(StatxAttributes::DAX)) else {
-        return Ok(Way::File(fd));
-    };
-    let map = PersistentMap::new(&fd, len);
-    let reserved = rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size);
-    match (map, reserved) {
-        (Ok(map), Ok(())) => Ok(Way::Persistent { map, lock: fd }),
-        (map, reserved) => {
-            tracing::info!(?map, ?reserved, "persistent memory is used by system calls");
-            Ok(Way::File(fd))
-        }
+        self.device.discard(offset, len);
     }
 }
 
@@ -253,8 +113,9 @@ pub fn is_log_at(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let Ok(fd) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
     let Ok(size) = rustix::fs::seek(&fd, SeekFrom::End(0)) else { return false };
-    let disk = Disk { path: path.to_owned(), size, way: Way::File(fd) };
-    is_log(&disk).unwrap_or(false)
+    // It has no lock, and dropping it takes none from others.
+    let file = Locked(fd);
+    is_log(&Kernel { path: path.to_owned(), size, file, discard: Discard::Hole }).unwrap_or(false)
 }
 
 /// Makes a regular file of this size, with its space reserved where that can be.

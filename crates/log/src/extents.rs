@@ -45,6 +45,39 @@ impl Piece {
     }
 }
 
+/// The holes that pieces leave in these blocks of a file: from one block up to another.
+pub(crate) fn holes(
+    pieces: impl IntoIterator<Item = Piece>,
+    (from, to): (u64, u64),
+) -> impl Iterator<Item = (u64, u64)> {
+    let mut at = from;
+    let ends = pieces.into_iter().map(|piece| (piece.at, piece.end())).chain([(to, to)]);
+    ends.map(move |(hole_end, next)| (std::mem::replace(&mut at, next), hole_end))
+        .filter(|(from, to)| from < to)
+}
+
+/// Blocks that holes have.
+pub(crate) fn blocks_of(holes: &[(u64, u64)]) -> u64 {
+    holes.iter().map(|(from, to)| to - from).sum()
+}
+
+/// Fills holes of a file with runs of as many blocks, each in the order given; a run is split
+/// where a hole ends.
+pub(crate) fn fill(holes: &[(u64, u64)], runs: &[Run], is_written: bool) -> Vec<Piece> {
+    let (mut runs, mut rest) = (runs.iter().copied(), None);
+    let mut pieces = Vec::new();
+    for &(mut at, to) in holes {
+        while at < to {
+            let Some(Run { start, len: whole }) = rest.take().or_else(|| runs.next()) else { break };
+            let len = whole.min(to - at);
+            rest = (len < whole).then(|| Run { start: start + len, len: whole - len });
+            pieces.push(Piece { at, run: Run { start, len }, is_written });
+            at += len;
+        }
+    }
+    pieces
+}
+
 /// The blocks of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
@@ -154,6 +187,17 @@ mod tests {
         assert_eq!(freed, [Run { start: 100, len: 2 }, Run { start: 500, len: 1 }]);
         assert_eq!((extents.find(2), extents.find(3)), (None, Some(piece(3, 501, 1))));
         assert_eq!(extents.blocks(), 9);
+    }
+
+    #[test]
+    fn runs_fill_the_holes_between_pieces() {
+        let left: Vec<_> = holes([piece(2, 50, 1), piece(3, 60, 2), piece(9, 70, 1)], (2, 10)).collect();
+        assert_eq!((&left[..], blocks_of(&left)), (&[(5, 9)][..], 4));
+        let left: Vec<_> = holes([piece(4, 50, 2)], (1, 10)).collect();
+        assert_eq!((&left[..], blocks_of(&left)), (&[(1, 4), (6, 10)][..], 7));
+        let runs = [Run { start: 100, len: 2 }, Run { start: 200, len: 4 }, Run { start: 300, len: 1 }];
+        let filled = [piece(1, 100, 2), piece(3, 200, 1), piece(6, 201, 3), piece(9, 300, 1)];
+        assert_eq!(fill(&left, &runs, true), filled);
     }
 
     #[test]

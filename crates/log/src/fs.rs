@@ -133,11 +133,10 @@ impl LogFs {
         // It does not panic; if it did, there is nothing to do about it here.
         let _ = thread.join();
     }
+}
 
-    fn opened(&self, handle: HandleId, mode: u16) -> Opened {
-        let _ = self;
-        Opened { handle, mode: IoMode::Cached, set_id: mode & 0o6000 != 0 }
-    }
+fn opened(handle: HandleId, mode: u16) -> Opened {
+    Opened { handle, mode: IoMode::Cached, set_id: mode & 0o6000 != 0 }
 }
 
 impl Drop for LogFs {
@@ -163,7 +162,7 @@ impl Background {
                 }
                 drop(ends);
                 waited += LOOK_PAUSE;
-                look_after(&core, &mut waited);
+                maintain(&core, &mut waited);
             }
         };
         let thread = std::thread::Builder::new().name("log".into()).spawn(work)?;
@@ -171,22 +170,25 @@ impl Background {
     }
 }
 
-fn look_after(core: &Core, waited: &mut Duration) {
-    if core.journal.check().is_err() {
-        return;
-    }
-    let mut done = Ok(());
+/// Commits and makes a checkpoint, each if it is due. After an error of the device there is
+/// neither; a commit that only lacks room for the log is followed by a checkpoint, which
+/// frees the log.
+fn maintain(core: &Core, waited: &mut Duration) {
+    let journal = &core.journal;
     if *waited >= COMMIT_PAUSE {
         *waited = Duration::ZERO;
-        if core.journal.undurable() > 0 {
-            done = core.journal.commit(core.journal.last_record());
+        if journal.check().is_ok()
+            && journal.undurable() > 0
+            && let Err(error) = journal.commit(journal.last_record())
+        {
+            tracing::warn!(%error, "a commit in the background failed");
         }
     }
-    if room::is_due(core) {
-        done = done.and(checkpoint(core, false));
-    }
-    if let Err(error) = done {
-        tracing::warn!(%error, "a checkpoint or commit failed");
+    if journal.check().is_ok()
+        && room::is_due(core)
+        && let Err(error) = checkpoint(core, false)
+    {
+        tracing::warn!(%error, "a checkpoint in the background failed");
     }
 }
 
@@ -289,7 +291,7 @@ impl FileSystem for LogFs {
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
         let handle = handles::open(&self.core, caller, ino, request.flags)?;
         let mode = attributes::getattr(&self.core, ino, Some(handle))?.mode;
-        Ok(self.opened(handle, mode))
+        Ok(opened(handle, mode))
     }
 
     fn create(
@@ -306,7 +308,7 @@ impl FileSystem for LogFs {
         let making = names::Making { mode, umask, open: Some(request.flags), ..Default::default() };
         loop {
             match names::make(&self.core, caller, parent, name, &making) {
-                Ok((entry, Some(handle))) => return Ok((entry, self.opened(handle, entry.attr.mode))),
+                Ok((entry, Some(handle))) => return Ok((entry, opened(handle, entry.attr.mode))),
                 Err(error) if error.errno() == Errno::EEXIST && !exclusive => {}
                 made => return Err(made.err().unwrap_or_else(|| Errno::EIO.into())),
             }
@@ -329,7 +331,7 @@ impl FileSystem for LogFs {
         let mode = FileKind::Regular.mode() | mode & 0o7777;
         let making = names::Making { mode, umask, open: Some(request.flags), ..Default::default() };
         let (entry, handle) = names::make_unnamed(&self.core, caller, parent, &making)?;
-        Ok((entry, self.opened(handle.ok_or(Errno::EIO)?, entry.attr.mode)))
+        Ok((entry, opened(handle.ok_or(Errno::EIO)?, entry.attr.mode)))
     }
 
     fn read(
@@ -468,8 +470,8 @@ impl LogFs {
     ) -> Result<(Entry, Opened)> {
         let entry = names::lookup(&self.core, parent, name)?;
         let ino = entry.attr.ino;
-        let opened = handles::open(&self.core, caller, ino, flags);
-        let handle = opened.inspect_err(|_| handles::forget(&self.core, ino, 1))?;
-        Ok((entry, self.opened(handle, entry.attr.mode)))
+        let handle = handles::open(&self.core, caller, ino, flags);
+        let handle = handle.inspect_err(|_| handles::forget(&self.core, ino, 1))?;
+        Ok((entry, opened(handle, entry.attr.mode)))
     }
 }

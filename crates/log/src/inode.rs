@@ -2,13 +2,13 @@
 //! replay change inodes by the same code, so that replay repeats exactly the
 //! operations.
 
+use crate::actor::Actor;
 use crate::device::BLOCK;
-use crate::directory::Directory;
+use crate::directory::{Directory, NAME_WEIGHT, kind_bits};
 use crate::extents::{Extents, Run};
 use crate::record::{Begin, Change, Name};
 use crate::sync::{Mutex, RwLock};
-use crate::who::Who;
-use braid_contract::{FileKind, Timestamp};
+use braid_contract::{Errno, FileKind, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,8 +54,8 @@ pub(crate) struct State {
     pub(crate) content: Content,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     xattr_bytes: usize,
-    pub(crate) created_by: Arc<Who>,
-    pub(crate) written_by: Option<Arc<Who>>,
+    pub(crate) created_by: Arc<Actor>,
+    pub(crate) written_by: Option<Arc<Actor>>,
     /// It has no name and no data any more.
     pub(crate) is_gone: bool,
     /// It never had a name (`O_TMPFILE`). Not on the device.
@@ -104,7 +104,7 @@ impl State {
 
     /// Its type, as entries of directories have it.
     pub(crate) fn kind_bits(&self) -> u8 {
-        (self.mode >> 12) as u8
+        kind_bits(self.mode)
     }
 
     pub(crate) fn is_dir(&self) -> bool {
@@ -113,6 +113,26 @@ impl State {
 
     pub(crate) fn names(&self) -> Option<&Directory> {
         if let Content::Names(names) = &self.content { Some(names) } else { None }
+    }
+
+    /// The names of a directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, and `ENOENT` for a directory that is gone.
+    pub(crate) fn directory(&self) -> Result<&Directory> {
+        match &self.content {
+            Content::Names(names) => Ok(names),
+            _ if self.is_gone => Err(Errno::ENOENT.into()),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    /// Refuses what is no directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, and `ENOENT` for a directory that is gone.
+    pub(crate) fn require_dir(&self) -> Result<()> {
+        self.directory().map(|_| ())
     }
 
     pub(crate) fn extents(&self) -> Option<&Extents> {
@@ -155,7 +175,7 @@ impl State {
                 self.is_unnamed &= nlink == 0;
             }
             Change::Parent(parent) => self.parent = parent,
-            Change::Wrote(who) => self.written_by = Some(who),
+            Change::Wrote(actor) => self.written_by = Some(actor),
             Change::Sum(_) => {}
             Change::SetXattr(name, value) => {
                 self.drop_xattr(&name);
@@ -214,9 +234,9 @@ impl State {
     }
 
     fn begin(&mut self, begin: Begin) {
-        let Begin { mode, uid, gid, rdev, nlink, parent, generation, time, who } = begin;
+        let Begin { mode, uid, gid, rdev, nlink, parent, generation, time, actor } = begin;
         (self.mode, self.uid, self.gid, self.rdev, self.nlink) = (mode, uid, gid, rdev, nlink);
-        (self.parent, self.generation, self.created_by) = (parent, generation, who);
+        (self.parent, self.generation, self.created_by) = (parent, generation, actor);
         (self.atime, self.mtime, self.ctime, self.btime) = (time, time, time, time);
         self.content = match self.kind() {
             FileKind::Regular => Content::Inline(Vec::new()),
@@ -280,7 +300,10 @@ impl State {
             }
             Content::Names(names) => {
                 for (_, named) in names.after(0) {
-                    add(Change::Enter(named.name.clone(), named.ino, named.kind), named.name.len() + 14);
+                    add(
+                        Change::Enter(named.name.clone(), named.ino, named.kind),
+                        named.name.len() + NAME_WEIGHT,
+                    );
                 }
             }
         }
@@ -297,7 +320,7 @@ impl State {
             parent: self.parent,
             generation: self.generation,
             time: self.btime,
-            who: Arc::clone(&self.created_by),
+            actor: Arc::clone(&self.created_by),
         };
         let mut changes = vec![Change::Begin(Box::new(begin))];
         for (time, change) in [

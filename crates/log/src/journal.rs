@@ -11,8 +11,8 @@
 
 use crate::device::Device;
 use crate::extents::Run;
+use crate::failpoint::{Failpoint, fails_at};
 use crate::layout::SegmentAt;
-use crate::settings::Planted;
 use crate::sync::{Condvar, Mutex};
 use crate::writer::{Chain, Medium};
 use braid_contract::{Errno, Error, Result};
@@ -32,7 +32,6 @@ pub(crate) struct Journal {
     done: Condvar,
     /// The error after which nothing can be promised any more.
     failed: OnceLock<Error>,
-    planted: Option<Planted>,
     flushes: AtomicU64,
 }
 
@@ -61,12 +60,7 @@ pub(crate) struct Cut {
 
 impl Journal {
     /// Goes on with these logs, whose next record has this number.
-    pub(crate) fn new(
-        medium: Medium,
-        chains: Vec<Chain>,
-        next_record: u64,
-        planted: Option<Planted>,
-    ) -> Self {
+    pub(crate) fn new(medium: Medium, chains: Vec<Chain>, next_record: u64) -> Self {
         let worker = |chain| Worker { chain: Mutex::new(chain), pending: Mutex::default() };
         Self {
             medium,
@@ -76,7 +70,6 @@ impl Journal {
             commits: Mutex::new(Commits { is_running: false, marked: next_record - 1 }),
             done: Condvar::new(),
             failed: OnceLock::new(),
-            planted,
             flushes: AtomicU64::new(0),
         }
     }
@@ -126,8 +119,9 @@ impl Journal {
         let _ = self.failed.set(Error::new(Errno::EIO, "it is closed"));
     }
 
-    /// After an error of the device, its contents are unknown; only reading goes on.
-    pub(crate) fn told<T>(&self, result: Result<T>) -> Result<T> {
+    /// Fails the journal on an error of the device, whose contents are unknown then; only
+    /// reading goes on.
+    pub(crate) fn fail_on_error<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if error.errno() != Errno::ENOSPC && self.failed.set(error.clone()).is_ok() {
                 tracing::error!(%error, "the log can't be written; nothing more is changed");
@@ -135,7 +129,7 @@ impl Journal {
         })
     }
 
-    /// Adds a record; answers its number. Nothing is written to the device before the
+    /// Adds a record; returns its number. Nothing is written to the device before the
     /// buffer is full or a commit asks for it.
     ///
     /// # Errors
@@ -147,17 +141,17 @@ impl Journal {
         let mut chain = self.workers[worker % self.workers.len()].chain.lock();
         match chain.prepare(bytes.len(), durable, medium) {
             Err(error) if error.errno() == Errno::EFBIG => return Err(error),
-            prepared => self.told(prepared)?,
+            prepared => self.fail_on_error(prepared)?,
         }
         let record = self.next_record.fetch_add(1, Ordering::AcqRel);
         chain.add(record, bytes, medium.salt);
-        self.told(chain.spill(durable, medium))?;
+        self.fail_on_error(chain.spill(durable, medium))?;
         Ok(record)
     }
 
     /// Notes blocks that a record freed.
     pub(crate) fn freed(&self, worker: usize, record: u64, runs: &[Run]) {
-        if self.planted == Some(Planted::ReuseAtOnce) {
+        if fails_at(Failpoint::ReuseAtOnce) {
             runs.iter().for_each(|run| self.medium.space.free(*run));
         } else if !runs.is_empty() {
             let mut pending = self.workers[worker % self.workers.len()].pending.lock();
@@ -218,13 +212,11 @@ impl Journal {
         let before = self.durable.load(Ordering::Acquire);
         let upto = self.last_record();
         let written = self.write_all(before, marks).and_then(|wrote| {
-            if self.planted != Some(Planted::SkipFlush) {
-                self.device().flush()?;
-            }
+            self.device().flush()?;
             self.flushes.fetch_add(1, Ordering::Relaxed);
             Ok(wrote)
         });
-        let written = self.told(written);
+        let written = self.fail_on_error(written);
         let mut commits = self.commits.lock();
         commits.is_running = false;
         if let Ok(wrote) = &written {
@@ -241,7 +233,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the buffers of all workers; answers whether anything was written.
+    /// Writes the buffers of all workers; returns whether anything was written.
     fn write_all(&self, durable: u64, marks: bool) -> Result<bool> {
         let mut wrote = false;
         for worker in &self.workers {
@@ -278,7 +270,7 @@ impl Journal {
         let mut chains: Vec<_> = self.workers.iter().map(|worker| worker.chain.lock()).collect();
         for chain in &mut chains {
             let rotated = chain.write_out(durable, &self.medium).and_then(|()| chain.rotate(&self.medium));
-            self.told(rotated)?;
+            self.fail_on_error(rotated)?;
         }
         Ok(Cut {
             first_record: self.next_record.load(Ordering::Acquire),

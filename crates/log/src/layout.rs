@@ -24,7 +24,7 @@ pub(crate) const CHUNK_MAX: usize = (GROUP - BLOCK) as usize;
 /// Most bytes of a record without its header.
 pub(crate) const RECORD_MAX: usize = CHUNK_MAX - CHUNK_HEADER - RECORD_HEADER;
 
-/// Nothing is counted so far.
+/// No counter may reach this.
 const COUNT_MAX: u64 = 1 << 62;
 
 const SUPER_MAGIC: &[u8; 8] = b"BRAIDLOG";

@@ -6,12 +6,14 @@
 //! down but follow from them. docs/log-format.md has the bytes, and the order in which
 //! they get there.
 //!
-//! Reading order: `device`; `record` and `inode` (changes, and the inodes that they change);
-//! `layout`, `writer`, `journal` (how that becomes durable); `space`; `core`, `checkpoint`,
-//! `room`; `scan`, `load`, `open` (recovery); `ops` (the operations), `fs`; `bucket` (keys and
-//! values).
+//! Reading order: `device`, and what is used as one (`disk`); `record` and `inode` (changes,
+//! and the inodes that they change); `layout`, `writer`, `journal` (how that becomes durable);
+//! `space`, `account`; `core`, `checkpoint`, `room`; `scan`, `load`, `open` (recovery); `ops` (the
+//! operations), `fs`; `bucket` (keys and values).
 #![forbid(unsafe_code)]
 
+mod account;
+mod actor;
 mod audit;
 mod bucket;
 mod check;
@@ -22,15 +24,18 @@ mod device;
 mod directory;
 mod disk;
 mod extents;
+mod failpoint;
 mod fs;
 mod inode;
 mod journal;
+mod kernel;
 mod known;
 mod layout;
 mod load;
 mod namespace;
 mod open;
 mod ops;
+mod persistent;
 mod record;
 mod room;
 mod scan;
@@ -38,16 +43,16 @@ mod settings;
 mod space;
 mod sync;
 mod table;
-mod who;
 mod writer;
 
 pub use bucket::LogBucket;
 pub use check::{Checked, Figures, check, figures};
 pub use device::{BLOCK, Device};
 pub use disk::{Disk, Use, is_log_at, make_file};
+#[cfg(feature = "failpoints")]
+pub use failpoint::{Failpoint, set_failpoint};
 pub use fs::LogFs;
 pub use known::{is_log, known};
 pub use layout::{SIZE_MIN, WORKERS_MAX};
 pub use open::{Owner, format};
-pub use settings::{Planted, Settings};
-pub use who::Who;
+pub use settings::Settings;

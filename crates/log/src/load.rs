@@ -1,13 +1,15 @@
 //! From the device to inodes in memory: the image, and the logs on top of it. Nothing is
 //! written here.
 
+use crate::account::{Users, mark_all};
 use crate::device::{BLOCK, Device};
 use crate::extents::{Piece, Run};
+use crate::failpoint::{Failpoint, fails_at};
 use crate::inode::Inode;
 use crate::layout::{SegmentAt, Superblock};
 use crate::record::{Change, Part, take_parts};
 use crate::scan::{Numbered, find_superblock, scan};
-use crate::settings::Planted;
+use crate::space::Space;
 use crate::table::Table;
 use braid_contract::{Errno, Error, Result};
 use std::sync::Arc;
@@ -46,7 +48,7 @@ pub(crate) struct Loaded {
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it is damaged, with the place; those of the
 /// device.
-pub(crate) fn load(device: &dyn Device, planted: Option<Planted>) -> Result<Loaded> {
+pub(crate) fn load(device: &dyn Device) -> Result<Loaded> {
     let superblock = find_superblock(device)?;
     let mut loaded = Loaded {
         table: Table::default(),
@@ -63,12 +65,19 @@ pub(crate) fn load(device: &dyn Device, planted: Option<Planted>) -> Result<Load
         superblock,
     };
     loaded.read_image(device)?;
-    loaded.replay(device, planted)?;
+    loaded.replay(device)?;
     loaded.drop_orphans();
     Ok(loaded)
 }
 
 impl Loaded {
+    /// Marks all blocks in use; returns those in use twice or beyond the end, with their
+    /// users.
+    pub(crate) fn mark_blocks(&self, space: &Space) -> Vec<(Run, String)> {
+        let users = Users { logs: &self.logs, images: &self.image, table: &self.table };
+        mark_all(self.superblock.blocks, users, space)
+    }
+
     fn read_image(&mut self, device: &dyn Device) -> Result<()> {
         let (at, wanted) = (self.superblock.image, self.superblock.image_records);
         let image = scan(device, &self.superblock, at, wanted)?;
@@ -101,7 +110,7 @@ impl Loaded {
         })
     }
 
-    fn replay(&mut self, device: &dyn Device, planted: Option<Planted>) -> Result<()> {
+    fn replay(&mut self, device: &dyn Device) -> Result<()> {
         let (mut records, mut durable) = (Vec::new(), self.last_record);
         for start in self.superblock.logs.clone() {
             let log = scan(device, &self.superblock, start, u64::MAX)?;
@@ -114,7 +123,7 @@ impl Loaded {
         }
         records.sort_by_key(|(record, _)| *record);
         let count = records.len();
-        let played = self.play(device, records, durable, planted)?;
+        let played = self.play(device, records, durable)?;
         self.lost = count - played;
         if self.last_record < durable {
             let text = format!(
@@ -126,15 +135,9 @@ impl Loaded {
         Ok(())
     }
 
-    /// Applies records, up to the first that is missing or lacks its data; answers how
+    /// Applies records, up to the first that is missing or lacks its data; returns how
     /// many these are.
-    fn play(
-        &mut self,
-        device: &dyn Device,
-        records: Vec<Numbered>,
-        durable: u64,
-        planted: Option<Planted>,
-    ) -> Result<usize> {
+    fn play(&mut self, device: &dyn Device, records: Vec<Numbered>, durable: u64) -> Result<usize> {
         let mut played = 0;
         for (record, bytes) in records {
             if record != self.last_record + 1 {
@@ -143,7 +146,7 @@ impl Loaded {
             let parts = parts_of(record, &bytes)?;
             if record > durable {
                 let pieces = written(&parts);
-                let is_whole = planted == Some(Planted::TrustData) || has_data(device, &parts, &pieces)?;
+                let is_whole = fails_at(Failpoint::TrustData) || has_data(device, &parts, &pieces)?;
                 if !is_whole {
                     break;
                 }

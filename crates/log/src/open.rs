@@ -1,5 +1,7 @@
 //! Making a file system on a device, and opening it.
 
+use crate::account::mark_superblocks;
+use crate::actor::Actor;
 use crate::checkpoint::{Image, write_image, write_superblock};
 use crate::core::{Anchor, Core, RECOVERY_GROUPS, Start, groups_of_image};
 use crate::device::{BLOCK, Device};
@@ -9,11 +11,9 @@ use crate::journal::Journal;
 use crate::layout::{SIZE_MIN, Superblock, WORKERS_MAX};
 use crate::load::{Loaded, load};
 use crate::record::{Begin, Change};
-use crate::scan::superblock_offsets;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::table::Table;
-use crate::who::Who;
 use crate::writer::{Chain, Medium, group};
 use braid_contract::{Environment, Errno, Error, Result, Timestamp};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub fn format(device: &Arc<dyn Device>, owner: Owner, environment: &dyn Environm
     let table = Table::default();
     table.insert(ROOT, root(owner, Timestamp::from_nanos(now)));
     let medium = medium(device, &blank, 1, blank.next_segment);
-    mark_superblocks(&blank, &medium.space);
+    mark_superblocks(blank.blocks, &medium.space);
     anew(&blank, &table, &medium, 1, true).map(drop)
 }
 
@@ -79,7 +79,7 @@ fn root(owner: Owner, time: Timestamp) -> Arc<Inode> {
         parent: ROOT,
         generation: 0,
         time,
-        who: Arc::new(Who::default()),
+        actor: Arc::new(Actor::default()),
     };
     root.state.write().apply(1, vec![Change::Begin(Box::new(begin))], &mut Vec::new());
     Arc::new(root)
@@ -91,16 +91,6 @@ fn medium(device: &Arc<dyn Device>, of: &Superblock, workers: usize, next_segmen
         space: Arc::new(Space::new(of.blocks, workers)),
         salt: of.salt(),
         next_segment: AtomicU64::new(next_segment),
-    }
-}
-
-fn mark_superblocks(of: &Superblock, space: &Space) {
-    for offset in superblock_offsets(of.blocks * BLOCK) {
-        let block = offset / BLOCK;
-        // The last block need not be in a group.
-        if block < space.blocks() {
-            space.mark(Run { start: block, len: 1 });
-        }
     }
 }
 
@@ -145,11 +135,11 @@ pub(crate) fn open(
     }
     // Writes of a killed process are to be durable before they count.
     device.flush()?;
-    let loaded = load(&**device, settings.planted)?;
+    let loaded = load(&**device)?;
     let goes_on = loaded.superblock.is_clean && loaded.superblock.logs.len() == workers;
     let next_segment = if goes_on { loaded.next_segment } else { skip(loaded.next_segment, &*environment)? };
     let medium = medium(device, &loaded.superblock, workers, next_segment);
-    let doubled = account(&loaded, &medium.space);
+    let doubled = loaded.mark_blocks(&medium.space);
     if let Some((run, what)) = doubled.first() {
         let text = format!(
             "{} of blocks {} to {} of {what} belong to something else, too, or do not exist",
@@ -171,9 +161,8 @@ pub(crate) fn open(
         recover(&before, &loaded, &medium, workers)?
     };
     let first_record = superblock.first_record;
-    let anchor = Anchor { superblock, image, stale: Vec::new(), checkpoints: 0 };
-    let planted = settings.planted;
-    let journal = Journal::new(medium, chains, first_record, planted);
+    let anchor = Anchor { superblock, image, stale: Vec::new() };
+    let journal = Journal::new(medium, chains, first_record);
     Ok(Core::new(Start {
         journal,
         table: loaded.table,
@@ -220,25 +209,4 @@ fn recover(before: &Superblock, loaded: &Loaded, medium: &Medium, workers: usize
     let groups = loaded.image.iter().chain(&loaded.logs).map(|left| group(*left));
     groups.chain(held).for_each(|run| medium.space.free(run));
     Ok((superblock, image.groups, chains))
-}
-
-/// Marks all blocks in use; answers those in use twice or beyond the end, with their
-/// users.
-pub(crate) fn account(loaded: &Loaded, space: &Space) -> Vec<(Run, String)> {
-    let mut wrong = Vec::new();
-    let mut mark = |run: Run, what: &dyn Fn() -> String| {
-        if space.mark(run) > 0 {
-            wrong.push((run, what()));
-        }
-    };
-    mark_superblocks(&loaded.superblock, space);
-    loaded.logs.iter().for_each(|left| mark(group(*left), &|| "a log".into()));
-    loaded.image.iter().for_each(|left| mark(group(*left), &|| "the image".into()));
-    for inode in loaded.table.iter() {
-        let state = inode.state.read();
-        for piece in state.extents().into_iter().flat_map(|extents| extents.iter()) {
-            mark(piece.run, &|| format!("inode {}", inode.ino));
-        }
-    }
-    wrong
 }

@@ -1,13 +1,13 @@
 //! Records of the log: the changes of one operation, for each inode that it
 //! touches. A record is applied as a whole or not at all.
 
+use crate::actor::Actor;
 use crate::codec::{Put, Take};
 use crate::extents::{Piece, Run};
-use crate::who::Who;
 use braid_contract::Timestamp;
 use std::sync::Arc;
 
-/// Blocks that no file and no device has, and far from where numbers overflow.
+/// Upper bound of block numbers: beyond any device, and safe from overflow.
 const BLOCKS_MAX: u64 = 1 << 50;
 /// Inode numbers are lower.
 const INO_MAX: u64 = 1 << 62;
@@ -31,7 +31,7 @@ pub(crate) struct Begin {
     pub(crate) generation: u64,
     /// All its times.
     pub(crate) time: Timestamp,
-    pub(crate) who: Arc<Who>,
+    pub(crate) actor: Arc<Actor>,
 }
 
 /// One change of one inode.
@@ -70,7 +70,7 @@ pub(crate) enum Change {
     SetXattr(Vec<u8>, Vec<u8>),
     DropXattr(Vec<u8>),
     /// The last writer.
-    Wrote(Arc<Who>),
+    Wrote(Arc<Actor>),
     /// It is removed, with its contents.
     End,
 }
@@ -96,7 +96,7 @@ impl Begin {
         to.put_number(self.parent);
         to.put_number(self.generation);
         put_time(to, self.time);
-        self.who.put(to);
+        self.actor.put(to);
     }
 
     fn take(take: &mut Take<'_>) -> Option<Self> {
@@ -109,7 +109,7 @@ impl Begin {
             parent: take_ino(take)?,
             generation: take.number()?,
             time: take_time(take)?,
-            who: Who::take(take)?,
+            actor: Actor::take(take)?,
         })
     }
 }
@@ -177,7 +177,7 @@ impl Change {
                 to.put_bytes(name);
                 to.put_bytes(value);
             }
-            Self::Wrote(who) => who.put(to),
+            Self::Wrote(actor) => actor.put(to),
             Self::End => {}
         }
     }
@@ -227,7 +227,7 @@ impl Change {
             16 => Self::Size(take.number().filter(|size| i64::try_from(*size).is_ok())?),
             17 => Self::SetXattr(take.bytes()?.to_vec(), take.bytes()?.to_vec()),
             18 => Self::DropXattr(take.bytes()?.to_vec()),
-            19 => Self::Wrote(Who::take(take)?),
+            19 => Self::Wrote(Actor::take(take)?),
             20 => Self::End,
             _ => return None,
         })
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn every_change_comes_back_and_nothing_else_is_taken() {
-        let who = Arc::new(Who::new(1, 2, 3, b"command".to_vec()));
+        let actor = Arc::new(Actor::new(1, 2, 3, b"command".to_vec()));
         let time = Timestamp { secs: -5, nanos: 999_999_999 };
         let begin = Begin {
             mode: 0o100_644,
@@ -272,7 +272,7 @@ mod tests {
             parent: 1,
             generation: 12,
             time,
-            who: Arc::clone(&who),
+            actor: Arc::clone(&actor),
         };
         let run = Run { start: 77, len: 3 };
         let changes = vec![
@@ -297,7 +297,7 @@ mod tests {
             Change::Size(1 << 40),
             Change::SetXattr(b"user.a".to_vec(), vec![1; 1000]),
             Change::DropXattr(b"user.b".to_vec()),
-            Change::Wrote(who),
+            Change::Wrote(actor),
             Change::End,
         ];
         let mut bytes = Vec::new();

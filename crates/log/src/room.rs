@@ -33,7 +33,7 @@ pub(crate) fn is_due(core: &Core) -> bool {
 ///
 /// # Errors
 /// Those of the checkpoint, but for want of room: then the change may still fit.
-pub(crate) fn tend(core: &Core) -> Result<()> {
+pub(crate) fn checkpoint_if_urgent(core: &Core) -> Result<()> {
     let space = &core.journal.medium.space;
     let needed = least_groups(core.image_groups(), core.journal.workers());
     let patience = if core.environment.threads() { 4 } else { 1 };
@@ -47,12 +47,12 @@ pub(crate) fn tend(core: &Core) -> Result<()> {
     }
 }
 
-/// Called before a change that makes an image longer.
+/// Before a change that makes an image longer: makes sure that there is room for a longer one.
 ///
 /// # Errors
-/// `ENOSPC` if that is too much.
-pub(crate) fn grow(core: &Core) -> Result<()> {
-    tend(core)?;
+/// `ENOSPC` if there is none, those of the checkpoint.
+pub(crate) fn ensure_room(core: &Core) -> Result<()> {
+    checkpoint_if_urgent(core)?;
     let has_room = || {
         let space = &core.journal.medium.space;
         space.free_groups() > space.reserve()
@@ -77,7 +77,7 @@ pub(crate) fn allocate(core: &Core, worker: usize, blocks: u64) -> Result<Vec<Ru
 ///
 /// # Errors
 /// Those of the attempt.
-pub(crate) fn retry<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry_with_room<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     match attempt() {
         Err(error) if error.errno() == Errno::ENOSPC && make_room(core)? => attempt(),
         result => result,
@@ -89,7 +89,7 @@ pub(crate) fn retry<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> R
 ///
 /// # Errors
 /// Those of the attempt.
-pub(crate) fn insist<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry_contended<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match attempt() {
             Err(error) if error.errno() == Errno::ENOSPC && core.journal.pending_blocks() > 0 => {}
@@ -99,7 +99,7 @@ pub(crate) fn insist<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> 
     attempt()
 }
 
-/// Frees blocks that wait to be free; answers whether there may be more room than
+/// Frees blocks that wait to be free; returns whether there may be more room than
 /// before.
 fn make_room(core: &Core) -> Result<bool> {
     let waits = core.journal.pending_blocks() > 0;

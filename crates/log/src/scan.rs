@@ -76,7 +76,7 @@ fn scan_segment(device: &dyn Device, salt: u32, at: SegmentAt, most: u64, found:
     Ok(())
 }
 
-/// Where the copies of the superblock are, on a device of so many bytes.
+/// Where the copies of the superblock are, on a device of `size` bytes.
 pub(crate) fn superblock_offsets(size: u64) -> [u64; 2] {
     [0, (size / BLOCK).saturating_sub(1) * BLOCK]
 }
@@ -95,9 +95,9 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
     let best = copies.iter().flatten().max_by_key(|copy| copy.generation).cloned();
     let Some(found) = best else {
         // The error of a damaged copy says more than that of a missing one.
-        let damaged = copies.iter().flatten_err().find(|error| error.errno() != Errno::EINVAL).cloned();
-        let first = copies.into_iter().find_map(Result::err);
-        return Err(damaged.or(first).unwrap_or_else(|| Errno::EUCLEAN.into()));
+        let errors: Vec<Error> = copies.into_iter().filter_map(Result::err).collect();
+        let damaged = errors.iter().find(|error| error.errno() != Errno::EINVAL);
+        return Err(damaged.or(errors.first()).cloned().unwrap_or_else(|| Errno::EUCLEAN.into()));
     };
     if found.blocks > device.size() / BLOCK {
         let (has, needs) = (device.size() / BLOCK, found.blocks);
@@ -105,15 +105,4 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
         return Err(Error::new(Errno::EUCLEAN, text));
     }
     Ok(found)
-}
-
-/// The errors among results.
-trait FlattenErr<'a> {
-    fn flatten_err(self) -> impl Iterator<Item = &'a Error>;
-}
-
-impl<'a, I: Iterator<Item = &'a Result<Superblock>>> FlattenErr<'a> for I {
-    fn flatten_err(self) -> impl Iterator<Item = &'a Error> {
-        self.filter_map(|result| result.as_ref().err())
-    }
 }

@@ -167,7 +167,7 @@ impl Space {
         None
     }
 
-    /// Takes up to `wanted` blocks of a region; answers how many.
+    /// Takes up to `wanted` blocks of a region; returns how many.
     fn take_from(&self, index: usize, wanted: u64, runs: &mut Vec<Run>) -> u64 {
         let mut region = self.regions[index].lock();
         let (groups, mut left) = (region.free_groups, wanted);
@@ -215,7 +215,7 @@ impl Space {
         None
     }
 
-    /// Marks blocks as in use; answers those of them that were already, or do not exist.
+    /// Marks blocks as in use; returns those of them that were already, or do not exist.
     pub(crate) fn mark(&self, run: Run) -> u64 {
         let mut wrong = 0;
         self.each_group(run, |region, at, bits, blocks| {
@@ -255,7 +255,7 @@ impl Space {
         found
     }
 
-    /// Hands each group's share of a run to `change`, which answers how many blocks
+    /// Hands each group's share of a run to `change`, which returns how many blocks
     /// became free.
     fn each_group(
         &self,

@@ -93,7 +93,7 @@ impl Chain {
         ((GROUP_BLOCKS - self.block) * BLOCK) as usize
     }
 
-    /// Makes sure that a record of so many bytes can be added; only this fails for want
+    /// Makes sure that a record of `len` bytes can be added; only this fails for want
     /// of room.
     pub(crate) fn prepare(&mut self, len: usize, durable: u64, medium: &Medium) -> Result<()> {
         if len > RECORD_MAX {

@@ -31,8 +31,8 @@ pub(crate) fn setattr(
     wanted: &SetAttr,
 ) -> Result<Attr> {
     let inode = target(core, ino, handle)?;
-    room::tend(core)?;
-    room::retry(core, || set(core, caller, &inode, wanted))
+    room::checkpoint_if_urgent(core)?;
+    room::retry_with_room(core, || set(core, caller, &inode, wanted))
 }
 
 fn set(core: &Core, caller: &Caller, inode: &Inode, wanted: &SetAttr) -> Result<Attr> {

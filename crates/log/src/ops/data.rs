@@ -4,7 +4,7 @@
 
 use crate::core::{Core, Open, Write};
 use crate::device::BLOCK;
-use crate::extents::{Extents, Piece, Run};
+use crate::extents::{Extents, Piece, Run, blocks_of, fill, holes};
 use crate::inode::{Content, Inode, State};
 use crate::ops::set_id::without_set_id;
 use crate::record::Change;
@@ -67,7 +67,7 @@ fn read_blocks(core: &Core, extents: &Extents, offset: u64, buf: &mut [u8]) -> R
     Ok(())
 }
 
-/// Writes; answers how many bytes, which are fewer where there is no room for more.
+/// Writes; returns how many bytes, which are fewer where there is no room for more.
 pub(crate) fn write(
     core: &Core,
     caller: &Caller,
@@ -82,14 +82,14 @@ pub(crate) fn write(
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > SIZE_MAX) {
         return Err(Errno::EFBIG.into());
     }
-    room::tend(core)?;
+    room::checkpoint_if_urgent(core)?;
     let mut done = 0;
     while done < data.len() {
         // Up to where a block ends, so that the next piece begins with one.
         let at = offset + done as u64;
         let most = PIECE_MAX - (at % BLOCK) as usize;
         let piece = &data[done..data.len().min(done + most)];
-        match room::retry(core, || write_piece(core, caller, open, at, piece, flags)) {
+        match room::retry_with_room(core, || write_piece(core, caller, open, at, piece, flags)) {
             Ok(()) => done += piece.len(),
             Err(error) if done == 0 || flags.write_back => return Err(error),
             Err(_) => break,
@@ -127,9 +127,9 @@ fn write_piece(
     }
     // The kernel does not say whose writes it writes back; the process that opened the
     // file is likely.
-    let who = if flags.write_back { Arc::clone(&open.who) } else { core.who(caller) };
-    if state.written_by.as_ref() != Some(&who) {
-        changes.push(Change::Wrote(who));
+    let actor = if flags.write_back { Arc::clone(&open.actor) } else { core.actor(caller) };
+    if state.written_by.as_ref() != Some(&actor) {
+        changes.push(Change::Wrote(actor));
     }
     finish(core, caller, (inode, state), changes, taken)
 }
@@ -215,7 +215,7 @@ fn surrounded(core: &Core, state: &State, offset: u64, data: &[u8]) -> Result<Ve
 }
 
 /// Where these blocks of a file will be: in those that are reserved for them, else in new
-/// ones, which are answered, too.
+/// ones, which are returned, too.
 pub(crate) fn place(
     core: &Core,
     caller: &Caller,
@@ -224,29 +224,12 @@ pub(crate) fn place(
 ) -> Result<(Vec<Piece>, Vec<Run>)> {
     let found = state.extents().into_iter().flat_map(|extents| extents.within(from, to));
     let reserved: Vec<Piece> = found.filter(|piece| !piece.is_written).collect();
-    let kept: u64 = reserved.iter().map(|piece| piece.run.len).sum();
-    let wanted = to - from - kept;
+    let holes: Vec<(u64, u64)> = holes(reserved.iter().copied(), (from, to)).collect();
+    let wanted = blocks_of(&holes);
     let taken = if wanted > 0 { room::allocate(core, core.worker(caller), wanted)? } else { Vec::new() };
-    let (mut pieces, mut at) = (Vec::new(), from);
-    let mut new = taken.iter().copied();
-    let mut left: Option<Run> = None;
-    let mut fill = |at: &mut u64, to: u64, pieces: &mut Vec<Piece>| {
-        while *at < to {
-            let Some(run) = left.take().or_else(|| new.next()) else { break };
-            let len = run.len.min(to - *at);
-            if len < run.len {
-                left = Some(Run { start: run.start + len, len: run.len - len });
-            }
-            pieces.push(Piece { at: *at, run: Run { start: run.start, len }, is_written: true });
-            *at += len;
-        }
-    };
-    for piece in reserved {
-        fill(&mut at, piece.at, &mut pieces);
-        pieces.push(Piece { is_written: true, ..piece });
-        at = piece.end();
-    }
-    fill(&mut at, to, &mut pieces);
+    let mut pieces = fill(&holes, &taken, true);
+    pieces.extend(reserved.into_iter().map(|piece| Piece { is_written: true, ..piece }));
+    pieces.sort_unstable_by_key(|piece| piece.at);
     Ok((pieces, taken))
 }
 

@@ -2,7 +2,6 @@
 
 use crate::core::{Core, Open, Write};
 use crate::inode::Inode;
-use crate::ops::names::find;
 use crate::record::{Change, Name};
 use braid_contract::{
     Caller, DirEntry, DirSink, Entry, Errno, FileKind, HandleId, InodeId, OpenFlags, Result,
@@ -30,7 +29,7 @@ pub(crate) fn open(core: &Core, caller: &Caller, ino: InodeId, flags: OpenFlags)
 pub(crate) fn open_dir(core: &Core, caller: &Caller, ino: InodeId) -> Result<HandleId> {
     let inode = core.inode(ino)?;
     let state = inode.state.read();
-    find(&state, b"")?;
+    state.require_dir()?;
     Ok(core.open(caller, &inode, OpenFlags::default(), true))
 }
 
@@ -79,7 +78,7 @@ struct Taken {
     offset: u64,
     name: Name,
     ino: u64,
-    kind: u8,
+    kind: Option<FileKind>,
 }
 
 pub(crate) fn read_dir(
@@ -129,7 +128,7 @@ fn take(open: &Open, offset: u64) -> Result<Vec<Taken>> {
         offset,
         name: Arc::clone(&named.name),
         ino: named.ino,
-        kind: named.kind,
+        kind: named.kind(),
     });
     Ok(taken.collect())
 }
@@ -143,7 +142,7 @@ fn add(core: &Core, taken: &Taken, plus: bool, sink: &mut dyn DirSink) -> bool {
     let added = sink.add(&DirEntry {
         ino: InodeId(taken.ino),
         next_offset: taken.offset as i64,
-        kind: FileKind::from_mode(u32::from(taken.kind) << 12),
+        kind: taken.kind,
         name: OsStr::from_bytes(&taken.name),
         entry,
         damaged: false,

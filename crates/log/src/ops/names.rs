@@ -1,7 +1,7 @@
 //! Finding, making, linking and removing names.
 
 use crate::core::{Core, Write};
-use crate::directory::Named;
+use crate::directory::{Named, kind_bits};
 use crate::inode::{Inode, State};
 use crate::record::{Begin, Change, Name};
 use crate::room;
@@ -34,11 +34,7 @@ pub(crate) fn name_of(name: &OsStr) -> Result<&[u8]> {
 /// # Errors
 /// `ENOTDIR`, and `ENOENT` for a directory that is gone.
 pub(crate) fn find(dir: &State, name: &[u8]) -> Result<Option<Named>> {
-    match dir.names() {
-        Some(names) => Ok(names.find(name).cloned()),
-        None if dir.is_gone => Err(Errno::ENOENT.into()),
-        None => Err(Errno::ENOTDIR.into()),
-    }
+    Ok(dir.directory()?.find(name).cloned())
 }
 
 /// The changes of a directory whose names change.
@@ -55,7 +51,7 @@ pub(crate) fn lookup(core: &Core, parent: InodeId, name: &OsStr) -> Result<Entry
     if name == ".." {
         let above = {
             let state = dir.state.read();
-            find(&state, b"")?;
+            state.require_dir()?;
             state.parent
         };
         let above = core.inode(InodeId(above))?;
@@ -114,7 +110,7 @@ pub(crate) fn begin(core: &Core, caller: &Caller, dir: (u64, &State), making: &M
         parent: dir.0,
         generation: core.generation,
         time: core.now(),
-        who: core.who(caller),
+        actor: core.actor(caller),
     }
 }
 
@@ -127,19 +123,19 @@ pub(crate) fn make(
     making: &Making<'_>,
 ) -> Result<(Entry, Option<HandleId>)> {
     let dir = core.inode(parent)?;
-    find(&dir.state.read(), b"")?;
+    dir.state.read().require_dir()?;
     let name = name_of(name)?;
     if making.target.len() > TARGET_MAX {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    room::grow(core)?;
+    room::ensure_room(core)?;
     let mut state = dir.state.write();
     if find(&state, name)?.is_some() {
         return Err(Errno::EEXIST.into());
     }
     let begin = begin(core, caller, (dir.ino, &state), making);
     let inode = core.new_inode();
-    let (now, kind) = (begin.time, (begin.mode >> 12) as u8);
+    let (now, kind) = (begin.time, kind_bits(begin.mode));
     let mut changes = vec![Change::Enter(Name::from(name), inode.ino, kind)];
     changes.extend(touched(now));
     if begin.nlink == 2 {
@@ -185,10 +181,10 @@ pub(crate) fn make_unnamed(
     making: &Making<'_>,
 ) -> Result<(Entry, Option<HandleId>)> {
     let dir = core.inode(parent)?;
-    room::grow(core)?;
+    room::ensure_room(core)?;
     let begin = {
         let state = dir.state.read();
-        find(&state, b"")?;
+        state.require_dir()?;
         Begin { nlink: 0, ..begin(core, caller, (dir.ino, &state), making) }
     };
     let inode = core.new_inode();
@@ -206,13 +202,13 @@ pub(crate) fn link(
     name: &OsStr,
 ) -> Result<Entry> {
     let (dir, inode) = (core.inode(parent)?, core.inode(ino)?);
-    find(&dir.state.read(), b"")?;
+    dir.state.read().require_dir()?;
     let name = name_of(name)?;
     // Directories are locked before files, and never two of them here.
     if inode.state.read().is_dir() {
         return Err(Errno::EPERM.into());
     }
-    room::grow(core)?;
+    room::ensure_room(core)?;
     let mut dir_state = dir.state.write();
     if find(&dir_state, name)?.is_some() {
         return Err(Errno::EEXIST.into());
@@ -244,12 +240,12 @@ pub(crate) fn loses_name(inode: &Inode, state: &State, now: Timestamp) -> Vec<Ch
 
 pub(crate) fn unlink(core: &Core, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
     let dir = core.inode(parent)?;
-    find(&dir.state.read(), b"")?;
+    dir.state.read().require_dir()?;
     let name = name_of(name)?;
-    room::tend(core)?;
+    room::checkpoint_if_urgent(core)?;
     let mut dir_state = dir.state.write();
     let found = find(&dir_state, name)?.ok_or(Errno::ENOENT)?;
-    if u32::from(found.kind) << 12 == FileKind::Directory.mode() {
+    if found.is_dir() {
         return Err(Errno::EISDIR.into());
     }
     let inode = core.named(found.ino)?;
@@ -259,16 +255,16 @@ pub(crate) fn unlink(core: &Core, caller: &Caller, parent: InodeId, name: &OsStr
 
 pub(crate) fn rmdir(core: &Core, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
     let dir = core.inode(parent)?;
-    find(&dir.state.read(), b"")?;
+    dir.state.read().require_dir()?;
     let name = match name.as_bytes() {
         b".." => return Err(Errno::ENOTEMPTY.into()),
         _ => name_of(name)?,
     };
-    room::tend(core)?;
+    room::checkpoint_if_urgent(core)?;
     let _alone = core.renames.lock();
     let mut dir_state = dir.state.write();
     let found = find(&dir_state, name)?.ok_or(Errno::ENOENT)?;
-    if u32::from(found.kind) << 12 != FileKind::Directory.mode() {
+    if !found.is_dir() {
         return Err(Errno::ENOTDIR.into());
     }
     let inode = core.named(found.ino)?;

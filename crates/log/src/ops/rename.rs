@@ -2,7 +2,7 @@
 //! all others run one at a time, so that several directories can be locked in any order.
 
 use crate::core::{Core, Write};
-use crate::directory::Named;
+use crate::directory::{Named, kind_bits};
 use crate::inode::{Inode, State};
 use crate::ops::names::{find, loses_name, name_of, touched};
 use crate::record::{Begin, Change, Name};
@@ -68,17 +68,13 @@ impl Dirs<'_> {
     }
 }
 
-fn is_dir(named: &Named) -> bool {
-    u32::from(named.kind) << 12 == FileKind::Directory.mode()
-}
-
 pub(crate) fn rename(core: &Core, caller: &Caller, request: Rename<'_>) -> Result<()> {
     let (from, to) = (core.inode(request.parent)?, core.inode(request.new_parent)?);
-    find(&from.state.read(), b"")?;
-    find(&to.state.read(), b"")?;
+    from.state.read().require_dir()?;
+    to.state.read().require_dir()?;
     match request.mode {
-        RenameMode::Whiteout => room::grow(core)?,
-        _ => room::tend(core)?,
+        RenameMode::Whiteout => room::ensure_room(core)?,
+        _ => room::checkpoint_if_urgent(core)?,
     }
     if from.ino == to.ino && rename_alone(core, caller, &request, &from)? {
         return Ok(());
@@ -89,12 +85,12 @@ pub(crate) fn rename(core: &Core, caller: &Caller, request: Rename<'_>) -> Resul
     rename_in(core, caller, &request, Dirs { from: locked, to: other })
 }
 
-/// Renames within one directory, unless directories are renamed; answers whether it did.
+/// Renames within one directory, unless directories are renamed; returns whether it did.
 fn rename_alone(core: &Core, caller: &Caller, request: &Rename<'_>, dir: &Arc<Inode>) -> Result<bool> {
     let locked = dir.state.write();
     let found =
         [request.name, request.new_name].map(|name| name_of(name).and_then(|name| find(&locked, name)));
-    if found.iter().flatten().flatten().any(is_dir) {
+    if found.iter().flatten().flatten().any(Named::is_dir) {
         return Ok(false);
     }
     rename_in(core, caller, request, Dirs { from: (dir.ino, locked), to: None }).map(|()| true)
@@ -110,10 +106,10 @@ fn rename_in(core: &Core, caller: &Caller, request: &Rename<'_>, dirs: Dirs<'_>)
     }
     let exchange = request.mode == RenameMode::Exchange;
     if dirs.to.is_some() {
-        if is_dir(&source) && dirs.is_below(core, dirs.to_ino(), source.ino) {
+        if source.is_dir() && dirs.is_below(core, dirs.to_ino(), source.ino) {
             return Err(Errno::EINVAL.into());
         }
-        if let Some(victim) = target.as_ref().filter(|victim| is_dir(victim))
+        if let Some(victim) = target.as_ref().filter(|victim| victim.is_dir())
             && dirs.is_below(core, dirs.from.0, victim.ino)
         {
             return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
@@ -126,7 +122,7 @@ fn rename_in(core: &Core, caller: &Caller, request: &Rename<'_>, dirs: Dirs<'_>)
     let victim = target.as_ref().map(|victim| core.named(victim.ino)).transpose()?;
     // Directories before files, as everywhere.
     let victim_first = victim.as_ref().is_some_and(|victim| {
-        let key = |named: &Named, inode: &Inode| (!is_dir(named), inode.ino);
+        let key = |named: &Named, inode: &Inode| (!named.is_dir(), inode.ino);
         target.as_ref().is_some_and(|named| key(named, victim) < key(&source, &moved))
     });
     let early = victim.as_ref().filter(|_| victim_first).map(|victim| victim.state.write());
@@ -173,9 +169,7 @@ fn replace(
     let whiteout = leaves_whiteout.then(|| core.new_inode());
     let mut whiteout_state = whiteout.as_ref().map(|inode| inode.state.write());
     let mut from = vec![match &whiteout {
-        Some(inode) => {
-            Change::Enter(source.name.clone(), inode.ino, (FileKind::CharDevice.mode() >> 12) as u8)
-        }
+        Some(inode) => Change::Enter(source.name.clone(), inode.ino, kind_bits(FileKind::CharDevice.mode())),
         None => Change::Leave(source.name.clone()),
     }];
     let mut to = vec![Change::Enter(new_name, moved.ino, source.kind)];
@@ -233,7 +227,7 @@ fn whiteout_begin(core: &Core, caller: &Caller, parent: u64, time: Timestamp) ->
         parent,
         generation: core.generation,
         time,
-        who: core.who(caller),
+        actor: core.actor(caller),
     }
 }
 

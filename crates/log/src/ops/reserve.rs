@@ -2,7 +2,7 @@
 
 use crate::core::{Core, Open, Write};
 use crate::device::BLOCK;
-use crate::extents::{Piece, Run};
+use crate::extents::{Run, blocks_of, fill, holes};
 use crate::inode::{Content, State};
 use crate::ops::data::{Locked, Rewritten, SIZE_MAX, leave_inline, resize, zero_within};
 use crate::record::Change;
@@ -23,8 +23,8 @@ pub(crate) fn fallocate(
         return Err(Errno::EINVAL.into());
     }
     let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
-    room::tend(core)?;
-    room::retry(core, || change(core, caller, open, (offset, end), mode))
+    room::checkpoint_if_urgent(core)?;
+    room::retry_with_room(core, || change(core, caller, open, (offset, end), mode))
 }
 
 fn change(
@@ -123,30 +123,15 @@ fn reserve(
     (from, to): (u64, u64),
     taken: &mut Vec<Run>,
 ) -> Result<Option<Change>> {
-    let (mut holes, mut at) = (Vec::new(), from);
-    for piece in state.extents().into_iter().flat_map(|extents| extents.within(from, to)) {
-        holes.push((at, piece.at));
-        at = piece.end();
-    }
-    holes.push((at, to));
-    let wanted = holes.iter().map(|(from, to)| to - from).sum();
+    let pieces = state.extents().into_iter().flat_map(|extents| extents.within(from, to));
+    let holes: Vec<(u64, u64)> = holes(pieces, (from, to)).collect();
+    let wanted = blocks_of(&holes);
     if wanted == 0 {
         return Ok(None);
     }
     let new = room::allocate(core, core.worker(caller), wanted)?;
     taken.extend(&new);
-    let (mut runs, mut left) = (new.into_iter(), None);
-    let mut pieces = Vec::new();
-    for (mut at, to) in holes {
-        while at < to {
-            let Some(run): Option<Run> = left.take().or_else(|| runs.next()) else { break };
-            let len = run.len.min(to - at);
-            left = (len < run.len).then(|| Run { start: run.start + len, len: run.len - len });
-            pieces.push(Piece { at, run: Run { start: run.start, len }, is_written: false });
-            at += len;
-        }
-    }
-    Ok(Some(Change::Map(pieces)))
+    Ok(Some(Change::Map(fill(&holes, &new, false))))
 }
 
 /// The next data or hole.

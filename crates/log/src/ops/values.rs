@@ -4,7 +4,7 @@
 
 use crate::core::{Core, Write};
 use crate::device::BLOCK;
-use crate::directory::Named;
+use crate::directory::{Named, kind_bits};
 use crate::extents::Run;
 use crate::inode::{Inode, State};
 use crate::ops::data::{INLINE_MAX, give_back, place, read_state, store};
@@ -46,8 +46,8 @@ fn check(is_allowed: bool) -> Result<()> {
 }
 
 /// A name leads to a value, and to nothing else.
-fn check_kind(kind: u8) -> Result<()> {
-    match FileKind::from_mode(u32::from(kind) << 12) {
+fn check_kind(named: &Named) -> Result<()> {
+    match named.kind() {
         Some(FileKind::Regular) => Ok(()),
         Some(FileKind::Directory) => Err(Errno::EISDIR.into()),
         _ => Err(Error::new(Errno::EINVAL, "the key's name is no regular file's")),
@@ -62,7 +62,7 @@ pub(crate) fn look_up(core: &Core, caller: &Caller, dir: &Inode, name: &[u8]) ->
         return Ok(None);
     };
     check(guard(&state).lets(caller, SEARCH))?;
-    check_kind(found.kind)?;
+    check_kind(&found)?;
     core.named(found.ino).map(Some)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn keys(
 ) -> Result<Vec<(Vec<u8>, u64)>> {
     loop {
         let state = dir.state.read();
-        find(&state, b"")?;
+        state.require_dir()?;
         check(guard(&state).lets(caller, READ | SEARCH))?;
         if let Some(names) = state.names().filter(|names| names.has_keys()) {
             return Ok(names.keys(range).take(count).map(|(key, named)| (key.clone(), named.ino)).collect());
@@ -104,7 +104,7 @@ pub(crate) fn keys(
     }
 }
 
-/// Whether values have so many bytes that a page is full.
+/// Whether values of this many bytes fill a page.
 pub(crate) fn is_full(bytes: usize) -> bool {
     bytes >= PAGE_BYTES_MAX
 }
@@ -127,8 +127,9 @@ fn store_value(core: &Core, caller: &Caller, value: &[u8], sum: &mut Option<u32>
         return Ok(Stored { changes, taken: Vec::new() });
     }
     let blocks = (value.len() as u64).div_ceil(BLOCK);
-    let (pieces, taken) =
-        room::insist(core, || room::retry(core, || place(core, caller, &State::default(), (0, blocks))))?;
+    let (pieces, taken) = room::retry_contended(core, || {
+        room::retry_with_room(core, || place(core, caller, &State::default(), (0, blocks)))
+    })?;
     let whole;
     let bytes = if (value.len() as u64).is_multiple_of(BLOCK) {
         value
@@ -183,11 +184,11 @@ pub(crate) fn change(
     wanted: Vec<Wanted<'_>>,
     (when, mode): (PutWhen, u16),
 ) -> Result<Changed> {
-    find(&dir.state.read(), b"")?;
+    dir.state.read().require_dir()?;
     if wanted.iter().any(|wanted| wanted.value.is_some()) {
-        room::insist(core, || room::grow(core))?
+        room::retry_contended(core, || room::ensure_room(core))?
     } else {
-        room::tend(core)?
+        room::checkpoint_if_urgent(core)?
     };
     let mut batch = Batch::store(core, caller, last_of_each(wanted))?;
     match apply(core, caller, dir, &mut batch, (when, mode)) {
@@ -242,7 +243,7 @@ fn apply(
     // In the order of their numbers, as renames lock files.
     let mut counts: BTreeMap<u64, (Arc<Inode>, u32)> = BTreeMap::new();
     for named in names.iter().flatten() {
-        check_kind(named.kind)?;
+        check_kind(named)?;
         counts.entry(named.ino).or_insert((core.named(named.ino)?, 0)).1 += 1;
     }
     let mut victims: BTreeMap<u64, Victim<'_>> = BTreeMap::new();
@@ -279,11 +280,7 @@ fn record(
         let mut first =
             begin_value(core, caller, (dir.ino, dir_state), victim.map(|victim| &*victim.state), mode);
         first.extend(stored.changes.iter().cloned());
-        changes.push(Change::Enter(
-            Name::from(wanted.name),
-            inode.ino,
-            (FileKind::Regular.mode() >> 12) as u8,
-        ));
+        changes.push(Change::Enter(Name::from(wanted.name), inode.ino, kind_bits(FileKind::Regular.mode())));
         begun.push((inode, first));
     }
     changes.extend(touched(now));

@@ -1,10 +1,10 @@
 //! Extended attributes, and the provenance of files, which reads like one.
 
+use crate::actor::Actor;
 use crate::core::{Core, Write};
 use crate::inode::State;
 use crate::record::Change;
 use crate::room;
-use crate::who::Who;
 use braid_contract::{Caller, Errno, Error, InodeId, Result, Timestamp, XattrMode};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -75,7 +75,7 @@ pub(crate) fn set(
     if value.len() > VALUE_MAX {
         return Err(Error::new(E2BIG, "an extended attribute is too long"));
     }
-    room::grow(core)?;
+    room::ensure_room(core)?;
     let mut state = inode.state.write();
     live(&state)?;
     match (mode, state.xattrs.contains_key(name)) {
@@ -97,7 +97,7 @@ fn writable(name: &OsStr) -> Result<&[u8]> {
 pub(crate) fn remove(core: &Core, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
     let inode = core.inode(ino)?;
     let name = writable(name)?;
-    room::tend(core)?;
+    room::checkpoint_if_urgent(core)?;
     let mut state = inode.state.write();
     live(&state)?;
     if !state.xattrs.contains_key(name) {
@@ -110,15 +110,15 @@ pub(crate) fn remove(core: &Core, caller: &Caller, ino: InodeId, name: &OsStr) -
 /// The creator and the last writer of a file, with times: a line for each.
 fn provenance(state: &State) -> String {
     let mut text = String::new();
-    let mut tell = |what: &str, who: &Who, at: Timestamp| {
-        let command = String::from_utf8_lossy(&who.command);
-        let (Who { uid, gid, pid, .. }, Timestamp { secs, nanos }) = (who, at);
+    let mut tell = |what: &str, actor: &Actor, at: Timestamp| {
+        let command = String::from_utf8_lossy(&actor.command);
+        let (Actor { uid, gid, pid, .. }, Timestamp { secs, nanos }) = (actor, at);
         // Writing to a string does not fail.
         _ = writeln!(text, "{what} time={secs}.{nanos:09} uid={uid} gid={gid} pid={pid} command={command}");
     };
     tell("created", &state.created_by, state.btime);
-    if let Some(who) = &state.written_by {
-        tell("written", who, state.mtime);
+    if let Some(actor) = &state.written_by {
+        tell("written", actor, state.mtime);
     }
     text
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Block = Arc<[u8]>;
 type Blocks = Vec<Option<Block>>;
+/// Writes of blocks, in order.
+type Writes = Vec<(u64, Block)>;
 
 /// The bytes of blocks that were never written.
 const GARBAGE: u8 = 0xa5;
@@ -22,6 +24,15 @@ pub(crate) enum Left {
     Most(u64),
 }
 
+/// A fault of the device, which a file system can't survive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// Only superblocks are flushed.
+    SkipsFlushes,
+    /// The flush before a superblock happens after it.
+    FlushesLate,
+}
+
 /// An effect on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
@@ -35,19 +46,24 @@ pub(crate) enum Effect {
 pub(crate) struct Moment {
     pub(crate) effect: Option<Effect>,
     durable: Arc<Blocks>,
-    volatile: Vec<(u64, Block)>,
+    volatile: Writes,
 }
 
 #[derive(Debug, Default)]
 struct Disk {
     durable: Arc<Blocks>,
     /// Since the last flush, in order.
-    volatile: Vec<(u64, Block)>,
+    volatile: Writes,
     /// The contents that reads return.
     now: Blocks,
     moments: Option<Vec<Moment>>,
-    /// So many effects succeed.
+    /// This many effects succeed.
     effects_left: Option<u64>,
+    fault: Option<Fault>,
+    /// Whether a superblock was written last.
+    at_superblock: bool,
+    /// What the last flush changed: the device before it. For a fault only.
+    unflushed: Option<(Arc<Blocks>, Writes)>,
 }
 
 /// A device in memory.
@@ -89,9 +105,14 @@ impl SimDisk {
         Moment { effect: None, durable: Arc::clone(&disk.durable), volatile: disk.volatile.clone() }
     }
 
-    /// Has effects fail after so many more.
+    /// Has effects fail after this many more.
     pub(crate) fn fail_after(&self, effects: u64) {
         self.lock().effects_left = Some(effects);
+    }
+
+    /// Gives it a fault from now on.
+    pub(crate) fn plant(&self, fault: Option<Fault>) {
+        self.lock().fault = fault;
     }
 
     /// Turns a bit of the device, as it is seen and as it is durable.
@@ -188,6 +209,12 @@ impl Device for SimDisk {
         let (first, count) = (offset / BLOCK, bytes.len() as u64 / BLOCK);
         assert!(first + count <= self.blocks, "beyond the end");
         let mut disk = self.lock();
+        disk.at_superblock = first == 0 || first + 1 == self.blocks;
+        if let Some((durable, volatile)) = disk.unflushed.take()
+            && disk.at_superblock
+        {
+            (disk.durable, disk.volatile) = (durable, volatile);
+        }
         disk.begin(Effect::Write(first, count))?;
         for (block, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
             let bytes: Block = bytes.into();
@@ -200,6 +227,13 @@ impl Device for SimDisk {
     fn flush(&self) -> Result<()> {
         let mut disk = self.lock();
         disk.begin(Effect::Flush)?;
+        match disk.fault {
+            Some(Fault::SkipsFlushes) if !disk.at_superblock => return Ok(()),
+            Some(Fault::FlushesLate) if !disk.at_superblock => {
+                disk.unflushed = Some((Arc::clone(&disk.durable), disk.volatile.clone()));
+            }
+            _ => {}
+        }
         let volatile = std::mem::take(&mut disk.volatile);
         let durable = Arc::make_mut(&mut disk.durable);
         for (block, bytes) in volatile {

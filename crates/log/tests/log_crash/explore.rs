@@ -1,10 +1,9 @@
 //! Takes the power at every moment of a sequence of operations, and examines the file system then.
 
-use super::common::{Left, Moment};
+use super::common::{Fault, Left, Moment};
 use super::op::{Kind, Op, draw};
 use super::run::{History, Run, Setup};
 use braid_contract::SplitMix;
-use braid_log::Planted;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,9 +30,9 @@ pub(crate) struct Totals {
 }
 
 impl Case {
-    pub(crate) fn draw(seed: u64, which: u64, planted: Option<Planted>) -> Self {
+    pub(crate) fn draw(seed: u64, which: u64, fault: Option<Fault>) -> Self {
         let mut random = SplitMix::of(seed, which);
-        let setup = Setup::draw(&mut random, planted);
+        let setup = Setup::draw(&mut random, fault);
         let most = random.pick(&[8, 20, 40, 100]);
         let count = 1 + random.below(most);
         Self { setup, ops: (0..count).map(|_| draw(&mut random)).collect() }

@@ -4,7 +4,8 @@
 //! one of the operations, and not before the last synced one.
 //!
 //! `cargo test -p braid-log --test log_crash` searches for a short while, after it has
-//! found each of the planted bugs; with arguments (see `-- --help`) for longer, or repeats
+//! found each of the planted bugs: faults of the device, and with `--features failpoints`
+//! also bugs in the code. With arguments (see `-- --help`) it searches for longer, or repeats
 //! a failure.
 #![allow(dead_code, reason = "the simulated device has more than this needs")]
 
@@ -15,8 +16,10 @@ mod op;
 mod run;
 mod tree;
 
-use braid_log::Planted;
+#[cfg(feature = "failpoints")]
+use braid_log::{Failpoint, set_failpoint};
 use braid_testkit::crash::RunnerWord;
+use common::Fault;
 use explore::{Case, Totals};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -105,26 +108,35 @@ fn main() -> ExitCode {
 
 /// A search that finds nothing must be able to find something.
 fn finds_planted_bugs() -> bool {
-    let planted = [Planted::SkipFlush, Planted::ReuseAtOnce, Planted::TrustData, Planted::SwitchEarly];
     let mut all = true;
-    for bug in planted {
-        let mut totals = Totals::default();
-        let mut cases = (0..).take_while(|_| true);
-        let found = cases.by_ref().find_map(|which| {
-            let failed = Case::draw(1, which, Some(bug)).explore(4, &mut totals).is_err();
-            (failed || totals.states > STATES_PLANTED).then_some(failed)
-        });
-        let states = totals.states;
-        match found {
-            Some(true) => println!("log_crash: {bug:?} is found after {states} crash states"),
-            _ => println!("log_crash: {bug:?} is NOT found in {states} crash states"),
-        }
-        all &= found == Some(true);
+    for fault in [Fault::SkipsFlushes, Fault::FlushesLate] {
+        all &= finds(&format!("{fault:?}"), Some(fault));
+    }
+    #[cfg(feature = "failpoints")]
+    for failpoint in [Failpoint::ReuseAtOnce, Failpoint::TrustData] {
+        set_failpoint(Some(failpoint));
+        all &= finds(&format!("{failpoint:?}"), None);
+        set_failpoint(None);
     }
     all
 }
 
-/// Searches; answers whether nothing was found.
+/// Searches with a bug planted, in the device or in the code; returns whether it is found.
+fn finds(bug: &str, fault: Option<Fault>) -> bool {
+    let mut totals = Totals::default();
+    let found = (0..).find_map(|which| {
+        let failed = Case::draw(1, which, fault).explore(4, &mut totals).is_err();
+        (failed || totals.states > STATES_PLANTED).then_some(failed)
+    });
+    let states = totals.states;
+    match found {
+        Some(true) => println!("log_crash: {bug} is found after {states} crash states"),
+        _ => println!("log_crash: {bug} is NOT found in {states} crash states"),
+    }
+    found == Some(true)
+}
+
+/// Searches; returns whether nothing was found.
 fn search(arguments: &Arguments) -> bool {
     // A panic is a finding, and reported as one.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));

@@ -1,13 +1,13 @@
 //! A file system on a simulated device, and operations on it.
 
-use super::common::SimDisk;
+use super::common::{Fault, SimDisk};
 use super::op::{Kind, NAMES, Op, SLOTS};
 use super::tree::Tree;
 use braid_contract::{
     Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags, PutOptions,
     RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
 };
-use braid_log::{Device, LogFs, Owner, Planted, Settings, format};
+use braid_log::{Device, LogFs, Owner, Settings, format};
 use braid_testkit::sim::{SimClock, SimEnvironment};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -22,24 +22,24 @@ pub(crate) struct Setup {
     pub(crate) workers: usize,
     /// Longest write.
     pub(crate) longest: u64,
-    pub(crate) planted: Option<Planted>,
+    pub(crate) fault: Option<Fault>,
     /// The seed of the machine's random numbers.
     pub(crate) chance: u64,
 }
 
 impl Setup {
-    pub(crate) fn draw(random: &mut SplitMix, planted: Option<Planted>) -> Self {
+    pub(crate) fn draw(random: &mut SplitMix, fault: Option<Fault>) -> Self {
         Self {
             size: random.pick(&[16 << 20, 16 << 20, (17 << 20) + 4096]),
             workers: random.pick(&[1, 2, 3]),
             longest: random.pick(&[600, 9000, 70_000, 300_000]),
-            planted,
+            fault,
             chance: random.next_u64(),
         }
     }
 
     fn settings(self) -> Settings {
-        Settings { workers: self.workers, log_bytes: 1, commands: false, planted: self.planted }
+        Settings { workers: self.workers, log_bytes: 1, commands: false }
     }
 }
 
@@ -485,6 +485,7 @@ impl Run {
 
 fn open(setup: Setup, device: &Arc<SimDisk>, clock: &Arc<SimClock>) -> std::result::Result<LogFs, String> {
     let environment = Arc::new(SimEnvironment::new(Arc::clone(clock), setup.chance));
+    device.plant(setup.fault);
     let device: Arc<dyn Device> = device.clone();
     told("it can't be opened", LogFs::open(device, setup.settings(), environment))
 }

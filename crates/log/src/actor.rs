@@ -6,20 +6,20 @@ use std::sync::Arc;
 /// Bytes of a command's name that are kept, as many as the kernel keeps.
 const COMMAND_BYTES_MAX: usize = 15;
 
-/// A process, as it was when it did something.
+/// The process behind an operation, as it was then.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Who {
+pub(crate) struct Actor {
     /// Its user.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// Its group.
-    pub gid: u32,
+    pub(crate) gid: u32,
     /// Its id; 0 if it is not known.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The name of its command, up to 15 bytes; empty if it is not known.
-    pub command: Vec<u8>,
+    pub(crate) command: Vec<u8>,
 }
 
-impl Who {
+impl Actor {
     pub(crate) fn new(uid: u32, gid: u32, pid: u32, mut command: Vec<u8>) -> Self {
         command.truncate(COMMAND_BYTES_MAX);
         Self { uid, gid, pid, command }
