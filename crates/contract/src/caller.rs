@@ -21,7 +21,23 @@ pub struct Caller {
     pub tid: u32,
 }
 
+/// No thread of Linux has this id.
+const TID_OF_STACK: u32 = u32::MAX;
+
 impl Caller {
+    /// The stack itself: a module above others, or a front end that has checked the rights of the
+    /// user for whom it works. The superuser, to whom no rule of a module applies.
+    #[must_use]
+    pub fn stack() -> Self {
+        Self { tid: TID_OF_STACK, ..Self::root() }
+    }
+
+    /// Whether this is [`stack`](Self::stack).
+    #[must_use]
+    pub fn is_stack(&self) -> bool {
+        self.tid == TID_OF_STACK
+    }
+
     /// The superuser, for Braid's own work.
     #[must_use]
     pub fn root() -> Self {

@@ -22,7 +22,10 @@
 //! generators are `file_system_trait!` (`file_system.rs`), `requests!`
 //! (`request.rs`), `forwarding!` (`layer.rs`), and `bridge!` of `braid-sdk`, for modules
 //! in libraries: there, the names of arguments say where each goes. A new operation is one
-//! row here, and one method wherever a file system is implemented.
+//! row here, a line in [`Operation::is_idempotent`](crate::Operation::is_idempotent), and one method
+//! wherever a file system is implemented.
+
+use crate::Operation;
 
 /// Calls a macro with all rows of the [table of operations](crate::Operation).
 #[macro_export]
@@ -39,11 +42,11 @@ macro_rules! operations {
                 name: &'a OsStr,
             ) -> Result<Entry>, observes;
 
-            /// Returns `count` lookups of `ino`. Never fails: an unknown inode
+            /// Takes back `count` lookups of `ino`. Never fails: an unknown inode
             /// is ignored.
             Forget: fn forget(ino: InodeId, count: u64) -> (), observes;
 
-            /// Answers the attributes of an inode, or, if `handle` is given, of
+            /// Returns the attributes of an inode, or, if `handle` is given, of
             /// that open file, whatever `ino` is then.
             Getattr: fn getattr(
                 caller: &'a Caller,
@@ -51,7 +54,7 @@ macro_rules! operations {
                 handle: Option<HandleId>,
             ) -> Result<Attr>, observes;
 
-            /// Changes attributes and answers the new ones. `EFBIG` for a size beyond
+            /// Changes attributes and returns the new ones. `EFBIG` for a size beyond
             /// the file system's limit.
             Setattr: fn setattr(
                 caller: &'a Caller,
@@ -119,7 +122,7 @@ macro_rules! operations {
                 mode: RenameMode,
             ) -> Result<()>, changes;
 
-            /// Opens a regular file. Answers [`IoMode::Passthrough`] only if the
+            /// Opens a regular file. Returns [`IoMode::Passthrough`] only if the
             /// request allows it, and always if it requires it.
             Open: fn open(
                 caller: &'a Caller,
@@ -129,7 +132,7 @@ macro_rules! operations {
 
             /// Creates and opens a regular file. With `exclusive`, `EEXIST` if
             /// the name is taken; without, an existing file is opened if the
-            /// caller may. Answers [`IoMode::Passthrough`] only if the request
+            /// caller may. Returns [`IoMode::Passthrough`] only if the request
             /// allows it.
             Create: fn create(
                 caller: &'a Caller,
@@ -144,7 +147,7 @@ macro_rules! operations {
             /// Creates and opens a regular file without a name (`O_TMPFILE`), on
             /// the file system of the directory `parent`, from which it inherits as a new file in
             /// it would. While it is open, [`FileSystem::link`] can give it a name; without one, it
-            /// goes with the last open file. `EOPNOTSUPP` where the file system can't. Answers
+            /// goes with the last open file. `EOPNOTSUPP` where the file system can't. Returns
             /// [`IoMode::Passthrough`] only if the request allows it.
             Tmpfile: fn tmpfile(
                 caller: &'a Caller,
@@ -165,7 +168,7 @@ macro_rules! operations {
             ) -> Result<usize>, observes;
 
             /// Writes `data` at `offset`. After a short count, the error that
-            /// caused it is answered when the rest is written.
+            /// caused it is returned when the rest is written.
             Write: fn write(
                 caller: &'a Caller,
                 handle: HandleId,
@@ -202,7 +205,7 @@ macro_rules! operations {
                 target: SeekTarget,
             ) -> Result<u64>, observes;
 
-            /// Copies up to `len` bytes between two open files; answers the count.
+            /// Copies up to `len` bytes between two open files; returns the count.
             /// `EOPNOTSUPP` leaves the copy to the kernel.
             CopyRange: fn copy_range(
                 caller: &'a Caller,
@@ -272,4 +275,64 @@ macro_rules! operations {
             Path: fn path(ino: InodeId) -> Result<PathBuf>, observes;
         }
     };
+}
+
+impl Operation {
+    /// Whether a request for it may be carried out again when it isn't known whether it was carried
+    /// out before: done twice, it has the same effect and the same answer as done once, if no other
+    /// request comes between. After a crash, such requests are simply repeated.
+    ///
+    /// Something that the first one made and that goes with the process, as an open file does,
+    /// doesn't count. An operation of which only some requests can be repeated isn't idempotent.
+    #[must_use]
+    pub const fn is_idempotent(self) -> bool {
+        match self {
+            // They read.
+            Self::Lookup
+            | Self::Getattr
+            | Self::Readlink
+            | Self::Read
+            | Self::Seek
+            | Self::ReadDir
+            | Self::Statfs
+            | Self::Getxattr
+            | Self::Listxattr
+            | Self::Path => true,
+            // What they made durable or up to date stays so.
+            Self::Flush | Self::Fsync | Self::SyncDir | Self::Sync => true,
+            // What they opened goes with the process. So does a file without a name.
+            Self::Open | Self::OpenDir | Self::Tmpfile => true,
+            // They set the bytes of a range, which the request gives, to the same again.
+            Self::Write | Self::Fallocate | Self::CopyRange => true,
+            // The name is there already, or is not there any more.
+            Self::Mknod
+            | Self::Mkdir
+            | Self::Symlink
+            | Self::Link
+            | Self::Create
+            | Self::Unlink
+            | Self::Rmdir
+            | Self::Rename => false,
+            // So is the attribute, where it has to be new or to be there.
+            Self::Setxattr | Self::Removexattr => false,
+            // Times are set to the present again, and the caller may have given the file away.
+            Self::Setattr => false,
+            // They take back or close once more, perhaps what isn't the caller's any more.
+            Self::Forget | Self::Release | Self::ReleaseDir => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_repeated_changes_at_most_bytes_of_an_open_file() {
+        let changing = Operation::ALL.iter().filter(|one| one.changes() && one.is_idempotent());
+        let expected = [Operation::Tmpfile, Operation::Write, Operation::Fallocate, Operation::CopyRange];
+        assert_eq!(changing.copied().collect::<Vec<_>>(), expected);
+        let closing = [Operation::Forget, Operation::Release, Operation::ReleaseDir];
+        assert!(closing.iter().all(|one| !one.changes() && !one.is_idempotent()));
+    }
 }

@@ -2,7 +2,7 @@
 //! and files that the session knows.
 
 use crate::access::{READ, SEARCH, WRITE, check, check_owner, check_sticky, is_in_group};
-use crate::open::Known;
+use crate::open::KnownFiles;
 use braid_contract::{
     Attr, Caller, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, RenameMode, Request, Result,
     SetAttr, SetTime,
@@ -18,7 +18,7 @@ pub(crate) struct Bounds {
     pub(crate) read_only: bool,
     /// It is the bottom of another mount, whose kernel makes some of the checks.
     pub(crate) for_others: bool,
-    pub(crate) known: Known,
+    pub(crate) known: KnownFiles,
 }
 
 /// The inodes of names that go, or lead elsewhere afterwards.
@@ -48,6 +48,11 @@ impl Bounds {
         Ok(dir)
     }
 
+    /// Notes a lookup that the file system counted.
+    pub(crate) fn learn(&self, ino: InodeId) -> Result<()> {
+        self.known.learn(ino).inspect_err(|_| self.top.forget(ino, 1))
+    }
+
     pub(crate) fn writable(&self) -> Result<()> {
         if self.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
     }
@@ -59,7 +64,7 @@ impl Bounds {
         Ok(entry.attr)
     }
 
-    /// Refuses a request that the caller may not make; answers the inodes of names that go.
+    /// Refuses a request that the caller may not make; returns the inodes of names that go.
     pub(crate) fn admit(&self, request: &Request<'_>) -> Result<Renamed> {
         let mut renamed = Renamed::default();
         match *request {

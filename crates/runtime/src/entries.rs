@@ -18,7 +18,7 @@ struct Head {
     damaged: u8,
 }
 
-/// Gathers entries until so many bytes are full.
+/// Gathers entries until `room` bytes are full.
 pub(crate) struct Gathered {
     bytes: Vec<u8>,
     room: usize,
@@ -56,7 +56,7 @@ impl Entries for Gathered {
     }
 }
 
-/// Hands the entries on until `sink` is full; answers those that are left. `None` if the bytes are
+/// Hands the entries on until `sink` is full; returns those that are left. `None` if the bytes are
 /// not entries.
 pub(crate) fn hand_on<'a>(mut bytes: &'a [u8], sink: &mut dyn Entries) -> Option<&'a [u8]> {
     while !bytes.is_empty() {
@@ -87,16 +87,16 @@ pub(crate) fn hand_on<'a>(mut bytes: &'a [u8], sink: &mut dyn Entries) -> Option
 
 /// The inodes among entries that were looked up with them.
 pub(crate) fn looked_up(entries: &[u8]) -> impl Iterator<Item = u64> {
-    let mut found = Found::default();
+    let mut found = LookedUp::default();
     // Entries that do not fit were refused before.
     let _ = hand_on(entries, &mut found);
     found.0.into_iter()
 }
 
 #[derive(Default)]
-struct Found(Vec<u64>);
+struct LookedUp(Vec<u64>);
 
-impl Entries for Found {
+impl Entries for LookedUp {
     fn add(&mut self, entry: &Listed<'_>) -> bool {
         // Attributes without a number are of a name that was not looked up.
         self.0.extend(entry.attributes.map(|attributes| attributes.ino).filter(|ino| *ino != 0));
@@ -115,20 +115,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type Told = (u64, i64, Vec<u8>, bool, bool);
+    type Seen = (u64, i64, Vec<u8>, bool, bool);
 
-    struct Heard(Vec<Told>);
+    struct Heard(Vec<Seen>);
 
     impl Entries for Heard {
         fn add(&mut self, entry: &Listed<'_>) -> bool {
-            let told = (
+            let seen = (
                 entry.ino,
                 entry.next_offset,
                 entry.name.to_vec(),
                 entry.attributes.is_some(),
                 entry.damaged,
             );
-            self.0.push(told);
+            self.0.push(seen);
             true
         }
     }

@@ -48,7 +48,7 @@ impl Gate {
         Some(Pass(self))
     }
 
-    /// Closes it for a while. Answers whether all have left by this time; if not, users
+    /// Closes it for a while. Returns whether all have left by this time; if not, users
     /// come in as before.
     pub fn pause(&self, until: Instant) -> bool {
         let mut state = self.state.lock();

@@ -2,7 +2,7 @@
 //! descriptors, its memory and its socket. Its application notices nothing but a pause.
 
 use crate::layout::Geometry;
-use crate::ledger::Opened;
+use crate::ledger::OpenFile;
 use crate::open::Knowledge;
 use braid_contract::{Caller, Class, HandleId, InodeId, OpenFlags};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ impl SessionState {
         let opened = |handle: &Handle| {
             let Handle { handle, ino, read, write, direct, sync, directory } = *handle;
             let flags = OpenFlags { read, write, direct, sync };
-            (HandleId(handle), Opened { ino: InodeId(ino), flags, directory })
+            (HandleId(handle), OpenFile { ino: InodeId(ino), flags, directory })
         };
         let uncounted: HashMap<u64, u64> = self.uncounted.iter().copied().collect();
         let inode = |(ino, count): &(u64, u64)| {

@@ -18,7 +18,7 @@ const LINE_MAX: usize = 4096;
 /// A request of the application.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Ask {
+pub(crate) enum HelloRequest {
     /// A session.
     Begin {
         version: u32,
@@ -38,7 +38,7 @@ pub(crate) enum Ask {
 /// An answer of the runtime.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Answer {
+pub(crate) enum HelloReply {
     /// A session of this number; the descriptor of its memory follows.
     Begun { session: u64 },
     /// The inode of the directory.
@@ -47,7 +47,7 @@ pub(crate) enum Answer {
     Refused { errno: i32, why: String },
 }
 
-impl Answer {
+impl HelloReply {
     pub(crate) fn refused(error: &Error) -> Self {
         Self::Refused { errno: error.errno().0, why: error.to_string() }
     }

@@ -61,7 +61,12 @@ impl Geometry {
             && (1..=DEPTH_MAX).contains(&self.depth)
             && (DATA_MIN..=DATA_MAX).contains(&self.data)
             && self.data.is_multiple_of(4096)
-            && self.words() * 8 <= SESSION_BYTES_MAX
+            && self.bytes() <= SESSION_BYTES_MAX
+    }
+
+    /// Bytes of the memory.
+    pub(crate) fn bytes(self) -> usize {
+        self.words() * size_of::<u64>()
     }
 
     /// Words of the memory.
@@ -103,8 +108,8 @@ impl Geometry {
     }
 }
 
-/// Rung by the application to wake sleeping workers.
-pub(crate) const BELL: usize = APART;
+/// The word that the application raises to wake sleeping workers.
+pub(crate) const DOORBELL: usize = APART;
 
 /// The place of a slot.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +164,7 @@ impl Slot {
         self.at + SLOT_HEAD..self.at + SLOT_HEAD + self.data
     }
 
-    /// So many groups of the caller, of 4 bytes, at the end of the room for data.
+    /// `count` groups of the caller, of 4 bytes, at the end of the room for data.
     pub(crate) fn groups(self, count: usize) -> Range<usize> {
         let end = self.data().end;
         end - count.div_ceil(2).min(self.data)..end
@@ -177,21 +182,21 @@ pub(crate) const GROUPS_MAX: usize = 1 << 16;
 pub(crate) const ENTRIES: u64 = 1 << 63;
 
 /// The state of a slot: the lower half of its first word, on which the application sleeps. The
-/// upper half is a count of the application, which tells one use of the slot from another.
+/// upper half is its generation, a count by which the application tells one use from another.
 pub(crate) mod state {
     /// The state of a slot, by its first word.
     pub(crate) fn of(word: u64) -> u64 {
         word & 0xffff_ffff
     }
 
-    /// The number of its use, in the upper half.
-    pub(crate) fn turn(word: u64) -> u64 {
+    /// The generation of a slot: the number of its use, in the upper half.
+    pub(crate) fn generation(word: u64) -> u64 {
         word & !0xffff_ffff
     }
 
-    /// The next time.
+    /// The generation of the next use.
     pub(crate) fn next(word: u64) -> u64 {
-        turn(word).wrapping_add(1 << 32)
+        generation(word).wrapping_add(1 << 32)
     }
 
     /// It holds a request.
@@ -210,7 +215,7 @@ mod tests {
     #[test]
     fn nothing_overlaps() {
         let geometry = Geometry { queues: 3, depth: 5, data: 4096 };
-        let mut used = HashSet::from([BELL]);
+        let mut used = HashSet::from([DOORBELL]);
         let mut take = |words: Range<usize>| words.for_each(|word| assert!(used.insert(word), "word {word}"));
         for queue in 0..geometry.queues {
             take(geometry.tail(queue)..geometry.tail(queue) + 1);

@@ -7,8 +7,8 @@
 //! was removed, or renamed. From the look to the note that it is done, no other session may change
 //! the name: else two could take the change of one for theirs.
 
-use crate::ledger::{Found, Ledger, Opened, Phase, Unanswered};
-use crate::values::wire::Ask;
+use crate::ledger::{Ledger, OpenFile, Phase, RequestRecord, Unanswered};
+use crate::values::wire::ValueOperation;
 use crate::view::View;
 use braid_contract::{
     Attr, Caller, Errno, Error, FileKind, FileSystemCapabilities, HandleId, InodeId, OpenRequest, Operation,
@@ -37,12 +37,12 @@ pub(crate) struct Names {
 type Name = (InodeId, OsString);
 
 /// Names that no other session changes meanwhile.
-struct Held<'a> {
+struct HeldNames<'a> {
     all: &'a Names,
     names: Vec<Name>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldNames<'_> {
     fn drop(&mut self) {
         if !self.names.is_empty() {
             let mut held = self.all.held.lock();
@@ -54,7 +54,7 @@ impl Drop for Held<'_> {
 
 impl Names {
     /// Lets no other session change these names.
-    fn hold(&self, request: &Request<'_>) -> Held<'_> {
+    fn hold(&self, request: &Request<'_>) -> HeldNames<'_> {
         let mut names: Vec<Name> =
             name_of(request).map(|(parent, name)| (parent, name.into())).into_iter().collect();
         if let Request::Rename { new_parent, new_name, .. } = *request {
@@ -67,7 +67,7 @@ impl Names {
             }
             held.extend(names.iter().cloned());
         }
-        Held { all: self, names }
+        HeldNames { all: self, names }
     }
 
     /// Adds requests that are to be repeated before any other one.
@@ -75,7 +75,7 @@ impl Names {
         self.unsettled.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// So many were repeated.
+    /// `count` of them were repeated.
     pub(crate) fn settle(&self, count: usize) {
         self.unsettled.fetch_sub(count, Ordering::AcqRel);
     }
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// The name that a request makes or takes away.
+/// The name that a request makes or takes away; of a rename, the one that it takes away.
 fn name_of<'a>(request: &Request<'a>) -> Option<(InodeId, &'a OsStr)> {
     match *request {
         Request::Mknod { parent, name, .. }
@@ -97,7 +97,32 @@ fn name_of<'a>(request: &Request<'a>) -> Option<(InodeId, &'a OsStr)> {
         | Request::Unlink { parent, name, .. }
         | Request::Rmdir { parent, name, .. }
         | Request::Rename { parent, name, .. } => Some((parent, name)),
-        _ => None,
+        Request::Lookup { .. }
+        | Request::Forget { .. }
+        | Request::Getattr { .. }
+        | Request::Setattr { .. }
+        | Request::Readlink { .. }
+        | Request::Open { .. }
+        | Request::Tmpfile { .. }
+        | Request::Read { .. }
+        | Request::Write { .. }
+        | Request::Flush { .. }
+        | Request::Release { .. }
+        | Request::Fsync { .. }
+        | Request::Fallocate { .. }
+        | Request::Seek { .. }
+        | Request::CopyRange { .. }
+        | Request::OpenDir { .. }
+        | Request::ReadDir { .. }
+        | Request::ReleaseDir { .. }
+        | Request::SyncDir { .. }
+        | Request::Statfs { .. }
+        | Request::Getxattr { .. }
+        | Request::Listxattr { .. }
+        | Request::Setxattr { .. }
+        | Request::Removexattr { .. }
+        | Request::Sync {}
+        | Request::Path { .. } => None,
     }
 }
 
@@ -115,7 +140,7 @@ impl Once {
     /// repeated. `found` is the record of a request that an earlier process took.
     pub(crate) fn call(
         &self,
-        (place, found): (usize, Option<Found>),
+        (place, found): (usize, Option<RequestRecord>),
         message: Message<'_>,
         target: &dyn Target,
     ) -> std::result::Result<Answer, Failure> {
@@ -124,7 +149,8 @@ impl Once {
         }
         let Some(operation) = Operation::ALL.get(message.numbers.operation as usize).copied() else {
             // Other requests that are not in the table may have another effect if repeated.
-            let can_be_repeated = Ask::of(message.numbers.operation).is_some_and(|ask| !ask.changes());
+            let can_be_repeated =
+                ValueOperation::of(message.numbers.operation).is_some_and(|operation| !operation.changes());
             return match found {
                 Some(_) if !can_be_repeated => {
                     Err(refused("the process crashed, and whether this was done is not known"))
@@ -132,23 +158,26 @@ impl Once {
                 _ => target.call(message),
             };
         };
-        if found.is_none() && can_be_repeated(operation) {
+        if found.is_none() && operation.is_idempotent() {
             return target.call(message);
         }
         let (view, ledger, names) =
             (Arc::clone(&self.view), Arc::clone(&self.ledger), Arc::clone(&self.names));
-        Below(Arc::new(Served(Deed { view, ledger, names, place, found }))).call(message)
+        Below(Arc::new(Served(OnceRequest { view, ledger, names, place, found }))).call(message)
     }
 
     /// The application knows the answer.
-    pub(crate) fn told(&self, place: usize, number: u64) {
-        self.ledger.settled(place, number);
+    pub(crate) fn mark_delivered(&self, place: usize, number: u64) {
+        self.ledger.mark_delivered(place, number);
     }
 }
 
 /// Unanswered requests that close a handle which is closed count as done. This is settled now,
 /// since the handle may become that of another file.
-pub(crate) fn settle_closed(mut unanswered: Vec<Unanswered>, open: &[(HandleId, Opened)]) -> Vec<Unanswered> {
+pub(crate) fn settle_closed(
+    mut unanswered: Vec<Unanswered>,
+    open: &[(HandleId, OpenFile)],
+) -> Vec<Unanswered> {
     for one in &mut unanswered {
         let Ok(numbers) = one.asked.as_ref().map(|asked| asked.numbers) else { continue };
         let closes = [Operation::Release as u32, Operation::ReleaseDir as u32].contains(&numbers.operation);
@@ -164,41 +193,16 @@ fn refused(why: &str) -> Failure {
     Failure { errno: Errno::EIO.0, why: format!("{why}; it may have done this before") }
 }
 
-/// Whether an operation does the same, and answers the same, if it is repeated.
-fn can_be_repeated(operation: Operation) -> bool {
-    use Operation::{
-        Create, Forget, Link, Mkdir, Mknod, Release, ReleaseDir, Removexattr, Rename, Rmdir, Setattr,
-        Setxattr, Symlink, Unlink,
-    };
-    !matches!(
-        operation,
-        Create
-            | Forget
-            | Link
-            | Mkdir
-            | Mknod
-            | Release
-            | ReleaseDir
-            | Removexattr
-            | Rename
-            | Rmdir
-            | Setattr
-            | Setxattr
-            | Symlink
-            | Unlink
-    )
-}
-
 /// A request that is not done twice.
-struct Deed {
+struct OnceRequest {
     view: Arc<Served<View>>,
     ledger: Arc<Ledger>,
     names: Arc<Names>,
     place: usize,
-    found: Option<Found>,
+    found: Option<RequestRecord>,
 }
 
-impl Service for Deed {
+impl Service for OnceRequest {
     fn capabilities(&self) -> FileSystemCapabilities {
         self.view.0.capabilities()
     }
@@ -207,7 +211,7 @@ impl Service for Deed {
         let operation = request.operation();
         let _held = self.names.hold(&request);
         let reply = match self.found {
-            Some(Found { phase: Phase::Done, errno, .. }) if errno != 0 => {
+            Some(RequestRecord { phase: Phase::Done, errno, .. }) if errno != 0 => {
                 operation.failed(Errno(errno).into())
             }
             Some(found) if self.was_done(&request, found) => match self.view.0.admit_done(&request) {
@@ -222,14 +226,14 @@ impl Service for Deed {
             }
         };
         let errno = reply.error().map_or(0, |error| error.errno().0);
-        if !can_be_repeated(operation) {
+        if !operation.is_idempotent() {
             self.ledger.done(self.place, errno);
         }
         reply
     }
 }
 
-impl Deed {
+impl OnceRequest {
     fn top(&self) -> &dyn braid_contract::FileSystem {
         &*self.view.0.bounds.top
     }
@@ -264,7 +268,7 @@ impl Deed {
     }
 
     /// Whether an earlier process did this.
-    fn was_done(&self, request: &Request<'_>, found: Found) -> bool {
+    fn was_done(&self, request: &Request<'_>, found: RequestRecord) -> bool {
         // The name may now lead to another file, which the session may not open.
         if found.phase >= Phase::Done && !matches!(request, Request::Create { .. }) {
             return true;
@@ -294,7 +298,7 @@ impl Deed {
     /// The answer to a request that was carried out; the kernel may not have been notified of it.
     fn answer(&self, request: Request<'_>) -> Reply {
         let view = &self.view.0;
-        let before = view.before(&request, [None, None]);
+        let effects = view.affected().effects(&request, [None, None]);
         let entry = |caller: &Caller| {
             let (parent, name) = name_of(&request).ok_or(Errno::EIO)?;
             let entry = self.top().lookup(caller, parent, name)?;
@@ -330,8 +334,7 @@ impl Deed {
             // Such are simply repeated.
             other => return view.call(other),
         };
-        view.tell_kernel(&before, &reply);
-        view.note(&before, &mut reply);
+        view.affected().apply(&effects, &mut reply);
         reply
     }
 }

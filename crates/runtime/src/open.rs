@@ -1,6 +1,6 @@
-//! Known inodes and open files of a session.
+//! KnownFiles inodes and open files of a session.
 
-use crate::ledger::{Ledger, Opened};
+use crate::ledger::{Ledger, OpenFile};
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ struct Lookups {
 }
 
 impl Lookups {
-    /// Takes lookups back; answers how many of these the file system counts.
+    /// Takes lookups back; returns how many of these the file system counts.
     fn take_back(&mut self, count: u64) -> u64 {
         let uncounted = count.min(self.uncounted);
         (self.count, self.uncounted) = (self.count - count, self.uncounted - uncounted);
@@ -36,25 +36,25 @@ impl Lookups {
     }
 }
 
-/// Known inodes and open files of a session.
+/// KnownFiles inodes and open files of a session.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownFiles {
     inodes: Mutex<HashMap<InodeId, Lookups>>,
-    handles: RwLock<HashMap<HandleId, Opened>>,
+    handles: RwLock<HashMap<HandleId, OpenFile>>,
     /// The records that outlive this process.
     ledger: Option<Arc<Ledger>>,
     for_others: bool,
 }
 
-/// The same, for the process that goes on.
+/// The contents of [`KnownFiles`], for the process that goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
     /// Each with its lookups, and how many of these the file system does not count.
     pub(crate) inodes: Vec<(InodeId, u64, u64)>,
-    pub(crate) handles: Vec<(HandleId, Opened)>,
+    pub(crate) handles: Vec<(HandleId, OpenFile)>,
 }
 
-impl Known {
+impl KnownFiles {
     /// Nothing yet. All that comes is in the ledger, too, if there is one.
     pub(crate) fn kept_in(ledger: Option<Arc<Ledger>>, for_others: bool) -> Self {
         Self { ledger, for_others, ..Self::default() }
@@ -86,12 +86,12 @@ impl Known {
         Ok(())
     }
 
-    /// A request uses this inode from now on, if it is known. Answers whether it is.
+    /// A request uses this inode from now on, if it is known. Returns whether it is.
     pub(crate) fn hold(&self, ino: InodeId) -> bool {
         self.inodes.lock().get_mut(&ino).map(|known| known.users += 1).is_some()
     }
 
-    /// A request does not use it any more. Answers lookups to be taken back.
+    /// A request does not use it any more. Returns the lookups to be taken back.
     pub(crate) fn let_go(&self, ino: InodeId) -> u64 {
         let mut inodes = self.inodes.lock();
         let Some(known) = inodes.get_mut(&ino) else { return 0 };
@@ -115,7 +115,7 @@ impl Known {
         if is_known { Ok(()) } else { Err(Errno::ESTALE.into()) }
     }
 
-    /// Takes lookups back, at most those that there are; answers how many are to be taken
+    /// Takes lookups back, at most those that there are; returns how many are to be taken
     /// back now.
     pub(crate) fn forget(&self, ino: InodeId, count: u64) -> u64 {
         let mut inodes = self.inodes.lock();
@@ -158,7 +158,7 @@ impl Known {
         if handles.len() >= self.most().1 {
             return Err(Errno::EMFILE.into());
         }
-        let opened = Opened { ino, flags, directory };
+        let opened = OpenFile { ino, flags, directory };
         if let Some(ledger) = &self.ledger {
             ledger.opened(handle, &opened);
         }
@@ -166,7 +166,7 @@ impl Known {
         Ok(())
     }
 
-    /// Forgets an open file or directory; answers whether it is a directory.
+    /// Forgets an open file or directory; returns whether it is a directory.
     ///
     /// # Errors
     /// `EBADF` if there is none.
@@ -182,7 +182,7 @@ impl Known {
     ///
     /// # Errors
     /// `EBADF` if there is none.
-    pub(crate) fn open(&self, handle: HandleId) -> Result<Opened> {
+    pub(crate) fn open(&self, handle: HandleId) -> Result<OpenFile> {
         let opened = self.handles.read().get(&handle).copied();
         opened.filter(|opened| !opened.directory).ok_or_else(|| Errno::EBADF.into())
     }
@@ -218,7 +218,7 @@ impl Known {
             known.inodes.iter().for_each(|(ino, count, _)| ledger.knows(*ino, *count));
             for (handle, opened) in &known.handles {
                 ledger.opened(*handle, opened);
-                ledger.told(*handle);
+                ledger.mark_handle_delivered(*handle);
             }
         }
         self.found(known);
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_lookup_that_was_never_counted_takes_no_other_one_back() {
-        let (known, ino) = (Known::default(), InodeId(5));
+        let (known, ino) = (KnownFiles::default(), InodeId(5));
         known.found(Knowledge { inodes: vec![(ino, 3, 2)], handles: Vec::new() });
         known.learn(ino).unwrap();
         known.unlearn(ino);

@@ -25,7 +25,7 @@ pub(crate) struct Polling {
 }
 
 impl Polling {
-    /// Looks until there is something, or for this long. Answers whether there is.
+    /// Looks until there is something, or for this long. Returns whether there is.
     pub(crate) fn until(&self, patience: Duration, look: impl Fn() -> bool) -> bool {
         let looked = |_| {
             std::hint::spin_loop();

@@ -4,7 +4,7 @@
 use crate::load::Counts;
 use crate::policy::{Demand, Dynamic, Plan, Policy, RoundRobin, Share, is_worth_it};
 use crate::queue::Queue;
-use crate::worker::{Duty, Manner, Scheduler, Worker};
+use crate::worker::{Assignment, Scheduler, Worker};
 use braid_contract::{Class, QueueStatus, RuntimeStatus, WorkerStatus};
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -99,11 +99,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Workers and the queues that they serve.
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct PoolShared {
     settings: Settings,
     policy: Box<dyn Policy + Sync>,
     state: Mutex<State>,
@@ -114,7 +114,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    queues: Vec<Known>,
+    queues: Vec<MeasuredQueue>,
     workers: Vec<Worker>,
     /// Those that are about to end.
     retired: Vec<Worker>,
@@ -125,7 +125,7 @@ struct State {
 }
 
 /// A queue and its known load.
-struct Known {
+struct MeasuredQueue {
     queue: Arc<Queue>,
     before: Counts,
     /// Mean time of its requests, in nanoseconds; none was carried out yet if it is 0.
@@ -146,7 +146,7 @@ impl Pool {
             PolicyKind::RoundRobin => Box::new(RoundRobin { apart }),
             PolicyKind::Dynamic => Box::new(Dynamic { busy_max: BUSY_MAX, loss_max: settings.loss }),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolShared {
             settings,
             policy,
             state: Mutex::default(),
@@ -165,7 +165,7 @@ impl Pool {
     pub(crate) fn add(&self, queues: &[Arc<Queue>]) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         let before = state.queues.len();
-        state.queues.extend(queues.iter().map(|queue| Known {
+        state.queues.extend(queues.iter().map(|queue| MeasuredQueue {
             queue: Arc::clone(queue),
             before: Counts::default(),
             mean_ns: 0.0,
@@ -200,10 +200,10 @@ impl Pool {
     pub(crate) fn status(&self) -> RuntimeStatus {
         let state = self.shared.state.lock();
         let workers = state.workers.iter().map(|worker| {
-            let (done, duty) = (worker.post.done(), worker.post.duty());
+            let (done, assignment) = (worker.shared.done(), worker.shared.assignment());
             WorkerStatus {
-                queues: duty.queues(),
-                latency: duty.latency,
+                queues: assignment.queues(),
+                latency: assignment.latency,
                 requests: done.requests,
                 busy_ns: done.busy_ns,
                 slept: done.slept,
@@ -232,14 +232,14 @@ impl Pool {
         }
     }
 
-    /// Takes no more requests out of the queues, until [`resume`](Self::resume). Answers
+    /// Takes no more requests out of the queues, until [`resume`](Self::resume). Returns
     /// whether none is under way within this time; if not, they are served as before.
     /// (LabStor §III-C.2: the queues are marked, and the workers acknowledge that.)
     pub(crate) fn pause(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut state = self.shared.state.lock();
         state.paused = true;
-        state.workers.iter().for_each(|worker| worker.assign(Duty::default()));
+        state.workers.iter().for_each(|worker| worker.assign(Assignment::default()));
         loop {
             let quiet =
                 state.workers.iter().all(Worker::has_noticed) && state.retired.iter().all(Worker::has_ended);
@@ -290,7 +290,7 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// The body of the thread.
     fn follow(&self) {
         let mut state = self.state.lock();
@@ -329,16 +329,15 @@ impl Shared {
 
     /// A worker without queues.
     fn hire(&self, number: usize) -> io::Result<Worker> {
-        let manner = Manner { poll: self.settings.poll };
         let noticed = Arc::clone(&self.noticed);
-        let told = move || {
+        let on_notice = move || {
             noticed.notify_all();
         };
-        Worker::start(number, manner, told)
+        Worker::start(number, self.settings.poll, on_notice)
     }
 
     /// The class of a queue's requests.
-    fn class(&self, known: &Known) -> Class {
+    fn class(&self, known: &MeasuredQueue) -> Class {
         match known.queue.load.class {
             Class::Auto if known.takes_long => Class::Throughput,
             Class::Auto => Class::Latency,
@@ -367,7 +366,7 @@ impl Shared {
         self.apply(state, plan)
     }
 
-    fn demand(&self, known: &Known) -> Demand {
+    fn demand(&self, known: &MeasuredQueue) -> Demand {
         Demand { class: self.class(known), weight: known.weight, free: known.queue.is_free() }
     }
 
@@ -378,8 +377,8 @@ impl Shared {
         }
         let processors = self.processors(&plan);
         for (at, share) in plan.iter().enumerate() {
-            let duty = self.duty(state, &plan, share, processors[at]);
-            state.workers[at].assign(duty);
+            let assignment = self.assignment(state, &plan, share, processors[at]);
+            state.workers[at].assign(assignment);
         }
         state.plan = plan;
         // Those that are left have nothing to do.
@@ -390,7 +389,13 @@ impl Shared {
         Ok(())
     }
 
-    fn duty(&self, state: &State, plan: &Plan, share: &Share, processors: Option<CpuSet>) -> Duty {
+    fn assignment(
+        &self,
+        state: &State,
+        plan: &Plan,
+        share: &Share,
+        processors: Option<CpuSet>,
+    ) -> Assignment {
         let blk_switch = self.settings.scheduler == Scheduler::BlkSwitch;
         let known = |at: &usize| state.queues.get(*at);
         let wants_soon =
@@ -403,7 +408,7 @@ impl Shared {
             .flat_map(|other| &other.queues)
             .filter(|at| !share.queues.contains(at))
             .collect();
-        Duty {
+        Assignment {
             soon: soon.into_iter().filter_map(queue).collect(),
             others: others.into_iter().filter_map(queue).collect(),
             help: help.into_iter().filter_map(queue).collect(),
@@ -437,7 +442,7 @@ impl Shared {
     }
 }
 
-impl Known {
+impl MeasuredQueue {
     /// Takes account of the work in this time.
     fn measure(&mut self, period: Duration, latency_below: Duration) {
         let now = self.queue.load.counts();

@@ -4,8 +4,8 @@
 
 use crate::asked::Asked;
 use crate::entries::Gathered;
-use crate::layout::{BELL, Geometry, NAME_MAX, Slot, state};
-use crate::ledger::{Found, Phase, Unanswered};
+use crate::layout::{DOORBELL, Geometry, NAME_MAX, Slot, state};
+use crate::ledger::{Phase, RequestRecord, Unanswered};
 use crate::load::Load;
 use crate::once::{Names, Once};
 use crate::words;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Instant;
 
-/// Bytes of words about an error, at most: so many as a name has.
+/// Bytes of the text of an error, at most: as many as a name has.
 const WHY_MAX: usize = NAME_MAX;
 
 /// The shared part of a session's queues.
-pub(crate) struct Shared {
+pub(crate) struct SessionShared {
     pub(crate) memory: SharedWords,
     pub(crate) geometry: Geometry,
     /// The session's application; requests can't name another caller.
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     broken: AtomicBool,
 }
 
-impl Shared {
+impl SessionShared {
     pub(crate) fn new(
         memory: SharedWords,
         geometry: Geometry,
@@ -51,9 +51,9 @@ impl Shared {
         Self { memory, geometry, caller, for_others, target, once, served_by, broken: AtomicBool::new(false) }
     }
 
-    /// The word by which the application wakes workers that sleep.
-    pub(crate) fn bell(&self) -> &AtomicU64 {
-        &self.memory.words()[BELL]
+    /// The word that the application raises to wake workers that sleep.
+    pub(crate) fn doorbell(&self) -> &AtomicU64 {
+        &self.memory.words()[DOORBELL]
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -72,7 +72,7 @@ pub(crate) enum Order {
 
 /// A queue of a session.
 pub(crate) struct Queue {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionShared>,
     index: usize,
     order: Order,
     /// How many requests were taken. Locked while one is taken, or, where the order is kept,
@@ -92,10 +92,10 @@ struct Job {
     number: u64,
     slot: usize,
     asked: Result<Asked, Failure>,
-    /// The number of the slot's use, as its application counts.
-    turn: u64,
+    /// The [generation](state::generation) of its slot.
+    generation: u64,
     /// Its record, if an earlier process took it.
-    found: Option<Found>,
+    found: Option<RequestRecord>,
 }
 
 /// Others stop waiting for a request when this is dropped.
@@ -124,8 +124,8 @@ pub(crate) struct Buffers {
 }
 
 impl Queue {
-    /// A queue of which so many requests were taken already.
-    pub(crate) fn new(shared: Arc<Shared>, index: usize, order: Order, head: u64, load: Load) -> Self {
+    /// A queue of which `head` requests were taken already.
+    pub(crate) fn new(shared: Arc<SessionShared>, index: usize, order: Order, head: u64, load: Load) -> Self {
         let queue = Self {
             shared,
             index,
@@ -210,8 +210,8 @@ impl Queue {
         // Either this sees that it sleeps, or it sees that the queue is free.
         fence(Ordering::SeqCst);
         if self.asleep().load(Ordering::Relaxed) != 0 && self.has_work() {
-            self.shared.bell().fetch_add(1, Ordering::AcqRel);
-            futex_wake(self.shared.bell(), u32::MAX, FutexScope::Shared);
+            self.shared.doorbell().fetch_add(1, Ordering::AcqRel);
+            futex_wake(self.shared.doorbell(), u32::MAX, FutexScope::Shared);
         }
     }
 
@@ -248,9 +248,9 @@ impl Queue {
         if !again.last()?.found.is_noted() && !self.is_settled() {
             return None;
         }
-        let Unanswered { number, slot, asked, turn, found } = again.pop()?;
+        let Unanswered { number, slot, asked, generation, found } = again.pop()?;
         self.to_repeat.store(again.len(), Ordering::Release);
-        Some(Job { number, slot, asked, turn, found: Some(found) })
+        Some(Job { number, slot, asked, generation, found: Some(found) })
     }
 
     /// Takes the next request.
@@ -273,15 +273,15 @@ impl Queue {
             return None;
         }
         let place = geometry.slot(self.index, slot);
-        let turn = state::turn(words[place.state()].load(Ordering::Relaxed));
+        let generation = state::generation(words[place.state()].load(Ordering::Relaxed));
         let asked = Asked::of(words, geometry, place);
         if let Some(once) = &self.shared.once {
-            once.ledger.taken(once.ledger.place(self.index, slot), (*head, turn), &asked);
+            once.ledger.taken(once.ledger.place(self.index, slot), (*head, generation), &asked);
             once.ledger.set_head(self.index, head.wrapping_add(1));
         }
         *head = head.wrapping_add(1);
         self.taken.store(*head, Ordering::Release);
-        Some(Job { number: head.wrapping_sub(1), slot, asked, turn, found: None })
+        Some(Job { number: head.wrapping_sub(1), slot, asked, generation, found: None })
     }
 
     fn serve(&self, job: &Job, buffers: &mut Buffers) {
@@ -289,34 +289,34 @@ impl Queue {
         let once = self.shared.once.as_ref();
         let kept = once.map(|once| (once, once.ledger.place(self.index, job.slot)));
         if !job.found.is_some_and(|found| found.phase == Phase::Answered) {
-            let told = match &job.asked {
+            let outcome = match &job.asked {
                 Ok(asked) => self.carry_out((asked, job), slot, buffers),
                 Err(failure) => Err(failure.clone()),
             };
-            let opened = told.as_ref().map_or(0, |told| told.answer.answers.handle);
-            self.answer(slot, told, buffers);
+            let opened = outcome.as_ref().map_or(0, |outcome| outcome.answer.answers.handle);
+            self.answer(slot, outcome, buffers);
             if let Some((once, place)) = kept {
                 once.ledger.answered(place, HandleId(opened));
             }
         }
-        self.tell(slot, job);
+        self.notify(slot, job);
         if let Some((once, place)) = kept {
-            once.told(place, job.number);
+            once.mark_delivered(place, job.number);
         }
     }
 
     /// Notifies the application that there is an answer.
-    fn tell(&self, slot: Slot, job: &Job) {
+    fn notify(&self, slot: Slot, job: &Job) {
         let word = &self.shared.memory.words()[slot.state()];
         if job.found.is_some() {
             // It may have been notified before: then the slot may have another request.
-            let told = word.try_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-                (state::turn(word) == job.turn).then_some(job.turn | state::ANSWERED)
+            let updated = word.try_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                (state::generation(word) == job.generation).then_some(job.generation | state::ANSWERED)
             });
-            if told.is_ok() {
+            if updated.is_ok() {
                 futex_wake(word, 1, FutexScope::Shared);
             }
-        } else if state::of(word.swap(job.turn | state::ANSWERED, Ordering::AcqRel)) == state::AWAITED {
+        } else if state::of(word.swap(job.generation | state::ANSWERED, Ordering::AcqRel)) == state::AWAITED {
             futex_wake(word, 1, FutexScope::Shared);
         }
     }
@@ -326,7 +326,7 @@ impl Queue {
         (asked, job): (&Asked, &Job),
         slot: Slot,
         buffers: &mut Buffers,
-    ) -> Result<Told, Failure> {
+    ) -> Result<Outcome, Failure> {
         let words = &self.shared.memory.words()[slot.data()];
         if asked.data > 0 {
             buffers.written.resize(asked.data, 0);
@@ -353,13 +353,13 @@ impl Queue {
         }));
         let answer = called.unwrap_or_else(|_| Err(Failure { errno: Errno::EIO.0, why: String::new() }))?;
         Ok(match entries {
-            Some(entries) => Told { read: 0, bytes: entries.into_bytes(), answer },
+            Some(entries) => Outcome { read: 0, bytes: entries.into_bytes(), answer },
             None => {
                 // Only a read fills the buffer, and counts its bytes. The count of another request
                 // would be of bytes that were read before, for another one.
                 let is_read = asked.numbers.operation == Operation::Read as u32;
                 let read = if is_read { answer.answers.count.min(asked.room as u64) as usize } else { 0 };
-                Told { read, bytes: Vec::new(), answer }
+                Outcome { read, bytes: Vec::new(), answer }
             }
         })
     }
@@ -380,11 +380,11 @@ impl Queue {
     }
 
     /// Puts an answer into the slot.
-    fn answer(&self, slot: Slot, told: Result<Told, Failure>, buffers: &mut Buffers) {
+    fn answer(&self, slot: Slot, outcome: Result<Outcome, Failure>, buffers: &mut Buffers) {
         let words = self.shared.memory.words();
         let data = &words[slot.data()];
-        let (errno, len, why) = match told {
-            Ok(Told { read, bytes, answer }) => {
+        let (errno, len, why) = match outcome {
+            Ok(Outcome { read, bytes, answer }) => {
                 words::store_value(&words[slot.answers()], &answer.answers);
                 let bytes = if bytes.is_empty() { &answer.bytes[..] } else { &bytes[..] };
                 if bytes.len() > data.len() * 8 {
@@ -409,7 +409,7 @@ impl Queue {
 }
 
 /// The answer, and the count of bytes read into the worker's buffer.
-struct Told {
+struct Outcome {
     read: usize,
     bytes: Vec<u8>,
     answer: Answer,
@@ -425,7 +425,7 @@ pub(crate) mod testing {
 
     pub(crate) fn queue(target: impl Target + 'static, order: Order) -> Queue {
         let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
-        let shared = Shared::new(memory, GEOMETRY, (Caller::root(), false), (Box::new(target), None));
+        let shared = SessionShared::new(memory, GEOMETRY, (Caller::root(), false), (Box::new(target), None));
         Queue::new(Arc::new(shared), 0, order, 0, Load::new((0, 0), braid_contract::Class::Auto))
     }
 
@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// Asks with room for 200 bytes, and answers the data that comes back.
+    /// Asks with room for 200 bytes, and returns the data that comes back.
     fn ask(queue: &Queue, operation: Operation, buffers: &mut Buffers) -> Vec<u8> {
         let (words, slot) = (queue.shared.memory.words(), GEOMETRY.slot(0, 0));
         let numbers = Numbers { operation: operation as u32, ..Numbers::default() };
@@ -511,19 +511,19 @@ mod tests {
         let (begun, begins) = mpsc::channel();
         let (end, ends) = mpsc::channel();
         let queue = queue(Slow(begun, Mutex::new(ends)), Order::Kept);
-        let bell = || queue.shared.bell().load(Ordering::Acquire);
+        let doorbell = || queue.shared.doorbell().load(Ordering::Acquire);
         std::thread::scope(|scope| {
             submit(&queue);
             let other = scope.spawn(|| assert!(queue.serve_one(&mut Buffers::default())));
             begins.recv().unwrap();
             // It can't have the next request, and sleeps.
             submit(&queue);
-            let before = bell();
+            let before = doorbell();
             queue.set_asleep(true);
             assert!(!queue.has_work() && !queue.serve_one(&mut Buffers::default()));
             end.send(()).unwrap();
             other.join().unwrap();
-            assert!(bell() != before && queue.has_work());
+            assert!(doorbell() != before && queue.has_work());
             queue.set_asleep(false);
         });
     }

@@ -3,12 +3,12 @@
 use crate::found::{Before, FoundSession};
 use crate::gate::Gate;
 use crate::handover::GivenSession;
-use crate::hello::{Answer, send};
+use crate::hello::{HelloReply, send};
 use crate::layout::SESSION_BYTES_MAX;
 use crate::pool::{Pool, Settings};
 use crate::recount::Recount;
-use crate::session::{Attendant, End, Kept, Live, Mounted};
-use braid_contract::{Caller, Errno, Error, RuntimeStatus, SessionStatus};
+use crate::session::{Attendant, End, Kept, Live, Mounted, Proposal};
+use braid_contract::{Caller, Errno, Error, InodeId, RuntimeStatus, SessionStatus};
 use braid_sys::peer_groups;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Sessions at a time: a worker that sleeps waits for so many words.
+/// Sessions at a time: a worker that sleeps waits for one word of each.
 const SESSIONS_MAX: usize = braid_sys::FUTEX_WORDS_MAX - 8;
 /// The mounts that this process sees.
 const MOUNTS: &str = "/proc/self/mountinfo";
@@ -66,6 +66,8 @@ struct Sessions {
 struct Present {
     socket: UnixStream,
     caller: Caller,
+    /// Bytes of memory of its session, from before they are there.
+    bytes: usize,
     live: Option<Arc<Live>>,
 }
 
@@ -126,7 +128,7 @@ impl Runtime {
         status
     }
 
-    /// Carries no more requests out, until [`resume`](Self::resume). Answers whether none is
+    /// Carries no more requests out, until [`resume`](Self::resume). Returns whether none is
     /// under way within this time; if not, they are carried out as before.
     #[must_use]
     pub fn pause(&self, patience: Duration) -> bool {
@@ -258,23 +260,34 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     let of_user = sessions.present.values().filter(|other| other.caller.uid == uid).count();
     if sessions.ended || sessions.present.len() >= SESSIONS_MAX || of_user >= SESSIONS_PER_USER_MAX {
         let error = Error::new(Errno::EAGAIN, "too many sessions; try again later");
-        return send(&socket, &Answer::refused(&error));
+        return send(&socket, &HelloReply::refused(&error));
     }
     let number = sessions.next;
     sessions.next += 1;
-    let (attendant, who) = (shared.attendant(&socket)?, (number, caller.clone()));
+    let (attendant, who) = (shared.attendant(&socket)?, caller.clone());
     let weak = Arc::downgrade(shared);
     spawn(shared, number, attendant, move |attendant| {
-        let begun = attendant.welcome(who, |make| {
-            let shared = weak.upgrade().ok_or(Errno::ENOTCONN)?;
-            let (live, ino) = make(&shared.mounted, shared.kept.clone())?;
-            shared.take_in(number, &live)?;
-            Ok((live, ino))
-        })?;
+        let begun = begin(&weak, number, who, attendant)?;
         if begun { attendant.attend(|| find(&weak, number)) } else { Ok(End::Over) }
     })?;
-    sessions.present.insert(number, Present { socket, caller, live: None });
+    sessions.present.insert(number, Present { socket, caller, bytes: 0, live: None });
     Ok(())
+}
+
+/// Lets a session begin: agrees on it with its application, takes it in, and gives it to the
+/// application. Returns whether it has begun.
+fn begin(shared: &Weak<Common>, number: u64, caller: Caller, attendant: &mut Attendant) -> io::Result<bool> {
+    let Some(proposal) = attendant.negotiate(caller)? else { return Ok(false) };
+    let gate = Arc::clone(&attendant.gate);
+    let Some(_pass) = gate.enter() else { return Ok(false) };
+    let shared = shared.upgrade().ok_or(Error::from(Errno::ENOTCONN));
+    match shared.and_then(|shared| shared.begin(number, &proposal)) {
+        Ok((live, ino)) => attendant.confirm(&live, ino).map(|()| true),
+        Err(error) => {
+            attendant.foreign.push(proposal.directory);
+            attendant.refuse(&error).map(|()| false)
+        }
+    }
 }
 
 /// Goes on with a session of another process.
@@ -289,38 +302,53 @@ fn go_on(shared: &Arc<Common>, given: GivenSession) -> io::Result<()> {
 /// of them may remove one: its number must not become that of another file.
 fn go_on_after_crash(shared: &Arc<Common>, found: Vec<FoundSession>) {
     let Some(kept) = &shared.kept else { return };
-    let (mut recount, mut unanswered) = (Recount::default(), 0);
-    let counted: Vec<_> = found
-        .into_iter()
-        .map(|one| {
-            let queues = 0..one.state.geometry.queues;
-            unanswered += queues.map(|queue| one.records.unanswered(queue).len()).sum::<usize>();
-            let inodes = recount.of(&*shared.mounted.top, &one);
-            (one, inodes)
-        })
-        .collect();
-    let again =
-        counted.into_iter().filter_map(|(one, inodes)| {
-            let number = one.state.number;
-            // Its application would wait for the rest of a message.
-            let at_rest = one.records.is_at_rest();
-            let made = Live::go_on_after_crash(one, shared.mounted.clone(), inodes, kept.clone());
-            let made = if at_rest { made } else { Err(io::ErrorKind::ConnectionAborted.into()) };
-            made.map(|made| (number, made)).inspect_err(|error| {
-            tracing::warn!(%error, session = number, "a session can't go on after the crash, and ends");
-            shared.has_ended(number);
-        }).ok()
-        });
-    let again: Vec<_> = again.collect();
+    let mut recount = Recount::default();
+    let counted = |one: FoundSession| {
+        let inodes = recount.of(&*shared.mounted.top, &one);
+        (one, inodes)
+    };
+    let counted: Vec<_> = found.into_iter().map(counted).collect();
+    let unanswered: usize = counted.iter().map(|(one, _)| unanswered(one)).sum();
+    let mut again = Vec::new();
+    for (one, inodes) in counted {
+        let number = one.state.number;
+        match restore_after_crash(shared, kept, one, inodes) {
+            Ok(restored) => again.push((number, restored)),
+            Err(error) => report_lost(shared, number, &error),
+        }
+    }
     if !again.is_empty() {
         tracing::warn!(sessions = again.len(), unanswered, "sessions go on after the crash");
     }
     for (number, (live, socket)) in again {
         if let Err(error) = attend_again(shared, number, live, socket) {
-            tracing::warn!(%error, session = number, "a session can't go on after the crash, and ends");
-            shared.has_ended(number);
+            report_lost(shared, number, &error);
         }
     }
+}
+
+/// How many requests the process that crashed did not answer.
+fn unanswered(found: &FoundSession) -> usize {
+    (0..found.state.geometry.queues).map(|queue| found.records.unanswered(queue).len()).sum()
+}
+
+/// Restores a session of a process that crashed.
+fn restore_after_crash(
+    shared: &Common,
+    kept: &Kept,
+    found: FoundSession,
+    inodes: Vec<(InodeId, u64, u64)>,
+) -> io::Result<(Live, UnixStream)> {
+    let at_rest = found.records.is_at_rest();
+    let restored = Live::go_on_after_crash(found, shared.mounted.clone(), inodes, kept.clone())?;
+    // Its application would wait for the rest of a message.
+    if at_rest { Ok(restored) } else { Err(io::ErrorKind::ConnectionAborted.into()) }
+}
+
+/// A session of a process that crashed is over.
+fn report_lost(shared: &Common, number: u64, error: &io::Error) {
+    tracing::warn!(%error, session = number, "a session can't go on after the crash, and ends");
+    shared.has_ended(number);
 }
 
 /// Attends to a session that another process began.
@@ -335,7 +363,8 @@ fn attend_again(shared: &Arc<Common>, number: u64, live: Live, socket: UnixStrea
         return Err(error);
     }
     sessions.next = sessions.next.max(number + 1);
-    sessions.present.insert(number, Present { socket, caller, live: Some(live) });
+    let bytes = live.bytes();
+    sessions.present.insert(number, Present { socket, caller, bytes, live: Some(live) });
     Ok(())
 }
 
@@ -347,18 +376,30 @@ fn find(shared: &Weak<Common>, number: u64) -> Option<(Arc<Live>, Mounted)> {
 }
 
 impl Common {
-    /// Has a session served, unless its user has too much memory already.
-    fn take_in(&self, number: u64, live: &Arc<Live>) -> braid_contract::Result<()> {
-        {
-            let mut sessions = self.sessions.lock();
-            let of_user = sessions.present.values().filter_map(|one| one.live.as_ref());
-            let of_user = of_user.filter(|one| one.caller().uid == live.caller().uid);
-            let bytes = of_user.map(|one| one.bytes()).sum::<usize>() + live.bytes();
-            if bytes > USER_BYTES_MAX {
-                return Err(Error::new(Errno::EAGAIN, "too much memory for sessions; try again later"));
-            }
-            sessions.present.entry(number).and_modify(|one| one.live = Some(Arc::clone(live)));
+    /// Begins a session of this number, and has it served.
+    fn begin(&self, number: u64, proposal: &Proposal) -> braid_contract::Result<(Arc<Live>, InodeId)> {
+        self.claim(number, proposal.bytes())?;
+        let (live, ino) = Live::begin(number, proposal, &self.mounted, self.kept.clone())?;
+        self.take_in(number, &live)?;
+        Ok((live, ino))
+    }
+
+    /// Counts memory for a session that is about to get it, unless its user has too much already.
+    fn claim(&self, number: u64, bytes: usize) -> braid_contract::Result<()> {
+        let mut sessions = self.sessions.lock();
+        let gone = || Error::new(Errno::ENOTCONN, "the session has ended");
+        let uid = sessions.present.get(&number).ok_or_else(gone)?.caller.uid;
+        let of_user = sessions.present.values().filter(|one| one.caller.uid == uid);
+        if of_user.map(|one| one.bytes).sum::<usize>() + bytes > USER_BYTES_MAX {
+            return Err(Error::new(Errno::EAGAIN, "too much memory for sessions; try again later"));
         }
+        sessions.present.entry(number).and_modify(|one| one.bytes = bytes);
+        Ok(())
+    }
+
+    /// Has a session served.
+    fn take_in(&self, number: u64, live: &Arc<Live>) -> braid_contract::Result<()> {
+        self.sessions.lock().present.entry(number).and_modify(|one| one.live = Some(Arc::clone(live)));
         if let Err(error) = self.pool.add(&live.queues) {
             self.sessions.lock().present.entry(number).and_modify(|one| one.live = None);
             return Err(error.into());

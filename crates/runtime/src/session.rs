@@ -3,14 +3,14 @@
 use crate::found::FoundSession;
 use crate::gate::Gate;
 use crate::handover::{GivenSession, SessionState, Terms};
-use crate::hello::{Answer, Ask, VERSION, receive, send};
+use crate::hello::{HelloReply, HelloRequest, VERSION, receive, send};
 use crate::keeper::SessionKeeper;
 use crate::layout::Geometry;
 use crate::ledger::{Ledger, Records};
 use crate::load::Load;
 use crate::once::{self, Names, Once};
-use crate::open::{Knowledge, Known};
-use crate::queue::{Order, Queue, Shared};
+use crate::open::{Knowledge, KnownFiles};
+use crate::queue::{Order, Queue, SessionShared};
 use crate::values::{Requests, Values};
 use crate::view::View;
 use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, InodeId, Result, Served};
@@ -66,6 +66,18 @@ impl Kept {
     }
 }
 
+/// The parts of which a session is made.
+struct Parts {
+    number: u64,
+    terms: Terms,
+    view: Arc<Served<View>>,
+    values: Option<Arc<dyn Values>>,
+    memory: SharedWords,
+    /// For each queue, how many requests were taken.
+    heads: Vec<u64>,
+    kept: Option<(Arc<Ledger>, Kept)>,
+}
+
 /// A session.
 pub(crate) struct Live {
     number: u64,
@@ -78,25 +90,30 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// A session of this file system, with new memory.
-    fn begin(
+    /// A session of this file system, with new memory; returns the inode of its first directory,
+    /// too.
+    ///
+    /// # Errors
+    /// If the directory is not of this file system, or there is no memory.
+    pub(crate) fn begin(
         number: u64,
-        terms: Terms,
-        view: Arc<Served<View>>,
-        values: Option<Arc<dyn Values>>,
-        kept: Option<(Arc<Ledger>, Kept)>,
-    ) -> io::Result<Self> {
+        Proposal { terms, directory }: &Proposal,
+        mounted: &Mounted,
+        kept: Option<Kept>,
+    ) -> Result<(Arc<Self>, InodeId)> {
+        let (ino, read_only) = look_at(mounted, directory)?;
+        let Mounted { top, kernel, values, .. } = mounted.clone();
+        let kept = ledger_of(number, terms.geometry, kept)?;
+        let ledger = kept.as_ref().map(|(ledger, _)| Arc::clone(ledger));
+        let known = KnownFiles::kept_in(ledger, terms.for_others);
+        let view = Arc::new(Served(View::new(top, kernel, (read_only, terms.for_others), known)));
+        let ino = view.0.show(ino)?.ino;
         let memory = SharedWords::create("braid session", terms.geometry.words())?;
-        let heads = vec![0; terms.geometry.queues];
-        Ok(Self::of((number, terms), (view, values), (memory, &heads), kept))
+        let (terms, heads) = (terms.clone(), vec![0; terms.geometry.queues]);
+        Ok((Arc::new(Self::of(Parts { number, terms, view, values, memory, heads, kept })), ino))
     }
 
-    fn of(
-        (number, terms): (u64, Terms),
-        (view, values): (Arc<Served<View>>, Option<Arc<dyn Values>>),
-        (memory, heads): (SharedWords, &[u64]),
-        kept: Option<(Arc<Ledger>, Kept)>,
-    ) -> Self {
+    fn of(Parts { number, terms, view, values, memory, heads, kept }: Parts) -> Self {
         let target = Requests::new(&view, values, &terms);
         let once = kept.as_ref().map(|(ledger, kept)| Once {
             view: Arc::clone(&view),
@@ -106,17 +123,17 @@ impl Live {
         });
         let caller = terms.caller.clone();
         let who = (caller, terms.for_others);
-        let shared = Arc::new(Shared::new(memory, terms.geometry, who, (Box::new(target), once)));
+        let shared = Arc::new(SessionShared::new(memory, terms.geometry, who, (Box::new(target), once)));
         let order = if terms.ordered { Order::Kept } else { Order::Free };
-        let queue = |(index, head): (usize, &u64)| {
+        let queue = |(index, head)| {
             let load = Load::new((number, index), terms.class);
-            Arc::new(Queue::new(Arc::clone(&shared), index, order, *head, load))
+            Arc::new(Queue::new(Arc::clone(&shared), index, order, head, load))
         };
-        let queues = heads.iter().enumerate().map(queue).collect();
+        let queues = heads.into_iter().enumerate().map(queue).collect();
         Self { number, terms, view, queues, shown: AtomicUsize::new(0), kept }
     }
 
-    /// Goes on with the session of another process; answers its socket too.
+    /// Goes on with the session of another process; returns its socket, too.
     ///
     /// # Errors
     /// If its memory does not match its state.
@@ -128,18 +145,18 @@ impl Live {
         let GivenSession { state, memory, socket } = given;
         let kept = ledger_of(state.number, state.geometry, kept)?;
         let ledger = kept.as_ref().map(|(ledger, _)| Arc::clone(ledger));
-        let known = Known::kept_in(ledger, state.terms().for_others);
+        let known = KnownFiles::kept_in(ledger, state.terms().for_others);
         known.go_on(state.knowledge());
         if let Some((ledger, _)) = &kept {
             state.heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
         }
-        let live = Self::again(&state, memory, (mounted, known), &state.heads, kept)?;
+        let live = Self::again(&state, memory, (mounted, known), state.heads.clone(), kept)?;
         live.is_shown(state.shown);
         live.set_at_rest(true);
         Ok((live, socket.into()))
     }
 
-    /// Goes on with the session of a process that crashed; answers its socket too. Requests that
+    /// Goes on with the session of a process that crashed; returns its socket, too. Requests that
     /// the process did not answer come first. `inodes` are those that are still there.
     ///
     /// # Errors
@@ -157,11 +174,11 @@ impl Live {
         let gone = lost(&records, &inodes);
         let ledger = Ledger::of(records, kept.keep(state.number));
         gone.into_iter().for_each(|ino| ledger.knows(ino, 0));
-        ledger.only_told(&handles.iter().map(|(handle, _)| *handle).collect());
+        ledger.keep_delivered(&handles.iter().map(|(handle, _)| *handle).collect());
         heads.iter().enumerate().for_each(|(queue, head)| ledger.set_head(queue, *head));
-        let known = Known::kept_in(Some(Arc::clone(&ledger)), state.terms().for_others);
+        let known = KnownFiles::kept_in(Some(Arc::clone(&ledger)), state.terms().for_others);
         known.found(Knowledge { inodes, handles });
-        let live = Self::again(&state, memory, (mounted, known), &heads, Some((ledger, kept)))?;
+        let live = Self::again(&state, memory, (mounted, known), heads, Some((ledger, kept)))?;
         live.is_shown(shown);
         live.queues.iter().zip(unanswered).for_each(|(queue, unanswered)| queue.repeat(unanswered));
         Ok((live, socket.into()))
@@ -170,8 +187,8 @@ impl Live {
     fn again(
         state: &SessionState,
         memory: OwnedFd,
-        (mounted, known): (Mounted, Known),
-        heads: &[u64],
+        (mounted, known): (Mounted, KnownFiles),
+        heads: Vec<u64>,
         kept: Option<(Arc<Ledger>, Kept)>,
     ) -> io::Result<Self> {
         let Mounted { top, kernel, values, .. } = mounted;
@@ -186,7 +203,7 @@ impl Live {
             let what = "a session's memory does not fit its state";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
-        Ok(Self::of((state.number, terms), (view, values), (memory, heads), kept))
+        Ok(Self::of(Parts { number: state.number, terms, view, values, memory, heads, kept }))
     }
 
     /// Tells the keeper of this session.
@@ -246,7 +263,7 @@ impl Live {
 
     /// Bytes of its memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.terms.geometry.words() * size_of::<u64>()
+        self.terms.geometry.bytes()
     }
 
     pub(crate) fn caller(&self) -> &Caller {
@@ -266,6 +283,20 @@ impl Live {
             return Err(Error::new(Errno::EROFS, what));
         }
         Ok(self.view.0.show(ino)?.ino)
+    }
+}
+
+/// A session that an application asks for.
+pub(crate) struct Proposal {
+    terms: Terms,
+    /// The first directory. It says whether the mount is read-only where the session comes from.
+    pub(crate) directory: OwnedFd,
+}
+
+impl Proposal {
+    /// Bytes of memory of the session.
+    pub(crate) fn bytes(&self) -> usize {
+        self.terms.geometry.bytes()
     }
 }
 
@@ -290,68 +321,57 @@ pub(crate) struct Attendant {
 }
 
 impl Attendant {
-    /// Lets a session begin: answers the application, after `register` has taken it in. Answers
-    /// whether it has begun.
+    /// Agrees on a session with its application; `None` if that hangs up, or was refused.
     ///
     /// # Errors
-    /// If the application hangs up, or breaks the rules.
-    pub(crate) fn welcome(
-        &mut self,
-        (number, caller): (u64, Caller),
-        begin: impl FnOnce(&Make<'_>) -> Result<(Arc<Live>, InodeId)>,
-    ) -> io::Result<bool> {
+    /// If the application breaks the rules.
+    pub(crate) fn negotiate(&mut self, caller: Caller) -> io::Result<Option<Proposal>> {
         self.socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
         self.socket.set_write_timeout(Some(TALK_TIMEOUT))?;
         let until = Instant::now() + HELLO_TIMEOUT;
         let terms = match receive(&self.socket, Some(until))? {
-            Some(Ask::Begin { version: VERSION, geometry, class, ordered, for_others })
+            Some(HelloRequest::Begin { version: VERSION, geometry, class, ordered, for_others })
                 if geometry.is_allowed() =>
             {
                 Terms { geometry, class, ordered, for_others, caller }
             }
-            Some(Ask::Begin { version, .. }) if version != VERSION => {
+            Some(HelloRequest::Begin { version, .. }) if version != VERSION => {
                 let what =
                     format!("version {version} of sessions is asked for, and this is version {VERSION}");
-                return self.refuse(&Error::new(Errno::EOPNOTSUPP, what));
+                return self.refuse(&Error::new(Errno::EOPNOTSUPP, what)).map(|()| None);
             }
-            Some(_) => return self.refuse(&Error::new(Errno::EINVAL, "a session of these sizes can't be")),
-            None => return Ok(false),
+            Some(_) => {
+                let error = Error::new(Errno::EINVAL, "a session of these sizes can't be");
+                return self.refuse(&error).map(|()| None);
+            }
+            None => return Ok(None),
         };
         if terms.for_others && !may_act_for_others(&terms.caller) {
             let what = "only root and the user who mounted may act for others";
-            return self.refuse(&Error::new(Errno::EPERM, what));
+            return self.refuse(&Error::new(Errno::EPERM, what)).map(|()| None);
         }
-        // The first directory says whether the mount is read-only where the session comes from.
-        let Some(directory) = self.shown(until)? else { return Ok(false) };
-        let gate = Arc::clone(&self.gate);
-        let Some(_pass) = gate.enter() else { return Ok(false) };
-        let make = |mounted: &Mounted, kept: Option<Kept>| {
-            let (ino, read_only) = look_at(mounted, &directory)?;
-            let Mounted { top, kernel, values, .. } = mounted.clone();
-            let kept = ledger_of(number, terms.geometry, kept)?;
-            let ledger = kept.as_ref().map(|(ledger, _)| Arc::clone(ledger));
-            let known = Known::kept_in(ledger, terms.for_others);
-            let view = Arc::new(Served(View::new(top, kernel, (read_only, terms.for_others), known)));
-            let ino = view.0.show(ino)?.ino;
-            Ok((Arc::new(Live::begin(number, terms.clone(), view, values, kept)?), ino))
-        };
-        match begin(&make) {
-            Ok((live, ino)) => {
-                send(&self.socket, &Answer::Begun { session: number })?;
-                pass_descriptors(&self.socket, &[live.memory()?.as_fd()])?;
-                send(&self.socket, &Answer::Shown { ino: ino.0 })?;
-                live.set_at_rest(true);
-                Ok(true)
-            }
-            Err(error) => {
-                self.foreign.push(directory);
-                self.refuse(&error)
-            }
-        }
+        let directory = self.shown(until)?;
+        Ok(directory.map(|directory| Proposal { terms, directory }))
     }
 
-    fn refuse(&self, error: &Error) -> io::Result<bool> {
-        send(&self.socket, &Answer::refused(error)).map(|()| false)
+    /// Gives the session that has begun to its application.
+    ///
+    /// # Errors
+    /// If the application hangs up.
+    pub(crate) fn confirm(&self, live: &Live, ino: InodeId) -> io::Result<()> {
+        send(&self.socket, &HelloReply::Begun { session: live.number })?;
+        pass_descriptors(&self.socket, &[live.memory()?.as_fd()])?;
+        send(&self.socket, &HelloReply::Shown { ino: ino.0 })?;
+        live.set_at_rest(true);
+        Ok(())
+    }
+
+    /// Tells the application why it gets nothing.
+    ///
+    /// # Errors
+    /// If the application hangs up.
+    pub(crate) fn refuse(&self, error: &Error) -> io::Result<()> {
+        send(&self.socket, &HelloReply::refused(error))
     }
 
     /// Shows the session the directories that its application asks for, until that hangs up, or
@@ -377,7 +397,7 @@ impl Attendant {
             live.set_at_rest(false);
             let Some(directory) = self.shown(Instant::now() + TALK_TIMEOUT)? else { return Ok(End::Over) };
             match live.show(&mounted, &directory) {
-                Ok(ino) => send(&self.socket, &Answer::Shown { ino: ino.0 })?,
+                Ok(ino) => send(&self.socket, &HelloReply::Shown { ino: ino.0 })?,
                 Err(error) => {
                     self.foreign.push(directory);
                     self.refuse(&error)?;
@@ -393,13 +413,13 @@ impl Attendant {
     /// The next directory that an application shows; `None` if it hangs up.
     fn shown(&mut self, until: Instant) -> io::Result<Option<OwnedFd>> {
         match receive(&self.socket, Some(until))? {
-            Some(Ask::Show {}) => {
+            Some(HelloRequest::Show {}) => {
                 let mut passed = receive_descriptors(&self.socket, 1)?;
                 let shown = passed.pop();
                 self.foreign.extend(passed);
                 Ok(shown)
             }
-            Some(Ask::Begin { .. }) => {
+            Some(HelloRequest::Begin { .. }) => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "a session that has begun"))
             }
             None => Ok(None),
@@ -412,9 +432,6 @@ impl Attendant {
 fn may_act_for_others(caller: &Caller) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&caller.uid)
 }
-
-/// Makes a session of this file system.
-type Make<'a> = dyn Fn(&Mounted, Option<Kept>) -> Result<(Arc<Live>, InodeId)> + 'a;
 
 /// New records, if sessions outlive the process.
 fn ledger_of(number: u64, geometry: Geometry, kept: Option<Kept>) -> io::Result<Option<(Arc<Ledger>, Kept)>> {

@@ -3,15 +3,17 @@
 //! made here, and data that it would hide is hidden; and the kernel's caches are brought up to
 //! date.
 
+mod effects;
+
 use crate::access::is_in_group;
-use crate::admit::{Bounds, Renamed};
+use crate::admit::Bounds;
 use crate::form::check_form;
-use crate::open::{Knowledge, Known};
+use crate::open::{Knowledge, KnownFiles};
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, Error, FileKind, FileSystem, FileSystemCapabilities,
-    FrontCache, HandleId, InodeId, OpenFlags, OpenRequest, Opened, Operation, Reply, Request, Result,
-    Service, SetAttr, dispatch,
+    FrontCache, HandleId, InodeId, OpenRequest, Opened, Reply, Request, Result, Service, SetAttr, dispatch,
 };
+use effects::{Affected, Effects};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ impl View {
         top: Arc<dyn FileSystem>,
         kernel: Option<Arc<dyn FrontCache>>,
         (read_only, for_others): (bool, bool),
-        known: Known,
+        known: KnownFiles,
     ) -> Self {
         Self { bounds: Bounds { top, read_only, for_others, known }, kernel }
     }
@@ -46,17 +48,17 @@ impl View {
             self.bounds.top.forget(entry.attr.ino, 1);
             return Err(Errno::ENOTDIR.into());
         }
-        self.learn(entry.attr.ino)?;
+        self.bounds.learn(entry.attr.ino)?;
         Ok(entry.attr)
     }
 
-    /// Notes a lookup that the file system counted.
-    fn learn(&self, ino: InodeId) -> Result<()> {
-        self.bounds.known.learn(ino).inspect_err(|_| self.bounds.top.forget(ino, 1))
+    /// The parts that a request has effects on.
+    pub(crate) fn affected(&self) -> Affected<'_> {
+        Affected { bounds: &self.bounds, kernel: self.kernel.as_deref() }
     }
 
     /// Creates a file, or opens that of the name: each as if the other could not happen.
-    fn create_or_open(&self, create: &Creating<'_>, before: &mut Before) -> Result<(Entry, Opened)> {
+    fn create_or_open(&self, create: &Creating<'_>, effects: &mut Effects) -> Result<(Entry, Opened)> {
         let Creating { caller, parent, name, mode, umask, exclusive, request } = *create;
         for _ in 0..CREATE_TRIES {
             let created = self.bounds.top.create(caller, parent, name, mode, umask, true, request);
@@ -68,8 +70,7 @@ impl View {
                 Err(error) if error.errno() == Errno::ENOENT => continue,
                 entry => entry?,
             };
-            // No name comes: the kernel would drop a mount there.
-            before.names.clear();
+            effects.without_names();
             let opened = self
                 .bounds
                 .admit_found_for_create(caller, parent, &entry.attr)
@@ -111,9 +112,9 @@ impl View {
 
     /// Keeps the inodes of a request from being forgotten while it is carried out: a check of one
     /// must not count for another that gets its number.
-    fn hold(&self, request: &Request<'_>) -> Held<'_> {
+    fn hold(&self, request: &Request<'_>) -> HeldInodes<'_> {
         let hold = |ino: InodeId| self.bounds.known.hold(ino).then_some(ino);
-        Held { view: self, inodes: inodes_of(request).map(|ino| ino.and_then(hold)) }
+        HeldInodes { view: self, inodes: inodes_of(request).map(|ino| ino.and_then(hold)) }
     }
 
     /// Refuses a request that was carried out before, but names an inode that the session does not
@@ -142,93 +143,15 @@ impl View {
     fn write_back(&self, ino: InodeId) -> Result<()> {
         self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.write_back(ino))
     }
-
-    /// Notes inodes and files that a reply gives to the session, or takes from it.
-    pub(crate) fn note(&self, before: &Before, reply: &mut Reply) {
-        let noted = match reply {
-            Reply::Lookup(Ok(entry))
-            | Reply::Mknod(Ok(entry))
-            | Reply::Mkdir(Ok(entry))
-            | Reply::Symlink(Ok(entry))
-            | Reply::Link(Ok(entry)) => self.learn(entry.attr.ino),
-            Reply::Create(Ok((entry, opened))) | Reply::Tmpfile(Ok((entry, opened))) => {
-                let learnt = self.learn(entry.attr.ino);
-                learnt.and_then(|()| {
-                    self.bounds.known.opened(opened.handle, entry.attr.ino, before.flags, false)
-                })
-            }
-            Reply::Open(Ok(opened)) => {
-                self.bounds.known.opened(opened.handle, before.ino, before.flags, false)
-            }
-            Reply::OpenDir(Ok(handle)) => {
-                self.bounds.known.opened(*handle, before.ino, OpenFlags::default(), true)
-            }
-            Reply::Listxattr(Ok(names)) if !before.root => {
-                *names = without_trusted(names);
-                Ok(())
-            }
-            _ => Ok(()),
-        };
-        if let Err(error) = noted {
-            // Inodes and files given to it beyond its bounds are taken back.
-            match reply {
-                Reply::Open(Ok(opened))
-                | Reply::Create(Ok((_, opened)))
-                | Reply::Tmpfile(Ok((_, opened))) => {
-                    let _ = self.bounds.top.release(opened.handle);
-                }
-                Reply::OpenDir(Ok(handle)) => {
-                    let _ = self.bounds.top.release_dir(*handle);
-                }
-                _ => {}
-            }
-            *reply = before.operation.failed(error);
-        }
-    }
-
-    /// Has the kernel forget cached data that a request made stale.
-    pub(crate) fn tell_kernel(&self, before: &Before, reply: &Reply) {
-        let Some(kernel) = &self.kernel else { return };
-        match reply {
-            Reply::Mknod(Ok(_))
-            | Reply::Mkdir(Ok(_))
-            | Reply::Symlink(Ok(_))
-            | Reply::Link(Ok(_))
-            | Reply::Create(Ok(_))
-            | Reply::Unlink(Ok(()))
-            | Reply::Rmdir(Ok(()))
-            | Reply::Rename(Ok(())) => {
-                for (dir, name) in &before.names {
-                    kernel.names_came(*dir, std::slice::from_ref(name));
-                }
-                if let Reply::Link(Ok(entry)) = reply {
-                    kernel.attributes_changed(entry.attr.ino);
-                }
-                before.renamed.iter().flatten().for_each(|ino| kernel.attributes_changed(*ino));
-            }
-            Reply::Setattr(Ok(attr)) => {
-                if before.owned {
-                    kernel.data_changed(attr.ino)
-                } else {
-                    kernel.attributes_changed(attr.ino)
-                }
-            }
-            Reply::Setxattr(Ok(())) | Reply::Removexattr(Ok(())) => kernel.attributes_changed(before.ino),
-            Reply::Write(Ok(_)) | Reply::Fallocate(Ok(())) | Reply::CopyRange(Ok(_)) => {
-                before.changed.iter().for_each(|ino| kernel.data_changed(*ino));
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Inodes that a request uses.
-struct Held<'a> {
+struct HeldInodes<'a> {
     view: &'a View,
     inodes: [Option<InodeId>; 2],
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldInodes<'_> {
     fn drop(&mut self) {
         for ino in self.inodes.into_iter().flatten() {
             self.view.forget(ino, self.view.bounds.known.let_go(ino));
@@ -248,71 +171,6 @@ struct Creating<'a> {
     request: OpenRequest,
 }
 
-/// The facts about a request that are needed when it is answered.
-pub(crate) struct Before {
-    operation: Operation,
-    ino: InodeId,
-    flags: OpenFlags,
-    names: Vec<(InodeId, std::ffi::OsString)>,
-    renamed: Renamed,
-    /// A file whose data changes.
-    changed: Option<InodeId>,
-    /// Its size or time, which a kernel that writes back believes by itself.
-    owned: bool,
-    root: bool,
-}
-
-impl View {
-    pub(crate) fn before(&self, request: &Request<'_>, renamed: Renamed) -> Before {
-        let mut before = Before {
-            operation: request.operation(),
-            ino: InodeId(0),
-            flags: OpenFlags::default(),
-            names: Vec::new(),
-            renamed,
-            changed: None,
-            owned: false,
-            root: false,
-        };
-        let watched = self.kernel.is_some();
-        let name_of =
-            |dir: InodeId, name: &OsStr| if watched { vec![(dir, name.to_owned())] } else { Vec::new() };
-        let of_handle =
-            |handle| self.bounds.known.open(handle).ok().map(|opened| opened.ino).filter(|_| watched);
-        match *request {
-            Request::Open { ino, request, .. } => (before.ino, before.flags) = (ino, request.flags),
-            Request::OpenDir { ino, .. }
-            | Request::Setxattr { ino, .. }
-            | Request::Removexattr { ino, .. } => {
-                before.ino = ino;
-            }
-            Request::Listxattr { caller, .. } => before.root = caller.uid == 0,
-            Request::Create { parent, name, request, .. } => {
-                (before.flags, before.names) = (request.flags, name_of(parent, name));
-            }
-            Request::Tmpfile { request, .. } => before.flags = request.flags,
-            Request::Mknod { parent, name, .. }
-            | Request::Mkdir { parent, name, .. }
-            | Request::Symlink { parent, name, .. }
-            | Request::Link { parent, name, .. }
-            | Request::Unlink { parent, name, .. }
-            | Request::Rmdir { parent, name, .. } => before.names = name_of(parent, name),
-            Request::Rename { parent, name, new_parent, new_name, .. } => {
-                before.names = [name_of(parent, name), name_of(new_parent, new_name)].concat();
-            }
-            Request::Write { handle, .. } | Request::Fallocate { handle, .. } => {
-                before.changed = of_handle(handle)
-            }
-            Request::CopyRange { to, .. } => before.changed = of_handle(to),
-            Request::Setattr { changes, .. } => {
-                before.owned = changes.size.is_some() || changes.mtime.is_some();
-            }
-            _ => {}
-        }
-        before
-    }
-}
-
 impl Service for View {
     fn capabilities(&self) -> FileSystemCapabilities {
         // Descriptors don't come through a queue.
@@ -326,7 +184,7 @@ impl Service for View {
             Ok(renamed) => renamed,
             Err(error) => return operation.failed(error),
         };
-        let mut before = self.before(&request, renamed);
+        let mut effects = self.affected().effects(&request, renamed);
         let mut reply = match request {
             Request::Forget { ino, count } => {
                 self.forget(ino, self.bounds.known.forget(ino, count));
@@ -364,7 +222,7 @@ impl Service for View {
                 let request = OpenRequest::from(request.flags);
                 let creating = |mode| Creating { caller, parent, name, mode, umask, exclusive, request };
                 let created = self.mode_of_new(caller, parent, mode & 0o7777).map(creating);
-                Reply::Create(created.and_then(|creating| self.create_or_open(&creating, &mut before)))
+                Reply::Create(created.and_then(|creating| self.create_or_open(&creating, &mut effects)))
             }
             Request::Tmpfile { caller, parent, mode, umask, request } => {
                 let request = OpenRequest::from(request.flags);
@@ -388,8 +246,7 @@ impl Service for View {
             }
             other => dispatch(&*self.bounds.top, other),
         };
-        self.tell_kernel(&before, &reply);
-        self.note(&before, &mut reply);
+        self.affected().apply(&effects, &mut reply);
         reply
     }
 }
@@ -477,7 +334,6 @@ impl Drop for View {
 /// The inodes that a request is about, but for those of handles.
 fn inodes_of(request: &Request<'_>) -> [Option<InodeId>; 2] {
     match *request {
-        Request::Forget { .. } => [None, None],
         Request::Lookup { parent, .. }
         | Request::Mknod { parent, .. }
         | Request::Mkdir { parent, .. }
@@ -497,13 +353,29 @@ fn inodes_of(request: &Request<'_>) -> [Option<InodeId>; 2] {
         | Request::Listxattr { ino, .. }
         | Request::Setxattr { ino, .. }
         | Request::Removexattr { ino, .. } => [Some(ino), None],
-        _ => [None, None],
+        // It takes lookups back, which is put off while other requests use the inode.
+        Request::Forget { .. } => [None, None],
+        // What it finds may be out of date at once, anyhow.
+        Request::Path { .. } => [None, None],
+        Request::Read { .. }
+        | Request::Write { .. }
+        | Request::Flush { .. }
+        | Request::Release { .. }
+        | Request::Fsync { .. }
+        | Request::Fallocate { .. }
+        | Request::Seek { .. }
+        | Request::CopyRange { .. }
+        | Request::ReadDir { .. }
+        | Request::ReleaseDir { .. }
+        | Request::SyncDir { .. }
+        | Request::Statfs { .. }
+        | Request::Sync {} => [None, None],
     }
 }
 
 /// Notes inodes that a session learns from the entries of a directory.
 struct Learning<'a> {
-    known: &'a Known,
+    known: &'a KnownFiles,
     sink: &'a mut dyn DirSink,
 }
 
@@ -520,12 +392,6 @@ impl DirSink for Learning<'_> {
         }
         took
     }
-}
-
-/// Names of attributes without those that only root sees.
-fn without_trusted(names: &[u8]) -> Vec<u8> {
-    let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
-    kept.flatten().copied().collect()
 }
 
 #[cfg(test)]

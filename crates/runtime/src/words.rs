@@ -29,7 +29,7 @@ pub(crate) fn load(words: &[AtomicU64], bytes: &mut [u8]) {
     }
 }
 
-/// Stores a value of so many words.
+/// Stores a value in the first words.
 pub(crate) fn store_value<T: Pod>(words: &[AtomicU64], value: &T) {
     store(words, bytemuck::bytes_of(value));
 }

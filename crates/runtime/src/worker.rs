@@ -1,5 +1,5 @@
 //! A worker: a thread that serves the queues of its share, polls them for a while when there
-//! is nothing to do, and then sleeps until an application rings.
+//! is nothing to do, and then sleeps until an application wakes it.
 
 use crate::polling::Polling;
 use crate::queue::{Buffers, Queue};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Requests of a queue that is served before the next has its turn.
-const TURN: usize = 16;
+/// Requests of a queue that are served before the next has its turn.
+const BATCH: usize = 16;
 
 /// The order in which a worker serves its queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,9 +45,9 @@ impl Scheduler {
     }
 }
 
-/// The queues of a worker.
+/// The queues that a worker is to serve, and how.
 #[derive(Default)]
-pub(crate) struct Duty {
+pub(crate) struct Assignment {
     /// Those whose requests want to be answered soon.
     pub(crate) soon: Vec<Arc<Queue>>,
     pub(crate) others: Vec<Arc<Queue>>,
@@ -58,7 +58,7 @@ pub(crate) struct Duty {
     pub(crate) latency: bool,
 }
 
-impl Duty {
+impl Assignment {
     fn own(&self) -> impl Iterator<Item = &Arc<Queue>> {
         self.soon.iter().chain(&self.others)
     }
@@ -70,9 +70,9 @@ impl Duty {
 }
 
 /// The shared state of a worker's thread and its pool.
-pub(crate) struct Post {
-    duty: Mutex<Arc<Duty>>,
-    /// Raised when the duty changes.
+pub(crate) struct WorkerShared {
+    assignment: Mutex<Arc<Assignment>>,
+    /// Raised when the assignment changes.
     changed: AtomicU64,
     /// The last change that the worker has taken notice of.
     noticed: AtomicU64,
@@ -80,7 +80,7 @@ pub(crate) struct Post {
     /// It serves nothing any more.
     ended: AtomicBool,
     /// Where the worker sleeps; raised to wake it.
-    bell: AtomicU64,
+    doorbell: AtomicU64,
     asleep: AtomicBool,
     /// Its thread gets a processor sooner than others.
     hurries: AtomicBool,
@@ -90,7 +90,7 @@ pub(crate) struct Post {
     busy_ns: AtomicU64,
     slept: AtomicU64,
     /// Called when the worker has taken notice of a change.
-    told: Box<dyn Fn() + Send + Sync>,
+    on_notice: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The counts of a worker so far.
@@ -104,82 +104,76 @@ pub(crate) struct Done {
 
 /// A worker's thread, seen from the pool.
 pub(crate) struct Worker {
-    pub(crate) post: Arc<Post>,
+    pub(crate) shared: Arc<WorkerShared>,
     thread: Option<JoinHandle<()>>,
     /// Its steps when they were last looked at, and the time since which they have not changed.
     seen: (u64, Instant),
 }
 
-/// The settings of a worker.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
-    /// How long it polls before it sleeps.
-    pub(crate) poll: Duration,
-}
-
 impl Worker {
-    /// Starts a worker without queues, which calls `told` after each change.
+    /// Starts a worker without queues, which polls for the time `poll` before it sleeps, and calls
+    /// `on_notice` after each change.
     ///
     /// # Errors
     /// If there is no thread.
     pub(crate) fn start(
         number: usize,
-        manner: Manner,
-        told: impl Fn() + Send + Sync + 'static,
+        poll: Duration,
+        on_notice: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let post = Arc::new(Post {
-            duty: Mutex::default(),
+        let shared = Arc::new(WorkerShared {
+            assignment: Mutex::default(),
             changed: AtomicU64::new(0),
             noticed: AtomicU64::new(0),
             ends: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            bell: AtomicU64::new(0),
+            doorbell: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             hurries: AtomicBool::new(false),
             steps: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
             slept: AtomicU64::new(0),
-            told: Box::new(told),
+            on_notice: Box::new(on_notice),
         });
-        let its = Arc::clone(&post);
-        let thread =
-            thread::Builder::new().name(format!("worker {number}")).spawn(move || its.run(manner))?;
-        Ok(Self { post, thread: Some(thread), seen: (0, Instant::now()) })
+        let its = Arc::clone(&shared);
+        let thread = thread::Builder::new().name(format!("worker {number}")).spawn(move || its.run(poll))?;
+        Ok(Self { shared, thread: Some(thread), seen: (0, Instant::now()) })
     }
 
     /// Gives it other queues. It may still serve one of those before for one request.
-    pub(crate) fn assign(&self, duty: Duty) {
-        *self.post.duty.lock() = Arc::new(duty);
-        self.post.changed.fetch_add(1, Ordering::AcqRel);
-        self.post.wake();
+    pub(crate) fn assign(&self, assignment: Assignment) {
+        *self.shared.assignment.lock() = Arc::new(assignment);
+        self.shared.changed.fetch_add(1, Ordering::AcqRel);
+        self.shared.wake();
     }
 
     /// Whether it serves only the queues that it was given last.
     pub(crate) fn has_noticed(&self) -> bool {
-        self.post.noticed.load(Ordering::Acquire) == self.post.changed.load(Ordering::Acquire)
+        self.shared.noticed.load(Ordering::Acquire) == self.shared.changed.load(Ordering::Acquire)
     }
 
     /// Has it end after the request that it carries out; waits for that when it is dropped.
     pub(crate) fn retire(&self) {
-        self.post.ends.store(true, Ordering::Release);
-        self.post.changed.fetch_add(1, Ordering::AcqRel);
-        self.post.wake();
+        self.shared.ends.store(true, Ordering::Release);
+        self.shared.changed.fetch_add(1, Ordering::AcqRel);
+        self.shared.wake();
     }
 
     /// Whether one request has kept it for so long, as far as the looks show, and others of its
     /// queues wait.
     pub(crate) fn is_held_up(&mut self, now: Instant, patience: Duration) -> bool {
-        let steps = self.post.steps.load(Ordering::Relaxed);
-        if steps != self.seen.0 || self.post.asleep.load(Ordering::Relaxed) {
+        let steps = self.shared.steps.load(Ordering::Relaxed);
+        if steps != self.seen.0 || self.shared.asleep.load(Ordering::Relaxed) {
             self.seen = (steps, now);
         }
-        now.duration_since(self.seen.1) >= patience && self.post.duty().own().any(|queue| queue.has_work())
+        now.duration_since(self.seen.1) >= patience
+            && self.shared.assignment().own().any(|queue| queue.has_work())
     }
 
     /// Whether it serves nothing any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.post.ended.load(Ordering::Acquire)
+        self.shared.ended.load(Ordering::Acquire)
     }
 }
 
@@ -191,14 +185,14 @@ impl Drop for Worker {
     }
 }
 
-impl Post {
+impl WorkerShared {
     fn wake(&self) {
-        self.bell.fetch_add(1, Ordering::AcqRel);
-        futex_wake(&self.bell, 1, FutexScope::Process);
+        self.doorbell.fetch_add(1, Ordering::AcqRel);
+        futex_wake(&self.doorbell, 1, FutexScope::Process);
     }
 
-    pub(crate) fn duty(&self) -> Arc<Duty> {
-        Arc::clone(&self.duty.lock())
+    pub(crate) fn assignment(&self) -> Arc<Assignment> {
+        Arc::clone(&self.assignment.lock())
     }
 
     pub(crate) fn done(&self) -> Done {
@@ -211,16 +205,16 @@ impl Post {
     }
 
     /// The body of the thread.
-    fn run(&self, manner: Manner) {
-        self.work(manner);
-        *self.duty.lock() = Arc::default();
+    fn run(&self, poll: Duration) {
+        self.work(poll);
+        *self.assignment.lock() = Arc::default();
         self.ended.store(true, Ordering::Release);
-        (self.told)();
+        (self.on_notice)();
     }
 
-    fn work(&self, manner: Manner) {
+    fn work(&self, poll: Duration) {
         let mut buffers = Buffers::default();
-        let (mut known, mut duty) = (0, self.duty());
+        let (mut known, mut assignment) = (0, self.assignment());
         let polling = Polling::default();
         loop {
             let changed = self.changed.load(Ordering::Acquire);
@@ -228,31 +222,33 @@ impl Post {
                 if self.ends.load(Ordering::Acquire) {
                     return;
                 }
-                (known, duty) = (changed, self.duty());
-                self.take_notice(known, &duty);
+                (known, assignment) = (changed, self.assignment());
+                self.take_notice(known, &assignment);
             }
             self.step();
-            if self.serve(&duty, &mut buffers) {
+            if self.serve(&assignment, &mut buffers) {
                 continue;
             }
-            let is_work =
-                || self.changed.load(Ordering::Relaxed) != known || duty.own().any(|queue| queue.has_work());
-            if !polling.until(manner.poll, is_work) {
-                self.sleep(&duty, known);
+            let is_work = || {
+                self.changed.load(Ordering::Relaxed) != known
+                    || assignment.own().any(|queue| queue.has_work())
+            };
+            if !polling.until(poll, is_work) {
+                self.sleep(&assignment, known);
             }
         }
     }
 
-    fn take_notice(&self, change: u64, duty: &Duty) {
-        duty.processors.iter().for_each(|processors| {
+    fn take_notice(&self, change: u64, assignment: &Assignment) {
+        assignment.processors.iter().for_each(|processors| {
             // If it is refused, any processor will do.
             let _ = sched_setaffinity(None, processors);
         });
-        if duty.latency != self.hurries.swap(duty.latency, Ordering::Relaxed) {
-            braid_sys::hurry(duty.latency);
+        if assignment.latency != self.hurries.swap(assignment.latency, Ordering::Relaxed) {
+            braid_sys::hurry(assignment.latency);
         }
         self.noticed.store(change, Ordering::Release);
-        (self.told)();
+        (self.on_notice)();
     }
 
     /// Only its own thread does so.
@@ -268,22 +264,22 @@ impl Post {
         served
     }
 
-    /// Serves each queue for a while; answers whether there was any request.
-    fn serve(&self, duty: &Duty, buffers: &mut Buffers) -> bool {
+    /// Serves each queue for a while; returns whether there was any request.
+    fn serve(&self, assignment: &Assignment, buffers: &mut Buffers) -> bool {
         let begun = Instant::now();
         let mut served = 0;
-        for queue in &duty.soon {
-            served += (0..TURN).take_while(|_| self.serve_one(queue, buffers)).count() as u64;
+        for queue in &assignment.soon {
+            served += (0..BATCH).take_while(|_| self.serve_one(queue, buffers)).count() as u64;
         }
-        for queue in &duty.others {
+        for queue in &assignment.others {
             served += u64::from(self.serve_one(queue, buffers));
             // Requests that came meanwhile have waited for one request, and not for all of them.
-            for soon in &duty.soon {
+            for soon in &assignment.soon {
                 served += u64::from(self.serve_one(soon, buffers));
             }
         }
         if served == 0 {
-            served = u64::from(duty.help.iter().any(|queue| self.serve_one(queue, buffers)));
+            served = u64::from(assignment.help.iter().any(|queue| self.serve_one(queue, buffers)));
         }
         if served > 0 {
             self.requests.fetch_add(served, Ordering::Relaxed);
@@ -294,23 +290,23 @@ impl Post {
     }
 
     /// Sleeps until there may be work.
-    fn sleep(&self, duty: &Duty, known: u64) {
-        let own = self.bell.load(Ordering::Acquire);
-        let mut words: Vec<(&AtomicU64, u64, FutexScope)> = vec![(&self.bell, own, FutexScope::Process)];
-        for bell in duty.own().map(|queue| queue.shared.bell()) {
-            if !words.iter().any(|(word, ..)| std::ptr::eq(*word, bell)) {
-                words.push((bell, bell.load(Ordering::Acquire), FutexScope::Shared));
+    fn sleep(&self, assignment: &Assignment, known: u64) {
+        let own = self.doorbell.load(Ordering::Acquire);
+        let mut words: Vec<(&AtomicU64, u64, FutexScope)> = vec![(&self.doorbell, own, FutexScope::Process)];
+        for doorbell in assignment.own().map(|queue| queue.shared.doorbell()) {
+            if !words.iter().any(|(word, ..)| std::ptr::eq(*word, doorbell)) {
+                words.push((doorbell, doorbell.load(Ordering::Acquire), FutexScope::Shared));
             }
         }
-        duty.own().for_each(|queue| queue.set_asleep(true));
+        assignment.own().for_each(|queue| queue.set_asleep(true));
         self.asleep.store(true, Ordering::Relaxed);
         let nothing =
-            self.changed.load(Ordering::Acquire) == known && !duty.own().any(|queue| queue.has_work());
+            self.changed.load(Ordering::Acquire) == known && !assignment.own().any(|queue| queue.has_work());
         if nothing {
             self.slept.fetch_add(1, Ordering::Relaxed);
             futex_wait_any(&words);
         }
         self.asleep.store(false, Ordering::Relaxed);
-        duty.own().for_each(|queue| queue.set_asleep(false));
+        assignment.own().for_each(|queue| queue.set_asleep(false));
     }
 }

@@ -5,7 +5,7 @@ use braid_contract::{
     Caller, Class, Entry, Errno, FileSystem, InodeId, KeyValue, Layer, OpenFlags, PutOptions, Result,
     ScanRange, WriteFlags,
 };
-use braid_kv::{FileBucket, Held};
+use braid_kv::{FileBucket, Held, Listings};
 use braid_runtime::{
     Before, DATA_MAX, Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings, Values,
 };
@@ -46,7 +46,7 @@ struct Directories(Arc<dyn FileSystem>);
 impl Values for Directories {
     fn bucket(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
         let held = Held::directory(&self.0, dir)?;
-        Ok(Arc::new(FileBucket::new(Arc::clone(&self.0), held, None)))
+        Ok(Arc::new(FileBucket::new(Arc::clone(&self.0), held, None, &Arc::new(Listings::default()))))
     }
 }
 

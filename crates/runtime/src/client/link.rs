@@ -1,7 +1,7 @@
 //! The shared part of a session's queues: its memory, and the socket that shows whether there is
 //! still a runtime.
 
-use crate::layout::{BELL, Geometry};
+use crate::layout::{DOORBELL, Geometry};
 use crate::polling::Polling;
 use braid_sys::SharedWords;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,8 +23,8 @@ pub(super) struct Link {
 
 impl Link {
     /// The word that wakes sleeping workers.
-    pub(super) fn bell(&self) -> &AtomicU64 {
-        &self.memory.words()[BELL]
+    pub(super) fn doorbell(&self) -> &AtomicU64 {
+        &self.memory.words()[DOORBELL]
     }
 
     /// Whether the runtime has gone.

@@ -6,7 +6,7 @@ mod queue;
 mod rooted;
 mod values;
 
-use crate::hello::{Answer, Ask, VERSION, receive, send};
+use crate::hello::{HelloReply, HelloRequest, VERSION, receive, send};
 use crate::layout::Geometry;
 use crate::polling::Polling;
 use braid_contract::{Class, Errno, Error, InodeId, Result, Shown};
@@ -60,7 +60,7 @@ pub struct Session {
 
 impl Session {
     /// Begins a session with the runtime at `socket`, which sees the files below the directory
-    /// `dir` of its mount; answers the inode of that too.
+    /// `dir` of its mount; returns the inode of that, too.
     ///
     /// # Errors
     /// If the directory can't be opened, no runtime listens, or it refuses.
@@ -110,26 +110,26 @@ fn is_hung_up(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Asks for a session that sees a directory; answers its memory, and the inode of that.
+/// Asks for a session that sees a directory; returns its memory, and the inode of that.
 fn ask(
     stream: &UnixStream,
     directory: &OwnedFd,
     options: Options,
 ) -> io::Result<Result<(SharedWords, InodeId)>> {
     let Options { geometry, class, ordered, for_others, .. } = options;
-    send(stream, &Ask::Begin { version: VERSION, geometry, class, ordered, for_others })?;
-    send(stream, &Ask::Show {})?;
+    send(stream, &HelloRequest::Begin { version: VERSION, geometry, class, ordered, for_others })?;
+    send(stream, &HelloRequest::Show {})?;
     pass_descriptors(stream, &[directory.as_fd()])?;
     let answer = || receive(stream, None)?.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
     match answer()? {
-        Answer::Begun { .. } => {}
-        Answer::Refused { errno, why } => return Ok(Err(Answer::error(errno, why))),
-        Answer::Shown { .. } => return Err(io::ErrorKind::InvalidData.into()),
+        HelloReply::Begun { .. } => {}
+        HelloReply::Refused { errno, why } => return Ok(Err(HelloReply::error(errno, why))),
+        HelloReply::Shown { .. } => return Err(io::ErrorKind::InvalidData.into()),
     }
     let memory = receive_descriptors(stream, 1)?.pop();
     let memory = SharedWords::open(memory.ok_or(io::ErrorKind::InvalidData)?)?;
     match answer()? {
-        Answer::Shown { ino } => Ok(Ok((memory, InodeId(ino)))),
+        HelloReply::Shown { ino } => Ok(Ok((memory, InodeId(ino)))),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -119,8 +119,8 @@ impl Queue {
         // Either this sees that the workers sleep, or they see the request.
         fence(Ordering::SeqCst);
         if shared[self.geometry.asleep(self.index)].load(Ordering::Relaxed) != 0 {
-            link.bell().fetch_add(1, Ordering::AcqRel);
-            futex_wake(link.bell(), u32::MAX, FutexScope::Shared);
+            link.doorbell().fetch_add(1, Ordering::AcqRel);
+            futex_wake(link.doorbell(), u32::MAX, FutexScope::Shared);
         }
     }
 
@@ -130,8 +130,8 @@ impl Queue {
         if link.polling.until(link.poll, is_answered) {
             return Ok(());
         }
-        let turn = state::turn(word.load(Ordering::Relaxed));
-        let (asked, awaits) = (turn | state::ASKED, turn | state::AWAITED);
+        let generation = state::generation(word.load(Ordering::Relaxed));
+        let (asked, awaits) = (generation | state::ASKED, generation | state::AWAITED);
         let awaited = || {
             let was = word.compare_exchange(asked, awaits, Ordering::AcqRel, Ordering::Acquire);
             state::of(was.unwrap_or_else(|word| word)) != state::ANSWERED

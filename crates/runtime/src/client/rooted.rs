@@ -124,30 +124,26 @@ impl Rooted {
 /// Whether the caller's rights decide about the operation, and not those that it had when it
 /// opened a file.
 fn is_by_rights(operation: u32) -> bool {
-    use Operation::{
-        Create, Getxattr, Link, Lookup, Mkdir, Mknod, Open, OpenDir, Removexattr, Rename, Rmdir, Setattr,
-        Setxattr, Symlink, Tmpfile, Unlink,
-    };
-    [
-        Create,
-        Getxattr,
-        Link,
-        Lookup,
-        Mkdir,
-        Mknod,
-        Open,
-        OpenDir,
-        Removexattr,
-        Rename,
-        Rmdir,
-        Setattr,
-        Setxattr,
-        Symlink,
-        Tmpfile,
-        Unlink,
-    ]
-    .iter()
-    .any(|one| *one as u32 == operation)
+    use Operation as Op;
+    let by_rights = [
+        Op::Create,
+        Op::Getxattr,
+        Op::Link,
+        Op::Lookup,
+        Op::Mkdir,
+        Op::Mknod,
+        Op::Open,
+        Op::OpenDir,
+        Op::Removexattr,
+        Op::Rename,
+        Op::Rmdir,
+        Op::Setattr,
+        Op::Setxattr,
+        Op::Symlink,
+        Op::Tmpfile,
+        Op::Unlink,
+    ];
+    by_rights.iter().any(|one| *one as u32 == operation)
 }
 
 /// Whether it has another result by the caller's groups, and does not just fail without.

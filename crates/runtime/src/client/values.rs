@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::layout::NAME_MAX;
-use crate::values::wire::{self, Ask};
+use crate::values::wire::{self, ValueOperation};
 use braid_contract::key_value::name_of_key;
 use braid_contract::{
     Caller, Errno, Error, InodeId, KeyChange, KeyValue, PutOptions, Result, ScanPage, ScanRange,
@@ -19,7 +19,7 @@ impl Session {
     /// If the session does not know the directory, or it is none.
     pub fn values(self: &Arc<Self>, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
         let values = SessionValues { session: Arc::clone(self), dir };
-        values.ask(Ask::About, &[], &[], |_| {})?;
+        values.ask(ValueOperation::About, &[], &[], |_| {})?;
         Ok(Arc::new(values))
     }
 }
@@ -30,7 +30,13 @@ struct SessionValues {
 }
 
 impl SessionValues {
-    fn ask(&self, ask: Ask, key: &[u8], data: &[u8], set: impl FnOnce(&mut Numbers)) -> Result<Answer> {
+    fn ask(
+        &self,
+        operation: ValueOperation,
+        key: &[u8],
+        data: &[u8],
+        set: impl FnOnce(&mut Numbers),
+    ) -> Result<Answer> {
         let most = self.session.link.geometry.data;
         if data.len() > most {
             let why = format!("{} bytes do not fit the {most} bytes of a slot of the session", data.len());
@@ -40,7 +46,7 @@ impl SessionValues {
             // In the same words as a directory by itself.
             name_of_key(key)?;
         }
-        let mut numbers = Numbers { operation: ask as u32, ino: self.dir.0, ..Numbers::default() };
+        let mut numbers = Numbers { operation: operation as u32, ino: self.dir.0, ..Numbers::default() };
         set(&mut numbers);
         let message = Message { name: key, data, ..Message::new(numbers) };
         self.session.queue().call(&self.session.link, message).map_err(braid_sdk::error_of)
@@ -50,22 +56,22 @@ impl SessionValues {
 impl KeyValue for SessionValues {
     fn batch_is_atomic(&self) -> bool {
         // Modules may have come or gone.
-        self.ask(Ask::About, &[], &[], |_| {}).is_ok_and(|answer| answer.answers.count == 1)
+        self.ask(ValueOperation::About, &[], &[], |_| {}).is_ok_and(|answer| answer.answers.count == 1)
     }
 
     fn read(&self, _: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let Answer { answers, bytes, .. } = self.ask(Ask::Get, key, &[], |_| {})?;
+        let Answer { answers, bytes, .. } = self.ask(ValueOperation::Get, key, &[], |_| {})?;
         *value = bytes;
         Ok(answers.count > 0)
     }
 
     fn len(&self, _: &Caller, key: &[u8]) -> Result<Option<u64>> {
-        Ok(self.ask(Ask::Len, key, &[], |_| {})?.answers.count.checked_sub(1))
+        Ok(self.ask(ValueOperation::Len, key, &[], |_| {})?.answers.count.checked_sub(1))
     }
 
     fn put(&self, _: &Caller, key: &[u8], value: &[u8], options: PutOptions) -> Result<bool> {
         let when = wire::WHEN.iter().position(|when| *when == options.when).unwrap_or_default();
-        let answer = self.ask(Ask::Put, key, value, |numbers| {
+        let answer = self.ask(ValueOperation::Put, key, value, |numbers| {
             numbers.how = when as u32;
             numbers.mode = options.mode.into();
         });
@@ -73,7 +79,7 @@ impl KeyValue for SessionValues {
     }
 
     fn delete(&self, _: &Caller, key: &[u8]) -> Result<bool> {
-        Ok(self.ask(Ask::Delete, key, &[], |_| {})?.answers.count == 1)
+        Ok(self.ask(ValueOperation::Delete, key, &[], |_| {})?.answers.count == 1)
     }
 
     fn scan(&self, _: &Caller, range: &ScanRange, count: usize, values: bool) -> Result<ScanPage> {
@@ -82,7 +88,7 @@ impl KeyValue for SessionValues {
         for string in [Some(from), to.as_ref(), Some(prefix), after.as_ref()] {
             wire::add(&mut data, string.map(Vec::as_slice));
         }
-        let answer = self.ask(Ask::Scan, &[], &data, |numbers| {
+        let answer = self.ask(ValueOperation::Scan, &[], &data, |numbers| {
             numbers.count = count as u64;
             numbers.how = values.into();
         })?;
@@ -95,11 +101,11 @@ impl KeyValue for SessionValues {
             wire::add(&mut data, Some(change.key()));
             wire::add(&mut data, if let KeyChange::Put(_, value) = change { Some(value) } else { None });
         }
-        self.ask(Ask::Batch, &[], &data, |_| {}).map(drop)
+        self.ask(ValueOperation::Batch, &[], &data, |_| {}).map(drop)
     }
 
     fn sync(&self) -> Result<()> {
-        self.ask(Ask::Sync, &[], &[], |_| {}).map(drop)
+        self.ask(ValueOperation::Sync, &[], &[], |_| {}).map(drop)
     }
 }
 

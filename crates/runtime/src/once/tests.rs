@@ -4,9 +4,9 @@
 use super::*;
 use crate::ledger::tests::{asked, ledger, left_by};
 use crate::load::Load;
-use crate::open::Known;
+use crate::open::KnownFiles;
 use crate::queue::testing::{GEOMETRY, submit};
-use crate::queue::{Buffers, Order, Queue, Shared};
+use crate::queue::{Buffers, Order, Queue, SessionShared};
 use braid_contract::{Class, FileSystem, OpenFlags, RenameMode};
 use braid_sdk::abi::Numbers;
 use braid_sys::SharedWords;
@@ -45,7 +45,7 @@ impl Bed {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let top = Arc::new(DirFs::new(dir.path(), Choice::Cached));
-        let view = Arc::new(Served(View::new(top, None, (false, false), Known::default())));
+        let view = Arc::new(Served(View::new(top, None, (false, false), KnownFiles::default())));
         view.0.show(ROOT).unwrap();
         Self { view, ledger: ledger(), dir }
     }
@@ -62,28 +62,31 @@ impl Bed {
         fs::symlink_metadata(self.path(name)).unwrap().ino()
     }
 
-    fn deed(&self, found: Option<Found>) -> Served<Deed> {
+    fn once_request(&self, found: Option<RequestRecord>) -> Served<OnceRequest> {
         let (view, ledger) = (Arc::clone(&self.view), Arc::clone(&self.ledger));
-        Served(Deed { view, ledger, names: Arc::default(), place: 0, found })
+        Served(OnceRequest { view, ledger, names: Arc::default(), place: 0, found })
     }
 
     /// Does it in a process that is killed, then again in the next one.
     fn twice(&self, killed: Killed, work: Work<'_>) -> Result<()> {
         self.ledger.taken(0, (0, 0), &Ok(asked(Numbers::default())));
-        let done =
-            if killed == Killed::First || killed == Killed::Before { Ok(()) } else { work(&self.deed(None)) };
+        let done = if killed == Killed::First || killed == Killed::Before {
+            Ok(())
+        } else {
+            work(&self.once_request(None))
+        };
         let noted = match killed {
             Killed::Before => Some(self.looked(work)),
             _ => None,
         };
         let found = left_by(&self.ledger).unanswered(0)[0].found;
         let found = match killed {
-            Killed::First => Found { phase: Phase::Taken, note: None, ..found },
-            Killed::Before => Found { phase: Phase::Taken, note: noted.flatten(), ..found },
-            Killed::After => Found { phase: Phase::Taken, errno: 0, ..found },
+            Killed::First => RequestRecord { phase: Phase::Taken, note: None, ..found },
+            Killed::Before => RequestRecord { phase: Phase::Taken, note: noted.flatten(), ..found },
+            Killed::After => RequestRecord { phase: Phase::Taken, errno: 0, ..found },
             Killed::Noted => found,
         };
-        let again = work(&self.deed(Some(found)));
+        let again = work(&self.once_request(Some(found)));
         if matches!(killed, Killed::After | Killed::Noted) {
             let errno = |result: &Result<()>| result.as_ref().err().map(Error::errno);
             assert_eq!(errno(&done), errno(&again), "{killed:?}");
@@ -93,7 +96,7 @@ impl Bed {
 
     /// The note made before this is done.
     fn looked(&self, work: Work<'_>) -> Option<u64> {
-        struct Looking(Served<Deed>, Mutex<Option<u64>>);
+        struct Looking(Served<OnceRequest>, Mutex<Option<u64>>);
         impl Service for Looking {
             fn capabilities(&self) -> FileSystemCapabilities {
                 self.0.0.capabilities()
@@ -103,7 +106,7 @@ impl Bed {
                 request.operation().failed(Errno::EIO.into())
             }
         }
-        let looking = Served(Looking(self.deed(None), Mutex::new(None)));
+        let looking = Served(Looking(self.once_request(None), Mutex::new(None)));
         let _ = work(&looking);
         looking.0.1.into_inner()
     }
@@ -149,13 +152,13 @@ fn names_are_made_once() {
 #[test]
 fn what_is_not_what_was_to_be_made_was_made_by_others() {
     let bed = Bed::new();
-    let found = Found { phase: Phase::Taken, errno: 0, note: Some(0), opened: HandleId(0) };
+    let found = RequestRecord { phase: Phase::Taken, errno: 0, note: Some(0), opened: HandleId(0) };
     fs::write(bed.path("a"), "x").unwrap();
-    let made = bed.deed(Some(found)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
+    let made = bed.once_request(Some(found)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
     assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EEXIST));
     // It was done, and others have put another file there since.
-    let done = Found { phase: Phase::Done, ..found };
-    let made = bed.deed(Some(done)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
+    let done = RequestRecord { phase: Phase::Done, ..found };
+    let made = bed.once_request(Some(done)).mkdir(&me(), ROOT, name("a"), 0o755, 0);
     assert_eq!(made.err().map(|error| error.errno()), Some(Errno::EIO));
 }
 
@@ -201,10 +204,11 @@ fn what_others_put_in_place_of_a_removed_name_stays() {
     for file in ["a", "b"] {
         fs::write(bed.path(file), file).unwrap();
     }
-    let found = Found { phase: Phase::Taken, errno: 0, note: Some(bed.ino("a")), opened: HandleId(0) };
+    let found =
+        RequestRecord { phase: Phase::Taken, errno: 0, note: Some(bed.ino("a")), opened: HandleId(0) };
     // The process removed `a`, and then another user renamed `b`.
     fs::rename(bed.path("b"), bed.path("a")).unwrap();
-    bed.deed(Some(found)).unlink(&me(), ROOT, name("a")).unwrap();
+    bed.once_request(Some(found)).unlink(&me(), ROOT, name("a")).unwrap();
     assert_eq!(fs::read(bed.path("a")).unwrap(), b"b");
 }
 
@@ -256,7 +260,7 @@ fn what_may_have_ended_processes_or_is_not_in_the_table_is_refused() {
     };
     let target = Below(Arc::clone(&bed.view) as Arc<dyn FileSystem>);
     let statfs = Numbers { operation: Operation::Statfs as u32, ..Numbers::default() };
-    let found = Found { phase: Phase::Taken, errno: 0, note: None, opened: HandleId(0) };
+    let found = RequestRecord { phase: Phase::Taken, errno: 0, note: None, opened: HandleId(0) };
     assert_eq!(once.call((0, Some(found)), Message::new(statfs), &target).unwrap_err().errno, Errno::EIO.0);
     assert!(once.call((0, None), Message::new(statfs), &target).is_ok());
     once.refuse = false;
@@ -273,14 +277,14 @@ fn queue(bed: &Bed, names: &Arc<Names>) -> (Queue, Arc<Ledger>) {
     let (view, kept) = (Arc::clone(&bed.view), Arc::clone(&ledger));
     let once = Once { view, ledger: kept, names: Arc::clone(names), refuse: false };
     let target = Below(Arc::clone(&bed.view) as Arc<dyn FileSystem>);
-    let shared = Shared::new(memory, GEOMETRY, (me(), false), (Box::new(target), Some(once)));
+    let shared = SessionShared::new(memory, GEOMETRY, (me(), false), (Box::new(target), Some(once)));
     (Queue::new(Arc::new(shared), 0, Order::Free, 0, Load::new((0, 0), Class::Auto)), ledger)
 }
 
 fn noted() -> Unanswered {
-    let found = Found { phase: Phase::Taken, errno: 0, note: Some(0), opened: HandleId(0) };
+    let found = RequestRecord { phase: Phase::Taken, errno: 0, note: Some(0), opened: HandleId(0) };
     let statfs = Numbers { operation: Operation::Statfs as u32, ..Numbers::default() };
-    Unanswered { number: 0, slot: 0, asked: Ok(asked(statfs)), turn: 0, found }
+    Unanswered { number: 0, slot: 0, asked: Ok(asked(statfs)), generation: 0, found }
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Policy for Dynamic {
     }
 }
 
-/// The division of so many workers among the two kinds whose busiest worker is the lightest.
+/// The division of `workers` workers among the two kinds whose busiest worker is the lightest.
 fn lightest_split(demands: &[Demand], workers: usize) -> Plan {
     let (soon, many) = (of_class(demands, Class::Latency), of_class(demands, Class::Throughput));
     let split = |few: usize| {
@@ -86,7 +86,7 @@ mod tests {
 
         #[test]
         fn fewer_workers_would_lose_more(demands in demands(), workers in 1usize..8) {
-            // The lightest plan that there is for so many.
+            // The lightest plan that there is for this number of workers.
             let lightest = |workers| {
                 let plan = Dynamic { busy_max: 0.0, loss_max: 0.0 }.plan(&demands, workers);
                 busiest(&plan, &demands)

@@ -4,7 +4,7 @@
 use super::Demand;
 use crate::policy::Share;
 
-/// Puts these queues into so many sacks, or fewer, if there are fewer queues. A free queue
+/// Puts these queues into `sacks` sacks, or fewer, if there are fewer queues. A free queue
 /// that weighs more than a sack should goes into several.
 pub(super) fn fill(demands: &[Demand], queues: &[usize], sacks: usize, latency: bool) -> Vec<Share> {
     let total: f64 = queues.iter().map(|queue| demands[*queue].weight).sum();

@@ -14,7 +14,7 @@ use braid_sdk::Below;
 use braid_sdk::abi::{Answer, Capabilities, Failure, Message, Target};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use wire::Ask;
+use wire::ValueOperation;
 
 /// Directories that stay open for further requests.
 const OPEN_MAX: usize = 8;
@@ -68,17 +68,17 @@ impl Requests {
         Ok(bucket)
     }
 
-    fn carry_out(&self, ask: Ask, message: &Message<'_>) -> Result<Answer> {
+    fn carry_out(&self, operation: ValueOperation, message: &Message<'_>) -> Result<Answer> {
         let Message { numbers, name: key, data, .. } = message;
-        if ask.changes() {
+        if operation.changes() {
             self.view.0.bounds.writable()?;
         }
         let bucket = self.bucket(InodeId(numbers.ino))?;
         let caller = &self.caller;
         let (mut answer, mut bytes) = (Answer::default(), Vec::new());
-        answer.answers.count = match ask {
-            Ask::About => u64::from(bucket.batch_is_atomic()),
-            Ask::Get => {
+        answer.answers.count = match operation {
+            ValueOperation::About => u64::from(bucket.batch_is_atomic()),
+            ValueOperation::Get => {
                 let value = bucket.get(caller, key)?;
                 let count = one_more(value.as_ref().map(|value| value.len() as u64));
                 bytes = value.unwrap_or_default();
@@ -87,24 +87,24 @@ impl Requests {
                 }
                 count
             }
-            Ask::Len => one_more(bucket.len(caller, key)?),
-            Ask::Put => {
+            ValueOperation::Len => one_more(bucket.len(caller, key)?),
+            ValueOperation::Put => {
                 let when = *wire::WHEN.get(numbers.how as usize).ok_or(Errno::EINVAL)?;
                 let options = PutOptions { when, mode: (numbers.mode & 0o777) as u16 };
                 u64::from(bucket.put(caller, key, data, options)?)
             }
-            Ask::Delete => u64::from(bucket.delete(caller, key)?),
-            Ask::Scan => {
+            ValueOperation::Delete => u64::from(bucket.delete(caller, key)?),
+            ValueOperation::Scan => {
                 let range = range_of(data).ok_or(Errno::EINVAL)?;
                 let count = numbers.count.min(PAGE_MAX) as usize;
                 bytes = self.page(bucket.scan(caller, &range, count, numbers.how == 1)?)?;
                 0
             }
-            Ask::Batch => {
+            ValueOperation::Batch => {
                 bucket.batch(caller, &changes_of(data).ok_or(Errno::EINVAL)?)?;
                 0
             }
-            Ask::Sync => {
+            ValueOperation::Sync => {
                 bucket.sync()?;
                 0
             }
@@ -147,9 +147,11 @@ impl Requests {
 
 impl Target for Requests {
     fn call(&self, message: Message<'_>) -> std::result::Result<Answer, Failure> {
-        let Some(ask) = Ask::of(message.numbers.operation) else { return self.files.call(message) };
+        let Some(operation) = ValueOperation::of(message.numbers.operation) else {
+            return self.files.call(message);
+        };
         let failed = |error: Error| Failure { errno: error.errno().0, why: error.to_string() };
-        self.carry_out(ask, &message).map_err(failed)
+        self.carry_out(operation, &message).map_err(failed)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -6,7 +6,7 @@
 /// value its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(crate) enum Ask {
+pub(crate) enum ValueOperation {
     /// Whether it can be asked; the count answered is 1 if batches are atomic.
     About = 0x1_0000,
     /// The count answered is one more than the value's bytes; 0 if the key is not there.
@@ -26,7 +26,7 @@ pub(crate) enum Ask {
     Sync,
 }
 
-impl Ask {
+impl ValueOperation {
     const ALL: [Self; 8] =
         [Self::About, Self::Get, Self::Len, Self::Put, Self::Delete, Self::Scan, Self::Batch, Self::Sync];
 
@@ -84,12 +84,12 @@ mod tests {
 
     #[test]
     fn every_question_has_its_number() {
-        for ask in Ask::ALL {
-            assert_eq!(Ask::of(ask as u32), Some(ask));
+        for operation in ValueOperation::ALL {
+            assert_eq!(ValueOperation::of(operation as u32), Some(operation));
         }
         let files = braid_contract::Operation::ALL;
-        assert!(files.iter().all(|operation| Ask::of(*operation as u32).is_none()));
-        assert_eq!(Ask::of(Ask::Sync as u32 + 1), None);
+        assert!(files.iter().all(|operation| ValueOperation::of(*operation as u32).is_none()));
+        assert_eq!(ValueOperation::of(ValueOperation::Sync as u32 + 1), None);
     }
 
     proptest! {

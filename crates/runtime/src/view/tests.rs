@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
-use braid_contract::{Layer, RenameMode, SeekTarget, Served, SetTime, Timestamp, WriteFlags, XattrMode};
+use braid_contract::{
+    Layer, OpenFlags, RenameMode, SeekTarget, Served, SetTime, Timestamp, WriteFlags, XattrMode,
+};
 use braid_testkit::dir_fs::{Choice, DirFs};
 use parking_lot::Mutex;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
@@ -31,7 +34,7 @@ impl Bed {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         let top = Arc::new(DirFs::new(dir.path(), Choice::Cached));
-        let view = View::new(top, None, (false, false), Known::default());
+        let view = View::new(top, None, (false, false), KnownFiles::default());
         view.show(InodeId::ROOT).unwrap();
         Some(Self { fs: Served(view), dir })
     }
@@ -115,7 +118,8 @@ fn no_file_runs_with_the_rights_of_a_group_that_its_maker_is_not_in() {
     fs::set_permissions(bed.dir.path(), Permissions::from_mode(0o2777)).unwrap();
     let inner = DirFs::new(bed.dir.path(), Choice::Cached);
     let top = Arc::new(Noting { inner, modes: Mutex::default() });
-    let view = View::new(Arc::clone(&top) as Arc<dyn FileSystem>, None, (false, false), Known::default());
+    let view =
+        View::new(Arc::clone(&top) as Arc<dyn FileSystem>, None, (false, false), KnownFiles::default());
     view.show(InodeId::ROOT).unwrap();
     let (fs, root, member) = (Served(view), InodeId::ROOT, Caller { gid: GROUP, ..user() });
     let create = |caller: &Caller, name: &str, mode, exclusive| {
@@ -243,7 +247,7 @@ fn a_file_that_others_put_in_the_way_is_not_taken_for_a_new_one() {
 
 #[test]
 fn an_inode_in_use_is_forgotten_when_it_is_not() {
-    let known = Known::default();
+    let known = KnownFiles::default();
     let ino = InodeId(7);
     (0..3).for_each(|_| known.learn(ino).unwrap());
     assert!(known.hold(ino) && known.hold(ino) && !known.hold(InodeId(8)));
@@ -258,4 +262,66 @@ fn an_inode_in_use_is_forgotten_when_it_is_not() {
     assert!(known.has(ino).is_ok());
     assert_eq!(known.forget(ino, 1), 1);
     assert!(!known.hold(ino));
+}
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Kernel(Mutex<Vec<String>>);
+
+impl FrontCache for Kernel {
+    fn names_came(&self, _: InodeId, names: &[OsString]) {
+        self.0.lock().extend(names.iter().map(|name| format!("name {}", name.to_string_lossy())));
+    }
+
+    fn attributes_changed(&self, _: InodeId) {
+        self.0.lock().push("attributes".into());
+    }
+
+    fn data_changed(&self, _: InodeId) {
+        self.0.lock().push("data".into());
+    }
+
+    fn forget(&self, _: &[InodeId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn knows(&self, _: InodeId) -> bool {
+        false
+    }
+
+    fn write_back(&self, _: InodeId) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_kernel_is_told_what_a_request_changed_and_nothing_of_one_that_failed() {
+    let (dir, kernel) = (tempfile::tempdir().unwrap(), Arc::new(Kernel::default()));
+    let top = Arc::new(DirFs::new(dir.path(), Choice::Cached));
+    let cache = Arc::clone(&kernel) as Arc<dyn FrontCache>;
+    let view = View::new(top, Some(cache), (false, false), KnownFiles::default());
+    view.show(InodeId::ROOT).unwrap();
+    let (fs, root) = (Served(view), InodeId::ROOT);
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let me = Caller { uid, gid, groups: Some(Arc::from([])), pid: 1, tid: 1 };
+    let told = || std::mem::take(&mut *kernel.0.lock());
+    let create = || fs.create(&me, root, OsStr::new("a"), 0o600, 0, false, BOTH.into()).unwrap();
+    let (entry, opened) = create();
+    assert_eq!(told(), ["name a"]);
+    create();
+    assert!(told().is_empty(), "the name was there");
+    assert!(fs.mkdir(&me, root, OsStr::new("a"), 0o700, 0).is_err() && told().is_empty());
+    fs.write(&me, opened.handle, 0, b"content", WriteFlags::default()).unwrap();
+    assert_eq!(told(), ["data"]);
+    let ino = entry.attr.ino;
+    fs.setattr(&me, ino, None, &SetAttr { mode: Some(0o640), ..SetAttr::default() }).unwrap();
+    assert_eq!(told(), ["attributes"]);
+    fs.setattr(&me, ino, None, &SetAttr { size: Some(3), ..SetAttr::default() }).unwrap();
+    assert_eq!(told(), ["data"]);
+    fs.link(&me, ino, root, OsStr::new("b")).unwrap();
+    assert_eq!(told(), ["name b", "attributes"]);
+    fs.rename(&me, root, OsStr::new("b"), root, OsStr::new("c"), RenameMode::Replace).unwrap();
+    assert_eq!(told(), ["name b", "name c", "attributes"]);
+    fs.unlink(&me, root, OsStr::new("c")).unwrap();
+    assert_eq!(told(), ["name c", "attributes"]);
 }
