@@ -20,6 +20,7 @@ const TESTS: &[Package] = &[
     Package("dbench", "dbench"),
     Package("fio", "fio"),
     Package("git", "git"),
+    Package("keyutils", "keyctl"),
     // To build pjdfstest.
     Package("libacl1-dev", "/usr/include/sys/acl.h"),
     Package("nfs-ganesha-vfs", "ganesha.nfsd"),

@@ -39,6 +39,10 @@ pub use pattern::Pattern;
 use serde::{Deserialize, Deserializer};
 use std::sync::Arc;
 
+/// The keys of modules that keep files in frames: their settings may name files, which are read
+/// while they are parsed, and they stay as long as the stack is mounted.
+pub const FRAMED: &[&str] = &[compress::Compress::NAME, encrypt::Encrypt::NAME, checksum::Checksum::NAME];
+
 macro_rules! modules {
     ($($module:ty),* $(,)?) => {
         /// The keys that name modules in a stack file.

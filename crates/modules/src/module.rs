@@ -29,7 +29,7 @@ pub trait Module: FileSystem + Sized + 'static {
         None
     }
 
-    /// The file system will not be used any more.
+    /// No further operation comes: operations that wait here go on, without what they wait for.
     fn end(&self) {}
 
     /// The module's figures since it was made. Figures of one name have the same meaning in all
@@ -39,7 +39,8 @@ pub trait Module: FileSystem + Sized + 'static {
     }
 
     /// The module's state, for its successor of the same name. A module without
-    /// state exports the default.
+    /// state exports the default. If the successor can't take it over, the module goes on: nothing
+    /// may change by it.
     fn export(&self) -> State {
         State::default()
     }

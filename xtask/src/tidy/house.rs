@@ -1,7 +1,7 @@
 //! The one table of which crate may use which, and the limits.
 
 /// Which in-house crates each crate may use, by the name of its folder.
-/// Anything absent is forbidden; anyone may use `testkit` for tests.
+/// Anything absent is forbidden; all may use `testkit` for tests.
 pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("sys", &[]),
@@ -14,9 +14,8 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("testkit", &["contract"]),
     ("coord", &["contract", "sys"]),
     ("stores", &["contract", "sys", "format"]),
-    ("ipc", &["contract", "sys", "coord"]),
+    ("ipc", &["contract", "sys"]),
     ("log", &["contract", "sys"]),
-    ("pool", &["contract", "sys"]),
     ("placement", &["contract", "format", "hint"]),
     ("home", &["contract", "format", "sys"]),
     ("index", &["contract", "format", "home"]),
@@ -41,7 +40,6 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ),
     ("fuse", &["contract", "sys"]),
     ("kv", &["contract"]),
-    ("preload", &["contract", "ipc"]),
     ("client", &["contract", "sys", "ipc", "runtime", "daemon"]),
     ("cli", &["contract", "ipc", "runtime", "daemon"]),
     (
@@ -49,21 +47,17 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
         &[
             "contract",
             "sys",
-            "format",
-            "coord",
             "hint",
             "placement",
             "volume",
             "stores",
             "modules",
             "log",
-            "pool",
             "stack",
             "runtime",
             "ipc",
             "fuse",
             "kv",
-            "testkit",
         ],
     ),
     ("tests-support", &[]),

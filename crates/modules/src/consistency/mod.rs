@@ -1,5 +1,5 @@
-//! Decides when written data is durable (LabStor §3, tunable consistency): when a file is closed,
-//! or some time after programs asked for it. `docs/configuration.md` describes the modes and their
+//! Decides when written data is durable (LabStor §3, tunable consistency): when a write returns,
+//! when a file is closed, or some time after programs asked for it. `docs/configuration.md` describes the modes and their
 //! limits.
 
 mod files;
@@ -29,6 +29,8 @@ const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
 /// When written data is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
+    /// When a write returns.
+    Strict,
     /// When a descriptor of the file is closed, or as programs ask for.
     CloseToOpen,
     /// At most this long after programs asked for it.
@@ -53,15 +55,14 @@ impl TryFrom<Given> for Settings {
 
     fn try_from(given: Given) -> std::result::Result<Self, String> {
         let mode = match given.mode.as_str() {
+            "strict" => Mode::Strict,
             "close-to-open" => Mode::CloseToOpen,
             "relaxed" => Mode::Relaxed(given.within.as_deref().map_or(Ok(WITHIN), within)?),
-            other => return Err(format!("'{other}' is no mode: write close-to-open or relaxed")),
+            other => return Err(format!("'{other}' is no mode: write strict, close-to-open or relaxed")),
         };
         match (mode, given.within) {
-            (Mode::CloseToOpen, Some(_)) => {
-                Err("close-to-open puts nothing off: leave 'within' out".to_owned())
-            }
-            _ => Ok(Self(mode)),
+            (Mode::Relaxed(_), _) | (_, None) => Ok(Self(mode)),
+            (_, Some(_)) => Err(format!("{} puts nothing off: leave 'within' out", given.mode)),
         }
     }
 }
@@ -92,7 +93,7 @@ impl Module for Consistency {
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
-            Mode::CloseToOpen => None,
+            Mode::Strict | Mode::CloseToOpen => None,
         };
         let (files, asked, done) = (Files::default(), Count::default(), Count::default());
         Ok(Self { mode: settings.0, files, later, asked, done, child })
@@ -153,7 +154,11 @@ impl Consistency {
     }
 
     /// Remembers an open file.
-    fn is_opened(&self, ino: InodeId, request: OpenRequest, opened: &Opened) {
+    fn is_opened(&self, ino: InodeId, request: OpenRequest, opened: &mut Opened) {
+        if self.mode == Mode::Strict && request.flags.write {
+            // So that each write of a program is one here.
+            opened.mode = IoMode::Direct;
+        }
         let is_unseen = matches!(opened.mode, IoMode::Passthrough(_)) && request.flags.write;
         self.files.open(opened.handle, ino, is_unseen);
     }
@@ -191,8 +196,17 @@ impl Consistency {
         }
     }
 
+    /// A change of data other than a write was carried out.
+    fn is_done(&self, caller: &Caller, handle: HandleId) -> Result<()> {
+        if self.mode != Mode::Strict {
+            return Ok(());
+        }
+        self.done.one();
+        self.child.fsync(caller, handle, true)
+    }
+
     fn make_durable(&self, ino: InodeId) -> Result<()> {
-        let caller = Caller::root();
+        let caller = Caller::stack();
         let mut request = OpenRequest::default();
         request.flags.read = true;
         let handle = self.child.open(&caller, ino, request)?.handle;
@@ -221,7 +235,13 @@ impl Layer for Consistency {
         changes: &SetAttr,
     ) -> Result<Attr> {
         handle.into_iter().for_each(|handle| self.is_changed(handle));
-        self.child.setattr(caller, ino, handle, changes)
+        let attr = self.child.setattr(caller, ino, handle, changes)?;
+        match handle.filter(|_| changes.size.is_some()) {
+            Some(handle) => self.is_done(caller, handle)?,
+            None if changes.size.is_some() && self.mode == Mode::Strict => self.make_durable(ino)?,
+            None => {}
+        }
+        Ok(attr)
     }
 
     fn rename(
@@ -242,8 +262,8 @@ impl Layer for Consistency {
     }
 
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
-        let opened = self.child.open(caller, ino, self.asked(request))?;
-        self.is_opened(ino, request, &opened);
+        let mut opened = self.child.open(caller, ino, self.asked(request))?;
+        self.is_opened(ino, request, &mut opened);
         Ok(opened)
     }
 
@@ -258,8 +278,8 @@ impl Layer for Consistency {
         request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
         let asked = self.asked(request);
-        let (entry, opened) = self.child.create(caller, parent, name, mode, umask, exclusive, asked)?;
-        self.is_opened(entry.attr.ino, request, &opened);
+        let (entry, mut opened) = self.child.create(caller, parent, name, mode, umask, exclusive, asked)?;
+        self.is_opened(entry.attr.ino, request, &mut opened);
         Ok((entry, opened))
     }
 
@@ -271,8 +291,8 @@ impl Layer for Consistency {
         umask: u32,
         request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
-        let (entry, opened) = self.child.tmpfile(caller, parent, mode, umask, self.asked(request))?;
-        self.is_opened(entry.attr.ino, request, &opened);
+        let (entry, mut opened) = self.child.tmpfile(caller, parent, mode, umask, self.asked(request))?;
+        self.is_opened(entry.attr.ino, request, &mut opened);
         Ok((entry, opened))
     }
 
@@ -285,7 +305,7 @@ impl Layer for Consistency {
         mut flags: WriteFlags,
     ) -> Result<usize> {
         self.is_changed(handle);
-        flags.sync = flags.sync && !self.put_off(handle);
+        flags.sync = self.mode == Mode::Strict || flags.sync && !self.put_off(handle);
         self.child.write(caller, handle, offset, data, flags)
     }
 
@@ -333,7 +353,8 @@ impl Layer for Consistency {
         mode: FallocateMode,
     ) -> Result<()> {
         self.is_changed(handle);
-        self.child.fallocate(caller, handle, offset, len, mode)
+        self.child.fallocate(caller, handle, offset, len, mode)?;
+        self.is_done(caller, handle)
     }
 
     fn copy_range(
@@ -346,6 +367,8 @@ impl Layer for Consistency {
         len: u64,
     ) -> Result<u64> {
         self.is_changed(to);
-        self.child.copy_range(caller, from, from_offset, to, to_offset, len)
+        let copied = self.child.copy_range(caller, from, from_offset, to, to_offset, len)?;
+        self.is_done(caller, to)?;
+        Ok(copied)
     }
 }

@@ -16,7 +16,8 @@ pub struct Settings(Pipeline);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
-    key_file: PathBuf,
+    key_file: Option<PathBuf>,
+    kernel_key: Option<String>,
     plain: Option<Plain>,
     frame: Option<String>,
 }
@@ -34,10 +35,17 @@ impl TryFrom<Given> for Settings {
 
     fn try_from(given: Given) -> std::result::Result<Self, String> {
         let shift = given.frame.as_deref().map(frame).transpose()?;
-        if !given.key_file.is_absolute() {
-            return Err(format!("key_file: '{}' does not begin with '/'", given.key_file.shown()));
-        }
-        let key = MasterKey::read(&given.key_file).map_err(|error| format!("key_file: {error}"))?;
+        let key = match (given.key_file, given.kernel_key) {
+            (Some(file), None) if !file.is_absolute() => {
+                return Err(format!("key_file: '{}' does not begin with '/'", file.shown()));
+            }
+            (Some(file), None) => MasterKey::read(&file).map_err(|error| format!("key_file: {error}"))?,
+            (None, Some(name)) => {
+                MasterKey::of_kernel(&name).map_err(|error| format!("kernel_key: {error}"))?
+            }
+            (None, None) => return Err("there is no key: write key_file or kernel_key".to_owned()),
+            (Some(_), Some(_)) => return Err("key_file and kernel_key: write one of them".to_owned()),
+        };
         let (key, reads_plain) = (Some(Arc::new(key)), given.plain == Some(Plain::Read));
         Ok(Self(Pipeline { shift, key, reads_plain, ..Pipeline::default() }))
     }

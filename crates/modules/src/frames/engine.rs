@@ -35,7 +35,7 @@ impl Engine {
         let known = self.shared.sequence.names();
         let names = known.as_ref().map_or(&ATTRIBUTES[..], std::slice::from_ref);
         for names in names {
-            match self.child().getxattr(&Caller::root(), ino, OsStr::new(names.head)) {
+            match self.child().getxattr(&Caller::stack(), ino, OsStr::new(names.head)) {
                 Ok(bytes) => {
                     let message = || {
                         format!("{}: the attribute {} is damaged", self.shared.path(ino).shown(), names.head)
@@ -143,7 +143,7 @@ impl Engine {
         };
         let names = self.shared.sequence.names().unwrap_or(ATTRIBUTES[0]);
         let name = OsStr::new(names.head);
-        let set = self.child().setxattr(&Caller::root(), file.ino, name, &head.encode(), XattrMode::Set);
+        let set = self.child().setxattr(&Caller::stack(), file.ino, name, &head.encode(), XattrMode::Set);
         set.map_err(|error| error.context("a file can't be marked as one of frames"))?;
         self.files.becomes(file.ino, Kind::Framed(head.geometry));
         let format = Arc::new(self.format(head).ok_or(Errno::EIO)?);
@@ -155,7 +155,7 @@ impl Engine {
     /// Opens the child's file for work of the module's own.
     pub(crate) fn open_own(&self, ino: InodeId) -> Result<HandleId> {
         let flags = OpenFlags { read: true, write: true, ..OpenFlags::default() };
-        Ok(self.child().open(&Caller::root(), ino, flags.into())?.handle)
+        Ok(self.child().open(&Caller::stack(), ino, flags.into())?.handle)
     }
 
     pub(crate) fn own_door<'a>(&'a self, caller: &'a Caller, ino: InodeId, handle: HandleId) -> Door<'a> {
@@ -200,7 +200,7 @@ impl Engine {
                 (state.own, state.last)
             };
             let Some(own) = own else { continue };
-            let synced = self.child().fsync(&Caller::root(), own, true);
+            let synced = self.child().fsync(&Caller::stack(), own, true);
             let tidied = synced.and_then(|()| {
                 file.is_synced(last);
                 self.tidy(file)
@@ -220,7 +220,7 @@ impl Engine {
     pub(crate) fn tidy(&self, file: &File) -> Result<()> {
         let mut state = file.state.write();
         let (Some(own), Form::Framed(format)) = (state.own, &state.form) else { return Ok(()) };
-        let (caller, format) = (Caller::root(), Arc::clone(format));
+        let (caller, format) = (Caller::stack(), Arc::clone(format));
         let door = self.own_door(&caller, file.ino, own);
         self.access(file, &format, door).tidy(&mut state)?;
         if state.untidy.is_empty() { self.leave(file, &mut state) } else { Ok(()) }
@@ -230,7 +230,7 @@ impl Engine {
     pub(crate) fn was_released(&self, file: &File) -> Result<()> {
         let mut state = file.state.write();
         let Some(own) = state.own else { return Ok(()) };
-        if self.child().getattr(&Caller::root(), file.ino, Some(own))?.nlink == 0 {
+        if self.child().getattr(&Caller::stack(), file.ino, Some(own))?.nlink == 0 {
             state.untidy.clear();
             return self.leave(file, &mut state);
         }
@@ -246,7 +246,7 @@ impl Engine {
     pub(crate) fn forget(&self, ino: InodeId, count: u64) {
         self.files.forget(ino);
         if self.files.is_in_use_unheld(ino)
-            && self.child().lookup(&Caller::root(), ino, OsStr::new(".")).is_ok()
+            && self.child().lookup(&Caller::stack(), ino, OsStr::new(".")).is_ok()
         {
             self.files.is_held(ino);
             self.forget_unused();

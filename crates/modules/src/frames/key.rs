@@ -3,15 +3,19 @@
 use braid_contract::Shown;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use hkdf::Hkdf;
+use linux_keyutils::{KeyError, KeyRing, KeyRingIdentifier};
+use rustix::fs::OFlags;
 use sha2::Sha256;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use zeroize::Zeroizing;
 
 /// Bytes of a key.
 const KEY: usize = 32;
+
+const NO_KEY: &str = "a key is 32 bytes, or 64 hexadecimal digits: head -c 32 /dev/urandom makes one";
 
 /// The key that all others are derived from. It is cleared when it goes.
 pub(crate) struct MasterKey(Zeroizing<[u8; KEY]>);
@@ -30,7 +34,10 @@ impl MasterKey {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let refuse = |why: &str| format!("{}: {why}", path.shown());
         let unreadable = |error: io::Error| refuse(&error.to_string());
-        let file = File::open(path).map_err(unreadable)?;
+        // Without waiting for the other end, if it is a pipe.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let file = options.open(path).map_err(unreadable)?;
         let about = file.metadata().map_err(unreadable)?;
         if !about.is_file() {
             return Err(refuse("a key file is a regular file"));
@@ -47,9 +54,35 @@ impl MasterKey {
                 more => len += more,
             }
         }
-        Self::parse(&text[..len]).ok_or_else(|| {
-            refuse("a key is 32 bytes, or 64 hexadecimal digits: head -c 32 /dev/urandom makes one")
-        })
+        Self::parse(&text[..len]).ok_or_else(|| refuse(NO_KEY))
+    }
+
+    /// Reads a key of the type `user` with this description from the keyrings of the session, or of
+    /// the user: its payload is as the contents of a file.
+    ///
+    /// # Errors
+    /// Why it can't be used.
+    pub(crate) fn of_kernel(description: &str) -> Result<Self, String> {
+        let refuse = |why: &str| format!("'{}': {why}", description.escape_debug());
+        let failed = |error: KeyError| refuse(&error.to_string());
+        // Those of the user, too: a service's session does not have them, and only what is reached
+        // by way of the process can be read.
+        let own = KeyRing::from_special_id(KeyRingIdentifier::Process, true).map_err(failed)?;
+        own.link_keyring_id(KeyRingIdentifier::User).map_err(failed)?;
+        let session = KeyRing::from_special_id(KeyRingIdentifier::Session, false);
+        let found =
+            session.and_then(|session| session.search(description)).or_else(|_| own.search(description));
+        let mut text = Zeroizing::new([0; 2 * KEY + 2]);
+        let read = found.and_then(|key| key.read(&mut *text));
+        own.unlink_keyring_id(KeyRingIdentifier::User).map_err(failed)?;
+        let len = match read {
+            Err(KeyError::KeyDoesNotExist) => {
+                return Err(refuse("there is no key of the type 'user' with this name: keyctl show"));
+            }
+            read => read.map_err(failed)?,
+        };
+        // The whole length, whatever there was room for.
+        text.get(..len).and_then(Self::parse).ok_or_else(|| refuse(NO_KEY))
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -129,9 +162,29 @@ pub(crate) mod tests {
         for mode in [0o640, 0o604, 0o620] {
             assert!(read(&expected, mode).unwrap_err().contains("others may read or change the key"));
         }
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+        assert!(MasterKey::read(&pipe).unwrap_err().contains("a key file is a regular file"));
         assert!(MasterKey::read(dir.path()).unwrap_err().contains("a key file is a regular file"));
         assert!(MasterKey::read(&dir.path().join("none")).unwrap_err().contains("No such file"));
         assert_eq!(format!("{:?}", key(7)), "MasterKey");
+    }
+
+    #[test]
+    fn a_key_of_the_kernel_is_found_by_its_name() {
+        let Ok(ring) = KeyRing::from_special_id(KeyRingIdentifier::User, true) else { return };
+        let name = format!("braid-test-{}", std::process::id());
+        for (payload, is_key) in
+            [(vec![7; 32], true), (b"0aF9".repeat(16), true), (vec![7; 33], false), (vec![7; 99], false)]
+        {
+            let Ok(key) = ring.add_key(&name, &payload) else { return };
+            let read = MasterKey::of_kernel(&name);
+            let linked = ring.unlink_key(key);
+            assert_eq!(read.is_ok(), is_key, "{read:?}");
+            linked.unwrap();
+        }
+        let said = MasterKey::of_kernel(&name).unwrap_err();
+        assert!(said.contains("there is no key of the type 'user' with this name"), "{said}");
     }
 
     #[test]

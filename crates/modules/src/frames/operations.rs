@@ -30,7 +30,7 @@ impl Engine {
     ) -> Result<Opened> {
         let handle = opened.handle;
         let held = self.files.hold(ino, || {
-            let stored = self.child().getattr(&Caller::root(), ino, Some(handle))?.size;
+            let stored = self.child().getattr(&Caller::stack(), ino, Some(handle))?.size;
             self.load(ino, stored, is_new)
         });
         let admitted = held.and_then(|file| match self.admit(&file, request.flags.write) {
@@ -207,12 +207,12 @@ impl Engine {
         changes: &SetAttr,
         size: u64,
     ) -> Result<Attr> {
-        let about = self.child().getattr(&Caller::root(), ino, handle)?;
+        let about = self.child().getattr(&Caller::stack(), ino, handle)?;
         if about.kind != FileKind::Regular {
             return self.child().setattr(caller, ino, handle, changes);
         }
         let file = self.files.hold(ino, || {
-            let stored = self.child().getattr(&Caller::root(), ino, handle)?.size;
+            let stored = self.child().getattr(&Caller::stack(), ino, handle)?.size;
             self.load(ino, stored, false)
         })?;
         let done =
@@ -259,7 +259,7 @@ impl Engine {
         // One that failed may have changed the size all the same.
         let size = match &done {
             Ok(_) => Some(size),
-            Err(_) => self.child().getattr(&Caller::root(), file.ino, handle).ok().map(|attr| attr.size),
+            Err(_) => self.child().getattr(&Caller::stack(), file.ino, handle).ok().map(|attr| attr.size),
         };
         if let (Form::Framed(format), Some(size)) = (&state.form, size) {
             let format = Arc::clone(format);

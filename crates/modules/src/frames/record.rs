@@ -113,7 +113,7 @@ pub(crate) fn is_ours(name: &[u8]) -> bool {
 /// one that has none.
 pub(crate) fn find(child: &dyn FileSystem) -> Result<Option<(Attributes, Record)>> {
     for names in ATTRIBUTES {
-        match child.getxattr(&Caller::root(), InodeId::ROOT, OsStr::new(names.record)) {
+        match child.getxattr(&Caller::stack(), InodeId::ROOT, OsStr::new(names.record)) {
             Ok(bytes) => {
                 let record = Record::decode(&bytes).ok_or_else(|| {
                     let message = format!("the attribute {} of the root is damaged", names.record);
@@ -137,7 +137,7 @@ pub(crate) fn store(
     let bytes = record.encode();
     let set = |names: Attributes| {
         let name = OsStr::new(names.record);
-        child.setxattr(&Caller::root(), InodeId::ROOT, name, &bytes, XattrMode::Set).map(|()| names)
+        child.setxattr(&Caller::stack(), InodeId::ROOT, name, &bytes, XattrMode::Set).map(|()| names)
     };
     let stored = match names {
         Some(names) => set(names),
@@ -148,7 +148,7 @@ pub(crate) fn store(
 
 /// Makes the stored record durable.
 pub(crate) fn make_durable(child: &dyn FileSystem) -> Result<()> {
-    let caller = Caller::root();
+    let caller = Caller::stack();
     let root = child.open_dir(&caller, InodeId::ROOT)?;
     let synced = child.sync_dir(&caller, root);
     child.release_dir(root)?;

@@ -52,8 +52,7 @@ impl Sequence {
         if let Some(key) = key {
             let check = key.check(&record.instance);
             if record.key_check != [0; 16] && record.key_check != check {
-                let text =
-                    "encrypt: the key in key_file is not the one that the volume's files are encrypted with";
+                let text = "encrypt: the key is not the one that the volume's files are encrypted with";
                 return Err(Error::refused(Errno::EACCES, RefusalKind::Request, text));
             }
             record.key_check = check;

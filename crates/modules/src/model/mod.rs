@@ -7,10 +7,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use crate::Module;
 use crate::count::Count;
 use crate::sync::{Condvar, Instant, Mutex};
 use crate::traffic::{keep_in_sight, moved};
-use crate::{Module, State};
 use braid_contract::{
     Figure, FileSystem, FileSystemCapabilities, HandleId, Reply, Request, Result, Served, Service, dispatch,
 };
@@ -55,12 +55,6 @@ impl Module for Model {
 
     fn figures(&self) -> Vec<Figure> {
         crate::count::held_up(&self.0.waits, &self.0.waited_ns)
-    }
-
-    /// Waiting operations go on: the successor has another device.
-    fn export(&self) -> State {
-        self.0.end();
-        State::default()
     }
 
     fn end(&self) {

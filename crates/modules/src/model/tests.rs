@@ -113,7 +113,7 @@ fn what_waits_goes_on_when_the_module_goes() {
         while model.0.waits.get() == 0 {
             std::thread::yield_now();
         }
-        Module::export(&model);
+        Module::end(&model);
         assert_eq!(write.join().unwrap().unwrap(), 1 << 30);
     });
     fs.fsync(&Caller::root(), HandleId(1), false).unwrap();

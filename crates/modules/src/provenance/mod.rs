@@ -118,7 +118,7 @@ impl Module for Provenance {
             }
         }
         for (handle, _) in self.files.all() {
-            if self.child.getattr(&Caller::root(), InodeId::ROOT, Some(handle)).is_err() {
+            if self.child.getattr(&Caller::stack(), InodeId::ROOT, Some(handle)).is_err() {
                 self.files.close(handle);
             }
         }

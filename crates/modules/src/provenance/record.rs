@@ -31,7 +31,7 @@ impl Records {
 
     /// The record of an inode; empty if there is none.
     pub(super) fn read(&self, child: &dyn FileSystem, ino: InodeId) -> Result<String> {
-        match child.getxattr(&Caller::root(), ino, self.name()) {
+        match child.getxattr(&Caller::stack(), ino, self.name()) {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => {
                 Ok(String::new())
@@ -55,7 +55,7 @@ impl Records {
     }
 
     fn set(&self, child: &dyn FileSystem, ino: InodeId, record: &str, mode: XattrMode) -> Result<()> {
-        let set = || child.setxattr(&Caller::root(), ino, self.name(), record.as_bytes(), mode);
+        let set = || child.setxattr(&Caller::stack(), ino, self.name(), record.as_bytes(), mode);
         match set() {
             Err(error) if matches!(error.errno(), Errno::EPERM | Errno::EOPNOTSUPP) => {
                 if self.is_for_others.swap(true, Ordering::Relaxed) {

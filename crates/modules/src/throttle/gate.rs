@@ -47,7 +47,7 @@ impl Gate {
         }
         let now_ns = self.now_ns();
         let ticket = state.shares.arrive(client, bytes, now_ns);
-        let (goes, wait_ns) = state.let_go(now_ns, ticket);
+        let (goes, wait_ns) = state.let_go(now_ns, Some(ticket));
         if goes {
             return;
         }
@@ -62,7 +62,7 @@ impl Gate {
                 continue;
             }
             let now_ns = self.now_ns();
-            let (_, wait_ns) = state.let_go(now_ns, ticket);
+            let (_, wait_ns) = state.let_go(now_ns, Some(ticket));
             if state.waiting.contains_key(&ticket) {
                 state.watcher = Some((ticket, now_ns + wait_ns));
                 turn.wait_for(&mut state, Duration::from_nanos(wait_ns));
@@ -84,7 +84,12 @@ impl Gate {
 
     /// Gives back the part that a request of the client did not use.
     pub(super) fn give_back(&self, client: &Client, bytes: u64) {
-        self.state.lock().shares.give_back(client, bytes);
+        let mut state = self.state.lock();
+        state.shares.give_back(client, bytes);
+        // Those that wait may go sooner now.
+        let now_ns = self.now_ns();
+        let (_, wait_ns) = state.let_go(now_ns, None);
+        state.tell_watcher(now_ns + wait_ns);
     }
 
     /// The debts of clients now.
@@ -119,12 +124,12 @@ impl Gate {
 impl State {
     /// Lets all requests go on whose turn it is. Answers whether this one does, and the time until
     /// the next can.
-    fn let_go(&mut self, now_ns: u64, this: Ticket) -> (bool, u64) {
+    fn let_go(&mut self, now_ns: u64, this: Option<Ticket>) -> (bool, u64) {
         let mut goes = false;
         loop {
             match self.shares.next(now_ns) {
                 Next::Go(ticket) => {
-                    goes |= ticket == this;
+                    goes |= Some(ticket) == this;
                     if let Some(turn) = self.waiting.remove(&ticket) {
                         turn.notify_one();
                     }

@@ -63,9 +63,11 @@ impl Module for Throttle {
         self.0.gate.figures()
     }
 
-    /// Waiting requests go on: for later ones, the successor has limits.
-    fn export(&self) -> State {
+    fn end(&self) {
         self.0.gate.open();
+    }
+
+    fn export(&self) -> State {
         // All of it can be serialized.
         State { version: VERSION, bytes: serde_json::to_vec(&self.0.writers.all()).unwrap_or_default() }
     }
@@ -99,7 +101,7 @@ impl Module for Throttle {
         after.state_age.into_iter().for_each(|age| self.0.gate.pay(age));
         for (handle, _, _) in self.0.writers.all() {
             let handle = HandleId(handle);
-            if self.0.child.getattr(&Caller::root(), InodeId::ROOT, Some(handle)).is_err() {
+            if self.0.child.getattr(&Caller::stack(), InodeId::ROOT, Some(handle)).is_err() {
                 self.0.writers.close(handle);
             }
         }

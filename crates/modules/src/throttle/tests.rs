@@ -3,7 +3,7 @@
 use super::share::{Next, Shares, Ticket};
 use super::*;
 use crate::testing;
-use braid_contract::{InodeId, OpenFlags, OpenRequest, Request, WriteFlags};
+use braid_contract::{FigureValue, InodeId, OpenFlags, OpenRequest, Request, WriteFlags};
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -268,7 +268,53 @@ fn what_waits_goes_on_when_there_are_other_settings() {
                 })
             })
             .collect();
+        // The first one owes nothing yet.
+        while waiting(&fs) < 3.0 {
+            std::thread::yield_now();
+        }
+        // The export alone lets none go: the successor may refuse the state.
         let _ = Module::export(&fs);
+        assert!(waiting(&fs) >= 3.0);
+        Module::end(&fs);
         writers.into_iter().for_each(|writer| assert_eq!(writer.join().unwrap(), 256 << 20));
+    });
+}
+
+/// Requests that wait now.
+fn waiting(fs: &Throttle) -> f64 {
+    let figure = Module::figures(fs).into_iter().find(|figure| figure.name == "waiting");
+    let FigureValue::Gauge(count) = figure.unwrap().value else { panic!("it is a gauge") };
+    count
+}
+
+#[test]
+fn requests_go_on_when_one_gives_back_what_it_did_not_use() {
+    let settings = settings(json!({ "by": "uid", "bandwidth": "64KiB/s" })).unwrap();
+    let (fail, failing) = std::sync::mpsc::channel::<()>();
+    let failing = crate::sync::Mutex::new(failing);
+    let child = testing::answering(move |request| match request {
+        Request::Write { data, .. } => Reply::Write(Ok(data.len())),
+        other => {
+            failing.lock().recv().unwrap();
+            other.operation().failed(Errno::EOPNOTSUPP.into())
+        }
+    });
+    let fs = Throttle::new(&settings, child).unwrap();
+    let (copier, writer, handle) = (caller(1), caller(2), HandleId(1));
+    std::thread::scope(|scope| {
+        // By the limit, the other one waits for half a day.
+        let copy = scope.spawn(|| fs.copy_range(&copier, handle, 0, handle, 0, 3 << 30));
+        let write = scope.spawn(|| {
+            while fs.0.gate.debts().all == (0.0, 0.0) {
+                std::thread::yield_now();
+            }
+            fs.write(&writer, handle, 0, &[0; 4096], WriteFlags::default())
+        });
+        while waiting(&fs) < 1.0 {
+            std::thread::yield_now();
+        }
+        fail.send(()).unwrap();
+        assert_eq!(write.join().unwrap().unwrap(), 4096);
+        assert!(copy.join().unwrap().is_err());
     });
 }

@@ -64,7 +64,7 @@ fn each_stack_reads_what_another_has_written_but_for_the_key() {
     bed.mount(checked()).unwrap();
     assert_eq!(bed.content("dddd").unwrap_err().errno(), Errno::EIO);
     let refused = bed.mount(encrypted(2)).unwrap_err();
-    assert!(refused.to_string().contains("the key in key_file is not the one"), "{refused}");
+    assert!(refused.to_string().contains("the key is not the one"), "{refused}");
     bed.mount(encrypted(1)).unwrap();
     assert!(bed.content("dddd").unwrap() == content("dddd"));
 }
