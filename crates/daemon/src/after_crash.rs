@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Has modules, from the top down, take over their kept states, then repair the leftovers of the
-/// crash of this number, the lowest first. No operation has come yet. Answers how each went on.
+/// crash of this number, the lowest first. No operation has come yet. Returns how each went on.
 ///
 /// # Errors
 /// If a module says that going on would be wrong.
@@ -30,7 +30,7 @@ pub(crate) fn go_on(members: &[Arc<dyn Member>], kept: &[KeptState], count: u64)
     Ok(taken.into_iter().map(|(_, after)| after).collect())
 }
 
-/// Has a module take over its kept state, which must be its own. Answers the state's age, and a
+/// Has a module take over its kept state, which must be its own. Returns the state's age, and a
 /// text for people.
 fn take_over(place: u32, member: &dyn Member, kept: &[KeptState]) -> (Option<Duration>, AfterCrash) {
     let Some(state) = kept.iter().find(|state| state.origin.place == place) else {

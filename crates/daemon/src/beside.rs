@@ -5,12 +5,13 @@ use crate::config::MountSettings;
 use crate::guard::States;
 use crate::kv::{self, Buckets, Owner};
 use crate::metrics::{self, Listener};
+use crate::mount_control::MountControl;
 use crate::refusal::Refusal;
 use crate::runtime::{self, RuntimeSettings, WithoutXattrs};
 use crate::signals::Watch;
 use braid_contract::{FileSystem, FrontCache, Shown};
 use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
-use braid_ipc::{Handler, Server, mounts, socket};
+use braid_ipc::{Handler, Server, VolumeHandler, mounts, socket};
 use braid_runtime::{Before, Mounted, Runtime, Values};
 use sd_notify::NotifyState;
 use std::io;
@@ -55,13 +56,10 @@ impl Bound {
     }
 }
 
-/// The answers at the control socket of a mount.
-pub(crate) trait Answers: Handler {
-    /// Answers about keys and values, too, from now on.
-    fn set_buckets(&self, buckets: &Arc<Buckets>);
-
-    /// Notes the runtime that serves sessions.
-    fn serves_sessions(&self, runtime: &Arc<Runtime>);
+/// Handles requests at the control socket of a mount.
+pub(crate) trait MountHandler: Handler {
+    /// The part that all mounts have.
+    fn mount(&self) -> &MountControl;
 
     /// Reloads at a signal.
     fn reload_and_log(&self) {
@@ -91,15 +89,15 @@ pub(crate) struct Beside<C> {
     pub(crate) control: Arc<C>,
     pub(crate) server: Server,
     pub(crate) metrics: Option<metrics::Server>,
-    pub(crate) kv: Option<kv::Serving>,
+    pub(crate) kv: Option<kv::KvServer>,
     pub(crate) signals: Watch,
     pub(crate) runtime: Option<Arc<Runtime>>,
     /// Has a guard keep the states of modules.
     pub(crate) states: Option<States>,
 }
 
-impl<C: Answers + 'static> Beside<C> {
-    /// Begins to answer; `start` opens the control socket.
+impl<C: MountHandler + 'static> Beside<C> {
+    /// Starts the servers; `start` opens the control socket.
     ///
     /// # Errors
     /// If there is no room, or there are no descriptors or threads left.
@@ -117,7 +115,7 @@ impl<C: Answers + 'static> Beside<C> {
         let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
         let how = (allow_other, &mount.options[..]);
         let buckets = Arc::new(Buckets::new(owner, Arc::clone(&kernel), point, how));
-        control.set_buckets(&buckets);
+        control.mount().set_buckets(&buckets);
         let server = start(Arc::clone(&control))?;
         let (path, _) = server.socket()?;
         let mounted = || {
@@ -128,24 +126,24 @@ impl<C: Answers + 'static> Beside<C> {
         };
         let runtime =
             runtime::start(RuntimeSettings::wanted(mount.runtime.as_ref()), &path, mounted, before)?;
-        runtime.iter().for_each(|runtime| control.serves_sessions(runtime));
+        runtime.iter().for_each(|runtime| control.mount().set_runtime(runtime));
         let metrics =
-            bound.metrics.map(|listener| tell_metrics(listener, Arc::clone(&control))).transpose()?;
+            bound.metrics.map(|listener| serve_metrics(listener, Arc::clone(&control))).transpose()?;
         let kv = bound.kv.map(|prepared| prepared.serve(&buckets)).transpose()?;
         let reloader = Arc::clone(&control);
         let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
         // A working directory would keep some other file system from being
         // unmounted.
         let _ = std::env::set_current_dir("/");
-        let served = Served::of(session);
-        let (cache, transport) = (served.cache, served.transport());
+        let fuse = FuseSession::of(session);
+        let (cache, transport) = (fuse.cache, fuse.transport());
         tracing::info!(mountpoint = %point.shown(), cache, transport, "mounted");
         Ok(Self { control, server, metrics, kv, signals, runtime, states: None })
     }
 }
 
-/// The FUSE session.
-pub(crate) struct Served {
+/// The FUSE session, for requests about it.
+pub(crate) struct FuseSession {
     pub(crate) unmounter: Unmounter,
     pub(crate) holder: Holder,
     /// The mode of the kernel's cache.
@@ -154,7 +152,7 @@ pub(crate) struct Served {
     kernel_cache: KernelCache,
 }
 
-impl Served {
+impl FuseSession {
     pub(crate) fn of(session: &Session) -> Self {
         Self {
             unmounter: session.unmounter(),
@@ -190,12 +188,16 @@ fn listen(mount: &MountSettings) -> Result<Option<Listener>, Refusal> {
 }
 
 /// Serves metrics.
-fn tell_metrics<C: Answers + 'static>(listener: Listener, control: Arc<C>) -> io::Result<metrics::Server> {
-    let told = move || {
+fn serve_metrics<C: MountHandler + 'static>(
+    listener: Listener,
+    control: Arc<C>,
+) -> io::Result<metrics::Server> {
+    let source = move || {
         let status = control.status().map_err(|error| error.to_string())?;
-        metrics::exposition(status, control.jobs())
+        let jobs = control.volume().map(VolumeHandler::jobs).unwrap_or_default();
+        metrics::exposition(status, jobs)
     };
-    metrics::Server::start(listener, Arc::new(told))
+    metrics::Server::start(listener, Arc::new(source))
 }
 
 /// The number of the file system that is mounted there, by the mount table: a request to the

@@ -22,7 +22,7 @@ pub struct Report {
 }
 
 /// Checks the volume that `config` describes, which must not be mounted.
-/// `progress` is called for each step; the check ends when it answers `false`.
+/// `progress` is called for each step; the check ends when it returns `false`.
 ///
 /// # Errors
 /// If the volume can't be opened for checking.

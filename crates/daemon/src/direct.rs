@@ -9,21 +9,23 @@ use crate::logfs::bottom::OpenLog;
 use crate::modules::Modules;
 use crate::refusal::{Place, Refusal};
 use crate::source::Reading;
-use crate::stack_file;
 use crate::view::bottom::OpenView;
+use crate::{stack_file, yaml};
 use braid_contract::{Caller, Errno, Error, FileSystem, InodeId, KeyValue, Result};
 use braid_ipc::protocol::{KvAnswer, KvOperation};
 use braid_kv::Held;
 use braid_stack::Registry;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use braid_sys::check_trusted;
+use rustix::fs::{Mode, OFlags};
+use std::fs::{File, Metadata};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open stack that this process carries out itself. It is closed when this is dropped, but not by
 /// a process that was forked meanwhile: that has no part in it.
 pub struct DirectStack {
-    /// `None` once it is closed.
-    open: Option<Open>,
+    open: OwnedByProcess<Open>,
     caller: Caller,
 }
 
@@ -40,14 +42,18 @@ impl DirectStack {
     /// # Errors
     /// The first error of the file, or the reason why the stack can't be opened.
     pub fn find(path: &Path) -> std::result::Result<Option<Self>, Refusal> {
-        if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
-            return Ok(None);
-        }
+        // Not by its path from here on: that may lead to another file at any time.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(File::from) else { return Ok(None) };
+        let Some(found) = file.metadata().ok().filter(Metadata::is_file) else { return Ok(None) };
         let registry = Arc::new(Registry::trusted_only());
         let base = path.parent().unwrap_or(Path::new(""));
-        let config = stack_file::read_at(path, &Reading { base, profile: false, registry: &registry })?;
+        let config = read(&file, path, &Reading { base, profile: false, registry: &registry })?;
         let Some(place) = config.direct() else { return Ok(None) };
-        owned(path, place)?;
+        check_trusted(&found).map_err(|_| {
+            let advice = "let it be yours or root's, and writable for no one else";
+            place.refuse("another user can write this file", advice).about(Errno::EPERM)
+        })?;
         Self::of(&config).map(Some)
     }
 
@@ -60,20 +66,7 @@ impl DirectStack {
         };
         let modules = modules_on(config, &bottom)?;
         let owner = bottom.owner(&modules, modules.file_system());
-        Ok(Self { open: Some(Open { bottom, modules, owner }), caller: this_process() })
-    }
-
-    /// What is open, in the process that opened it.
-    fn open(&self) -> Result<&Open> {
-        let open = self.open.as_ref().filter(|_| !self.is_forked());
-        open.ok_or_else(|| {
-            Error::new(Errno::EBADF, "it was opened before a fork: open it anew in this process")
-        })
-    }
-
-    /// Whether this is another process than the one that opened it.
-    fn is_forked(&self) -> bool {
-        own_pid() != self.caller.pid
+        Ok(Self { open: OwnedByProcess::new(Open { bottom, modules, owner }), caller: this_process() })
     }
 
     /// The stack as a file system.
@@ -81,7 +74,7 @@ impl DirectStack {
     /// # Errors
     /// `EBADF` in a process that was forked meanwhile.
     pub fn file_system(&self) -> Result<Arc<dyn FileSystem>> {
-        Ok(self.open()?.modules.file_system())
+        Ok(self.open.get()?.modules.file_system())
     }
 
     /// This process, as it was when the stack was opened: the caller of all its operations.
@@ -96,10 +89,10 @@ impl DirectStack {
     /// `ENOTDIR`, those of the file system; `EBADF` in a process that was forked meanwhile.
     pub fn values(&self, dir: InodeId) -> Result<Arc<dyn KeyValue>> {
         let dir = Held::directory(&self.file_system()?, dir)?;
-        Ok(self.open()?.owner.bucket(dir, None))
+        Ok(self.open.get()?.owner.bucket(dir, None))
     }
 
-    /// Carries out an operation on the keys and values of the root; answers with values that
+    /// Carries out an operation on the keys and values of the root; returns its result, and values that
     /// were asked for.
     ///
     /// # Errors
@@ -125,16 +118,9 @@ impl DirectStack {
     }
 
     fn end(&mut self) -> Result<()> {
-        let Some(Open { bottom, modules, .. }) = &self.open else { return Ok(()) };
-        if self.is_forked() {
-            // The threads that it would end, and the device, are those of the other process.
-            std::mem::forget(self.open.take());
-            return Ok(());
-        }
-        modules.end();
-        let closed = bottom.close();
-        self.open = None;
-        closed
+        let Some(open) = self.open.take() else { return Ok(()) };
+        open.modules.end();
+        open.bottom.close()
     }
 }
 
@@ -146,23 +132,66 @@ impl Drop for DirectStack {
     }
 }
 
-/// Refuses a stack file that another user, but root, can write: it names devices and keys that are
-/// used with the rights of this process.
-fn owned(path: &Path, place: &Place) -> std::result::Result<(), Refusal> {
-    let advice = "let it be yours or root's, and writable for no one else";
-    let found = std::fs::metadata(path);
-    let found = found.map_err(|error| place.refuse(error.to_string(), "try again"))?;
-    let is_ours = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
-    if is_ours && found.mode() & 0o022 == 0 {
-        return Ok(());
+/// A value with threads, locks or devices of the process that made it. A process that was forked
+/// meanwhile can't use it, and forgets it instead of dropping it.
+#[derive(Debug)]
+pub struct OwnedByProcess<T> {
+    /// `None` once it was taken.
+    value: Option<T>,
+    process: u32,
+}
+
+impl<T> OwnedByProcess<T> {
+    /// A value of this process.
+    pub fn new(value: T) -> Self {
+        Self { value: Some(value), process: std::process::id() }
     }
-    Err(place.refuse("another user can write this file", advice).about(Errno::EPERM))
+
+    /// The value.
+    ///
+    /// # Errors
+    /// `EBADF` in a process that was forked meanwhile.
+    pub fn get(&self) -> Result<&T> {
+        let own = self.value.as_ref().filter(|_| !self.is_forked());
+        own.ok_or_else(|| {
+            Error::new(Errno::EBADF, "it was opened before a fork: open it anew in this process")
+        })
+    }
+
+    /// Takes the value out, once; `None` in a process that was forked meanwhile.
+    pub fn take(&mut self) -> Option<T> {
+        let value = self.value.take();
+        if self.is_forked() {
+            std::mem::forget(value);
+            return None;
+        }
+        value
+    }
+
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+}
+
+impl<T> Drop for OwnedByProcess<T> {
+    fn drop(&mut self) {
+        self.take();
+    }
+}
+
+/// Reads a stack file that is open, as the one at `path`.
+fn read(file: &File, path: &Path, reading: &Reading<'_>) -> std::result::Result<Config, Refusal> {
+    let name = path.to_string_lossy();
+    let place = Place::file(&name);
+    let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let text = stack_file::text(&open).map_err(|refusal| Refusal { place: place.clone(), ..refusal })?;
+    stack_file::of_document(yaml::parse(&text, &place)?, &name, reading)
 }
 
 /// This process as a caller.
 fn this_process() -> Caller {
     let groups = rustix::process::getgroups().unwrap_or_default();
-    let pid = own_pid();
+    let pid = std::process::id();
     Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -172,6 +201,55 @@ fn this_process() -> Caller {
     }
 }
 
-fn own_pid() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Counts how often it is dropped.
+    struct Counts<'a>(&'a AtomicU32);
+
+    impl Drop for Counts<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_stack_file_that_was_checked_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("stack.yaml"), dir.path().join("other"));
+        std::fs::write(&path, "exec: direct\nstack: { log: { device: fs } }\n").unwrap();
+        std::fs::write(&other, "exec: runtime\nstack: { log: { device: fs } }\n").unwrap();
+        let open = || File::from(rustix::fs::open(&path, OFlags::PATH, Mode::empty()).unwrap());
+        let registry = Arc::default();
+        let reading = Reading { base: dir.path(), profile: false, registry: &registry };
+        let (checked, is_direct) =
+            (open(), |file: &File| read(file, &path, &reading).map(|config| config.direct().is_some()));
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!((is_direct(&checked), is_direct(&open())), (Ok(true), Ok(false)));
+        std::fs::write(&path, [0xff]).unwrap();
+        let refusal = is_direct(&open()).unwrap_err();
+        assert_eq!(refusal.place, Place::file(&path.to_string_lossy()), "{refusal}");
+        assert_eq!(refusal.found, "not a text file");
+    }
+
+    #[test]
+    fn a_value_is_dropped_by_its_process_alone() {
+        let drops = AtomicU32::new(0);
+        let dropped = || drops.load(Ordering::Relaxed);
+        let mut own = OwnedByProcess::new(Counts(&drops));
+        assert!(own.get().is_ok());
+        drop(own.take().unwrap());
+        assert!(own.take().is_none() && own.get().is_err());
+        drop(own);
+        assert_eq!(dropped(), 1);
+        drop(OwnedByProcess::new(Counts(&drops)));
+        assert_eq!(dropped(), 2);
+        let forked = || OwnedByProcess { value: Some(Counts(&drops)), process: 0 };
+        assert_eq!(forked().get().err().map(|error| error.errno()), Some(Errno::EBADF));
+        assert!(forked().take().is_none());
+        drop(forked());
+        assert_eq!(dropped(), 2);
+    }
 }

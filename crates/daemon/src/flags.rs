@@ -88,7 +88,7 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
 /// The stack of `braid log mount`: a log file system, with nothing on top.
 ///
 /// # Errors
-/// If there can't be so many workers.
+/// If there can't be that many workers.
 pub fn log(device: &Path, workers: Option<usize>) -> Result<Config, Refusal> {
     let settings = LogSettings::from_flags(device, workers)?;
     let absolute = std::path::absolute(device).unwrap_or_else(|_| device.to_owned());

@@ -87,7 +87,7 @@ impl VolumeHandle {
     }
 
     /// Ends the use of the volume in this process, for another one; nothing uses it any
-    /// more. Answers the state for it, and the states of the modules.
+    /// more. Returns the state for it, and the states of the modules.
     pub(crate) fn give(&self) -> (LiveState, Vec<(String, State)>) {
         let modules = self.modules.export();
         (self.volume.give(), modules)

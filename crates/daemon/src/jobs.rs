@@ -1,7 +1,7 @@
 //! Jobs and pins, translated between the volume and the control socket.
 
 use crate::handle::VolumeHandle;
-use crate::{rehome, told};
+use crate::{job_reply, rehome};
 use braid_contract::{Errno, Error, JobId, JobKind, Mover, RefusalKind, Shown};
 use braid_ipc::protocol::{
     ErrorReply, ImportFailure, ImportSurvey, Job, JobChange, PinRequest, Pinned, StartJob,
@@ -24,13 +24,13 @@ pub(crate) fn start(handle: &VolumeHandle, request: &StartJob, mountpoint: &Path
         }
     }
     let started = handle.volume.start_job(request.what.clone(), request.bandwidth);
-    Ok(started.map(|job| told::job(&handle.volume, job))?)
+    Ok(started.map(|job| job_reply::job(&handle.volume, job))?)
 }
 
 /// The movers, then all jobs, oldest first.
 pub(crate) fn all(volume: &Volume) -> Vec<Job> {
-    let movers = volume.movers().into_iter().map(|mover| told::mover(volume, mover));
-    movers.chain(volume.jobs().into_iter().map(|job| told::job(volume, job))).collect()
+    let movers = volume.movers().into_iter().map(|mover| job_reply::mover(volume, mover));
+    movers.chain(volume.jobs().into_iter().map(|job| job_reply::job(volume, job))).collect()
 }
 
 /// One job, after a change if one is requested.
@@ -47,7 +47,7 @@ pub(crate) fn one(volume: &Volume, id: JobId, change: Option<JobChange>) -> Resu
         Some(JobChange::Bandwidth(bandwidth)) => volume.set_job_bandwidth(id, bandwidth),
         Some(JobChange::Guard(guarded)) => volume.set_job_guarded(id, guarded),
     };
-    Ok(job.map(|job| told::job(volume, job))?)
+    Ok(job.map(|job| job_reply::job(volume, job))?)
 }
 
 /// A mover as a job, after a change if one is requested.
@@ -71,7 +71,7 @@ fn one_mover(volume: &Volume, mover: Mover, change: Option<JobChange>) -> Result
             ))
         }),
     };
-    Ok(status.map(|status| told::mover(volume, status))?)
+    Ok(status.map(|status| job_reply::mover(volume, status))?)
 }
 
 /// The effect that an import of a tier would have.

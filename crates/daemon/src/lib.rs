@@ -5,7 +5,7 @@
 //! runs the daemon, [`supervisor`] keeps it, [`check`] the offline check, [`eject`] takes a volume
 //! apart, [`calibrate`] measures tiers, [`simulate`] replays a [`trace`].
 //! `wire` opens the volume and mounts the front end; `handle` is an open
-//! volume. `control` answers requests for it, by `jobs`, `tiers`,
+//! volume. `control` handles requests for it, by `mount_control`, `jobs`, `tiers`,
 //! `replacement`, `rehome`, `reload`, `running`, `drill` and [`check`];
 //! [`metrics`] serves Prometheus, [`kv`] keys and values. The command line is the only caller.
 #![forbid(unsafe_code)]
@@ -57,10 +57,12 @@ mod fake_member;
 mod guard;
 mod handle;
 mod hints;
+mod job_reply;
 mod jobs;
 mod modify;
 mod module_settings;
 mod modules;
+mod mount_control;
 mod movers;
 pub mod nice;
 mod ownership;
@@ -89,7 +91,6 @@ mod stack_changes;
 mod stack_text;
 mod text_file;
 mod tiers;
-mod told;
 mod values;
 mod volume_settings;
 mod wire;

@@ -4,7 +4,7 @@ use crate::refusal::{Place, Refusal};
 use braid_contract::Shown;
 use rustix::fs::OFlags;
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -34,7 +34,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     options.append(true).create(true).mode(0o600).custom_flags(flags.bits().cast_signed());
     let file = options.open(path)?;
     let found = file.metadata()?;
-    if found.is_file() && !is_trusted(&found) {
+    if found.is_file() && braid_sys::check_owner(&found).is_err() {
         return Err(refused(format!("it belongs to user {}", found.uid())));
     }
     if found.is_file() && found.nlink() > 1 {
@@ -46,25 +46,20 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses a path that leads through a symbolic link of another user. Answers
+/// Refuses a path that leads through a symbolic link of another user. Returns
 /// whether its end is a link.
 fn check_links(path: &Path) -> io::Result<bool> {
     let path = std::path::absolute(path)?;
     let mut linked = false;
     for part in path.ancestors() {
         let Ok(found) = std::fs::symlink_metadata(part) else { continue };
-        if found.is_symlink() && !is_trusted(&found) {
+        if found.is_symlink() && braid_sys::check_owner(&found).is_err() {
             let whose = format!("{} is a symbolic link of user {}", part.shown(), found.uid());
             return Err(refused(whose));
         }
         linked |= found.is_symlink() && part == path;
     }
     Ok(linked)
-}
-
-/// Whether a file belongs to this user, or to root.
-fn is_trusted(found: &Metadata) -> bool {
-    found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw()
 }
 
 fn refused(what: String) -> io::Error {

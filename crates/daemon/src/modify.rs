@@ -2,7 +2,7 @@
 //! are, even if the given stack file differs there: it may come from a user without further rights.
 //! `control` calls this.
 
-use crate::modules::Modules;
+use crate::modules::{Modules, refuse_fixed};
 use crate::refusal::Place;
 use crate::reply::invalid;
 use crate::running::Running;
@@ -11,6 +11,7 @@ use crate::stack_file;
 use crate::stack_text::{self, bottom_mut, get, same, set};
 use crate::yaml::{self, Node, Value};
 use braid_ipc::protocol::{ErrorReply, Modified, ModuleUpgraded};
+use braid_modules::FRAMED;
 use braid_stack::Registry;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,10 @@ pub(crate) fn modify(
     let old = mounted.running.stack();
     let file = Place::file(name);
     let given = yaml::parse(text, &file).map_err(invalid)?;
+    // Before files are read that their settings name: those may be of others than the user who asks.
+    if let Some((name, _)) = stack_text::modules(&given).iter().find(|(name, _)| FRAMED.contains(name)) {
+        return Err(invalid(refuse_fixed(name, &file)));
+    }
     let reading =
         Reading { base: mounted.running.base(), profile: true, registry: &mounted.running.registry() };
     let new = stack_file::of_document(spliced(given, &old), name, &reading).map_err(invalid)?;

@@ -183,9 +183,7 @@ impl Modules {
     pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
         let refuse = |why: &str| Err(file.key("stack").refuse(why, "unmount, and mount with these modules"));
         if let Some(name) = stack.fixed_module().or(self.fixed()) {
-            return refuse(&format!(
-                "modules can't be exchanged while the stack has '{name}', which keeps open files to itself"
-            ));
+            return Err(refuse_fixed(name, file));
         }
         let built = build(stack, &self.volume);
         let (top, members) = built.map_err(|error| {
@@ -207,7 +205,7 @@ impl Modules {
     }
 
     /// Replaces all modules. One that was there gives its state to the next of its name.
-    /// Answers how long operations were held up, in nanoseconds.
+    /// Returns how long operations were held up, in nanoseconds.
     ///
     /// # Errors
     /// The reason why the earlier modules go on.
@@ -234,28 +232,29 @@ impl Modules {
                 u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
             }
         };
-        *members = next.members;
+        let old = std::mem::replace(&mut *members, next.members);
         drop(members);
+        // What waits in them goes on. Those of libraries have nothing under way.
+        old.iter().filter(|member| !member.is_loaded()).for_each(|member| member.end());
         self.after_crash().clear();
         self.exchanged.get().into_iter().for_each(Exchanged::now);
         Ok(paused_ns)
     }
 }
 
-/// Has modules take over the states of those of the same name. Modules that are gone export theirs
-/// too: operations that wait in them go on. But none of these stays if its export fails.
+/// Refuses to exchange modules where one stays as long as the stack is mounted.
+pub(crate) fn refuse_fixed(name: &str, file: &Place) -> Refusal {
+    let why =
+        format!("modules can't be exchanged while the stack has '{name}', which keeps open files to itself");
+    file.key("stack").refuse(why, "unmount, and mount with these modules")
+}
+
+/// Has modules take over the states of those of the same name. If it fails, the old ones go on as
+/// they are.
 fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
-    let stays = |old: &Arc<dyn Member>| new.iter().any(|new| new.name() == old.name());
-    let state = |old: &Arc<dyn Member>| match old.export() {
-        Err(error) if stays(old) => Err(error),
-        Err(error) => {
-            tracing::error!(module = old.name(), %error, "what the module had gathered is lost");
-            Ok(State::default())
-        }
-        exported => exported,
-    };
-    let mut states =
-        old.iter().map(|old| Ok((old.name(), state(old)?))).collect::<Result<Vec<(&str, State)>>>()?;
+    let stays = |old: &&Arc<dyn Member>| new.iter().any(|new| new.name() == old.name());
+    let states = old.iter().filter(stays).map(|old| Ok((old.name(), old.export()?)));
+    let mut states = states.collect::<Result<Vec<(&str, State)>>>()?;
     for new in new {
         let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
         let (_, state) = states.remove(at);

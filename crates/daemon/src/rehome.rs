@@ -4,7 +4,7 @@
 use crate::advice::Asked;
 use crate::handle::VolumeHandle;
 use crate::reply::{cant_open, invalid, refused};
-use crate::{told, validate};
+use crate::{job_reply, validate};
 use braid_contract::{AccessTimes, Errno, Error, Fd, JobKind};
 use braid_ipc::protocol::{ErrorReply, HomeReplaced, Job, NamedTier, Saved};
 use braid_stores::native::open_tier_dir;
@@ -33,7 +33,7 @@ pub(crate) fn start(
     let root = open_tier_dir(&dir).map_err(|error| cant_open(&dir, &error))?;
     let root = with_access_times(root, handle.volume.access_times());
     let started = handle.volume.start_replacing_home(root, location, bandwidth);
-    started.map(|job| told::job(&handle.volume, job)).map_err(failed)
+    started.map(|job| job_reply::job(&handle.volume, job)).map_err(failed)
 }
 
 /// Waits for the end of such a job, and passes its progress to `tell`. If that
@@ -48,7 +48,7 @@ pub(crate) fn wait(
         if job.record.state.is_final() {
             return replaced(handle, job);
         }
-        tell(told::job(&handle.volume, job)).map_err(|error| ErrorReply::new(error.to_string()))?;
+        tell(job_reply::job(&handle.volume, job)).map_err(|error| ErrorReply::new(error.to_string()))?;
         handle.volume.wait_for_jobs(TELL_NS);
     }
 }

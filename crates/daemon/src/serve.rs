@@ -1,26 +1,30 @@
 //! The daemon's life: open the volume, mount, answer until unmounted, close. Or take the
 //! mount over from another process, and give it to the next.
 
-use crate::beside::{Beside, Bound, Front, Served, mount_advice, start_control, tell_manager};
+use crate::beside::{
+    Beside, Bound, Front, FuseSession, MountHandler, mount_advice, start_control, tell_manager,
+};
 use crate::bottom;
-use crate::clock::now_ns;
 use crate::config::{BottomNode, Config};
-use crate::control::Control;
-use crate::guard::{Guarded, States, Told};
+use crate::control::{Control, VolumeMount};
+use crate::guard::{CrashProtection, GuardMessage, Guarded, States};
 use crate::handle::VolumeHandle;
 use crate::kv::Owner;
 use crate::logfs::bottom::OpenLog;
 use crate::nice;
 use crate::refusal::{Place, Refusal};
 pub use crate::serve_error::ServeError;
-use crate::upgrade::departure::{Departure, Return};
-use crate::upgrade::{self, Estate, Heir, Inheritance, Launch, Text};
+use crate::upgrade::departure::{Departure, StoppedMount};
+use crate::upgrade::{
+    self, GuardedState, Launch, PackedState, Predecessor, ProcessState, ReceivedMount, SuspendedMount,
+    Suspension,
+};
 use crate::validate::{self, MountPoint};
 use crate::view::bottom::OpenView;
 use crate::wire;
 use braid_fuse::{Given, OpenKind, Session};
 use braid_ipc::Server;
-use braid_ipc::protocol::{Ended, Restarts};
+use braid_ipc::protocol::Ended;
 use braid_runtime::{Before, FoundSession, GivenSession, SessionKeeper};
 use braid_volume::{CrashState, OpenBefore};
 use sd_notify::NotifyState;
@@ -31,7 +35,7 @@ use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 
-/// Creates the volume that `config` describes, without mounting it; answers its
+/// Creates the volume that `config` describes, without mounting it; returns its
 /// id.
 ///
 /// # Errors
@@ -55,7 +59,7 @@ pub enum Start<'a> {
         guard: Option<UnixStream>,
     },
     /// It takes the mount of another process over.
-    TakeOver(Box<Estate>),
+    TakeOver(Box<ReceivedMount>),
 }
 
 /// The reason why a process does not serve a mount any more.
@@ -67,7 +71,7 @@ pub enum Outcome {
     GivenTo(Child),
 }
 
-/// Mounts the file system that `config` describes, or takes it over, and answers until it
+/// Mounts the file system that `config` describes, or takes it over, and serves it until it
 /// is unmounted or given away. `ready` is called once it can be used, with messages about
 /// it.
 ///
@@ -99,13 +103,13 @@ fn serve_volume(
     start: Start<'_>,
     ready: impl FnOnce(&[String]),
 ) -> Result<Outcome, ServeError> {
-    let (point, taken, guard) = match start {
+    let (point, received, guard) = match start {
         Start::Mount { mountpoint, nonempty, guard } => {
             let failed = |error: io::Error| ServeError::Failed(error.to_string());
             let guard = guard.map(Guarded::begin).transpose().map_err(failed)?;
             (validate::mount(config, mountpoint, nonempty)?, None, guard)
         }
-        Start::TakeOver(estate) => (MountPoint::of(&launch.mountpoint), Some(estate.split()), None),
+        Start::TakeOver(received) => (MountPoint::of(&launch.mountpoint), Some(*received), None),
     };
     braid_sys::set_up_allocator();
     // One descriptor per open file of each application, on each tier.
@@ -114,13 +118,15 @@ fn serve_volume(
     wire::prepare_to_write_back(config);
     let mut ready = Some(ready);
     let mut ready = move |notices: &[String]| ready.take().into_iter().for_each(|ready| ready(notices));
-    let (mut heir, mut inheritance) = taken.unzip();
+    let received = received.map(|received| (received.predecessor, received.suspended));
+    let (mut predecessor, mut suspended) = received.unzip();
     let mut present = None;
     loop {
-        let serving = Serving { config: present.as_ref().unwrap_or(config), launch, point: &point };
-        let served = match inheritance.take() {
-            None => serving.mount(guard.clone(), &mut ready),
-            Some(inheritance) => serving.take_over(inheritance, heir.take(), &mut ready),
+        let mount = VolumeMount { config: present.as_ref().unwrap_or(config), launch, point: &point };
+        let server = VolumeServer { mount };
+        let served = match suspended.take() {
+            None => server.mount(guard.clone(), &mut ready),
+            Some(suspended) => server.take_over(suspended, predecessor.take(), &mut ready),
         };
         let Some(departure) = served? else { return Ok(Outcome::Unmounted) };
         match departure.leave() {
@@ -128,11 +134,11 @@ fn serve_volume(
                 tell_manager(&[NotifyState::MainPid(child.id())]);
                 return Ok(Outcome::GivenTo(child));
             }
-            Err(kept) => {
-                let Return { inheritance: kept, launch } = *kept;
+            Err(returned) => {
                 // Tiers may have come and gone since.
+                let launch = returned.launch;
                 present = launch.map(|launch| stack_of(&launch, config)).transpose()?.or(present);
-                inheritance = Some(kept);
+                suspended = Some(returned.suspended);
             }
         }
     }
@@ -151,45 +157,60 @@ pub fn remount(point: &Path, options: &[String]) -> io::Result<()> {
     braid_fuse::remount(point, options)
 }
 
-/// The mount to serve.
-struct Serving<'a> {
-    config: &'a Config,
-    launch: &'a Launch,
-    point: &'a MountPoint,
+/// What the servers beside a session begin with.
+struct BesideSetup {
+    bound: Bound,
+    protection: CrashProtection,
+    /// The sessions of a process before.
+    before: Before,
 }
 
-impl Beside<Control> {
-    /// Tells the guard, if there is one, that this process serves the mount.
-    ///
-    /// # Errors
-    /// The reason why no other process could.
-    fn tell_guard(&self, session: &Session) -> Result<(), String> {
-        let (Some(guard), _) = self.control.guard() else { return Ok(()) };
-        let front =
-            session.state().ok_or("the kernel can't send requests again, which came with Linux 6.9")?;
-        let given = session.device().and_then(|device| Ok((device, self.server.socket()?)));
-        let (device, (path, listener)) = given.map_err(|error| error.to_string())?;
-        guard.link.serves(&Text::for_guard(front, path), &[device.as_fd(), listener.as_fd()]);
-        Ok(())
-    }
-
-    /// Has the guard keep the states of the modules, from now on.
-    fn keep_states(mut self, volume: &VolumeHandle) -> Self {
-        let guard = self.control.guard().0.filter(|guard| guard.keeps_states && guard.link.outlives());
-        self.states = guard.and_then(|guard| {
-            let modules = Arc::clone(&volume.modules);
-            let begun = States::begin(guard.link, move || modules.present());
-            begun.inspect_err(|error| tracing::error!(%error, "after a crash, modules begin anew")).ok()
-        });
-        self.states.iter().for_each(|states| volume.modules.tell_exchanges(states.exchanged()));
-        self
-    }
+/// A mount that this process serves.
+struct RunningMount {
+    session: Session,
+    beside: Beside<Control>,
+    volume: VolumeHandle,
 }
 
-impl Serving<'_> {
+/// Serves a mount with a volume.
+struct VolumeServer<'a> {
+    mount: VolumeMount<'a>,
+}
+
+/// Tells the guard, if there is one, that this process serves the mount.
+///
+/// # Errors
+/// The reason why no other process could.
+fn tell_guard(beside: &Beside<Control>, session: &Session) -> Result<(), String> {
+    let Some(guard) = beside.control.guard() else { return Ok(()) };
+    let front = session.state().ok_or("the kernel can't send requests again, which came with Linux 6.9")?;
+    let given = session.device().and_then(|device| Ok((device, beside.server.socket()?)));
+    let (device, (path, listener)) = given.map_err(|error| error.to_string())?;
+    guard.link.serves(&PackedState::for_guard(front, path), &[device.as_fd(), listener.as_fd()]);
+    Ok(())
+}
+
+/// Has the guard keep the states of the modules, from now on.
+fn keep_states(mut beside: Beside<Control>, volume: &VolumeHandle) -> Beside<Control> {
+    let guard = beside.control.guard().filter(|guard| guard.keeps_states && guard.link.outlives());
+    beside.states = guard.and_then(|guard| {
+        let modules = Arc::clone(&volume.modules);
+        let begun = States::begin(Arc::clone(&guard.link), move || modules.present());
+        begun.inspect_err(|error| tracing::error!(%error, "after a crash, modules begin anew")).ok()
+    });
+    beside.states.iter().for_each(|states| volume.modules.tell_exchanges(states.exchanged()));
+    beside
+}
+
+impl VolumeServer<'_> {
     fn refuse_restart(&self, why: &str) -> Refusal {
-        let place =
-            self.config.mount.restart.as_ref().map_or_else(|| self.place(), |restart| restart.place.clone());
+        let place = self
+            .mount
+            .config
+            .mount
+            .restart
+            .as_ref()
+            .map_or_else(|| self.place(), |restart| restart.place.clone());
         place.refuse(
             format!("no process could go on after a crash: {why}"),
             "leave it out, or see docs/restart.md",
@@ -197,7 +218,7 @@ impl Serving<'_> {
     }
 
     fn place(&self) -> Place {
-        Place::flag(format!("mount point {}", self.point.given.to_string_lossy()))
+        Place::flag(format!("mount point {}", self.mount.point.given.to_string_lossy()))
     }
 
     /// Mounts, and serves the mount.
@@ -206,8 +227,8 @@ impl Serving<'_> {
         guard: Option<Guarded>,
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
-        let bound = Bound::of(&self.config.mount)?;
-        let volume = wire::open(self.config, self.config.create)?;
+        let bound = Bound::of(&self.mount.config.mount)?;
+        let volume = wire::open(self.mount.config, self.mount.config.create)?;
         let begun = self.begin_mount(&volume, bound, guard);
         let (session, beside) = begun.inspect_err(|_| {
             // The volume was never used; an error of closing it does not matter.
@@ -218,11 +239,11 @@ impl Serving<'_> {
         notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         ready(&notices);
         tell_manager(&[NotifyState::Ready]);
-        serve(session, beside, volume)
+        RunningMount { session, beside, volume }.serve()
     }
 
     fn start_jobs(&self, volume: &VolumeHandle) {
-        let settings = self.config.stack.volume();
+        let settings = self.mount.config.stack.volume();
         let parallel = settings.and_then(|volume| volume.jobs.as_ref()).map(|jobs| jobs.value);
         if let Err(error) = volume.volume.start_jobs(parallel) {
             tracing::error!(%error, "no job runs: there is no thread for them");
@@ -235,27 +256,28 @@ impl Serving<'_> {
         bound: Bound,
         guard: Option<Guarded>,
     ) -> Result<(Session, Beside<Control>), Refusal> {
-        bound.look(&Owner::Files(volume.file_system()))?;
+        bound.look(&Owner::of_files(volume.file_system()))?;
         if let (Some(_), Some(why)) = (&guard, volume.ends_with_process()) {
             return Err(self.refuse_restart(&why));
         }
         let ledger = guard.as_ref().map(|guard| Arc::clone(&guard.ledger));
-        let session =
-            wire::mount(volume.file_system(), &self.point.path, self.config, ledger).map_err(|error| {
+        let session = wire::mount(volume.file_system(), &self.mount.point.path, self.mount.config, ledger)
+            .map_err(|error| {
                 self.place().refuse(format!("can't be mounted: {error}"), mount_advice(&error))
             })?;
-        let guarded = (guard.clone(), None);
-        let beside = self.begin_beside(volume, &session, (bound, guarded), Before::default(), |control| {
+        let protection = CrashProtection { guard, restarts: None };
+        let setup = BesideSetup { bound, protection, before: Before::default() };
+        let beside = self.begin_beside(volume, &session, setup, |control| {
             let _ = control.last_upgrade().set(None);
-            start_control(&self.point.path, control)
+            start_control(&self.mount.point.path, control)
         });
         match beside {
-            Ok(beside) => match beside.tell_guard(&session) {
+            Ok(beside) => match tell_guard(&beside, &session) {
                 Err(why) => {
                     let _ = session.unmounter().unmount();
                     Err(self.refuse_restart(&why))
                 }
-                Ok(()) => Ok((session, beside.keep_states(volume))),
+                Ok(()) => Ok((session, keep_states(beside, volume))),
             },
             Err(error) => {
                 let advice =
@@ -271,25 +293,23 @@ impl Serving<'_> {
         &self,
         volume: &VolumeHandle,
         session: &Session,
-        (bound, guarded): (Bound, (Option<Guarded>, Option<Restarts>)),
-        before: Before,
+        setup: BesideSetup,
         start: impl FnOnce(Arc<Control>) -> io::Result<Server>,
     ) -> io::Result<Beside<Control>> {
-        if let (Some(guard), _) = &guarded {
+        let BesideSetup { bound, protection, before } = setup;
+        if let Some(guard) = &protection.guard {
             volume.volume.set_keeper(guard.link.clone());
         }
-        volume.volume.set_front_cache(Arc::new(session.cache()), self.config.mount.inodes_max());
-        let keeper = guarded.0.as_ref().map(|guard| guard.link.clone() as Arc<dyn SessionKeeper>);
-        let served = Some(Served::of(session));
-        let how = (self.config, self.launch);
-        let control = Control::new(volume.clone(), &self.point.path, how, served, guarded);
+        volume.volume.set_front_cache(Arc::new(session.cache()), self.mount.config.mount.inodes_max());
+        let keeper = protection.guard.as_ref().map(|guard| guard.link.clone() as Arc<dyn SessionKeeper>);
+        let control = Control::new(volume.clone(), &self.mount, Some(FuseSession::of(session)), protection);
         control.tell_stack();
         let front = Front {
             session,
-            mount: &self.config.mount,
-            point: &self.point.path,
+            mount: &self.mount.config.mount,
+            point: &self.mount.point.path,
             top: volume.file_system(),
-            owner: Owner::Files(volume.file_system()),
+            owner: Owner::of_files(volume.file_system()),
         };
         Beside::begin(front, control, bound, Before { keeper, ..before }, start)
     }
@@ -298,54 +318,65 @@ impl Serving<'_> {
     /// process did not want.
     fn take_over(
         &self,
-        mut inheritance: Inheritance,
-        heir: Option<Heir>,
+        mut suspended: SuspendedMount,
+        predecessor: Option<Predecessor>,
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
-        let begun = self.begin_again(&inheritance);
-        let ((session, beside, volume), heir) = match (begun, heir) {
-            (Ok(begun), None) => (begun, None),
-            (Ok(begun), Some(mut heir)) => {
+        let begun = self.begin_again(&suspended);
+        let (running, predecessor) = match (begun, predecessor) {
+            (Ok(running), None) => (running, None),
+            (Ok(running), Some(mut predecessor)) => {
                 // The other process would go on.
-                if let Err(error) = heir.serves() {
-                    let _ = begun.1.control.last_upgrade().set(None);
-                    begun.0.leave();
+                if let Err(error) = predecessor.serves() {
+                    let _ = running.beside.control.last_upgrade().set(None);
+                    running.session.leave();
                     return Err(ServeError::Failed(format!("the process before is gone: {error}")));
                 }
-                (begun, Some(heir))
+                (running, Some(predecessor))
             }
             (Err(refusal), None) => return Err(refusal.into()),
-            (Err(refusal), Some(heir)) => {
-                heir.refuse(&refusal.to_string());
+            (Err(refusal), Some(predecessor)) => {
+                predecessor.refuse(&refusal.to_string());
                 return Err(refusal.into());
             }
         };
-        self.start_jobs(&volume);
+        self.start_jobs(&running.volume);
         ready(&[]);
-        inheritance.history.paused_ns = now_ns().saturating_sub(inheritance.paused_at_ns);
-        let kept = inheritance.nameless.as_ref();
-        let kept = kept.map(|kept| kept.iter().map(|(ino, _)| *ino).collect());
-        upgrade::settle(heir, inheritance, beside.control.last_upgrade());
+        suspended.note_end_of_pause();
+        let found = match &suspended.suspension {
+            Suspension::Upgrade { .. } => None,
+            Suspension::Crash(crash) => Some(crash.nameless.iter().map(|(ino, _)| *ino).collect()),
+        };
+        upgrade::settle(predecessor, suspended, running.beside.control.last_upgrade());
         // The guard, which is told of each, listens from now on.
-        kept.into_iter().for_each(|kept| volume.volume.settle_found(kept));
-        serve(session, beside, volume)
+        found.into_iter().for_each(|found| running.volume.volume.settle_found(found));
+        running.serve()
     }
 
     /// Opens the volume that another process left.
-    fn open_again(&self, inheritance: &Inheritance) -> Result<VolumeHandle, Refusal> {
-        let Some((nameless, guard)) = inheritance.nameless.as_ref().zip(inheritance.guard.as_ref()) else {
-            return wire::open_taken(self.config, &inheritance.live, &inheritance.modules);
-        };
-        let open = guard.ledger.all();
-        tracing::warn!(open = open.len(), "the process before crashed; going on with what was open");
-        let open = open.iter().map(|record| OpenBefore {
+    fn open_again(&self, suspended: &SuspendedMount) -> Result<VolumeHandle, Refusal> {
+        match &suspended.suspension {
+            Suspension::Upgrade { state, .. } => {
+                wire::open_taken(self.mount.config, &state.live, &state.modules)
+            }
+            Suspension::Crash(crash) => {
+                let crashes =
+                    suspended.mount.protection.restarts.as_ref().map_or(0, |restarts| restarts.count);
+                self.open_after_crash(crash, crashes)
+            }
+        }
+    }
+
+    fn open_after_crash(&self, crash: &GuardedState, crashes: u64) -> Result<VolumeHandle, Refusal> {
+        tracing::warn!(open = crash.open.len(), "the process before crashed; going on with what was open");
+        let open = crash.open.iter().map(|record| OpenBefore {
             handle: record.handle,
             ino: record.ino,
             flags: (record.kind != OpenKind::Directory).then_some(record.flags),
             passthrough: matches!(record.kind, OpenKind::Passthrough(_)),
             opener: record.opener,
         });
-        let in_sessions = inheritance.found.sessions.iter().flat_map(FoundSession::open);
+        let in_sessions = crash.sessions.sessions.iter().flat_map(FoundSession::open);
         let in_sessions = in_sessions.map(|file| OpenBefore {
             handle: file.handle,
             ino: file.ino,
@@ -353,38 +384,37 @@ impl Serving<'_> {
             passthrough: false,
             opener: file.opener,
         });
-        let open = open.chain(in_sessions);
-        let crashes = inheritance.restarts().map_or(0, |restarts| restarts.count);
-        let remains = CrashState { open: open.collect(), nameless: nameless.clone(), crashes };
-        wire::open_after_crash(self.config, &remains, &inheritance.kept)
+        let open = open.chain(in_sessions).collect();
+        let crashed = CrashState { open, nameless: crash.nameless.clone(), crashes };
+        wire::open_after_crash(self.mount.config, &crashed, &crash.modules)
     }
 
-    fn begin_again(
-        &self,
-        inheritance: &Inheritance,
-    ) -> Result<(Session, Beside<Control>, VolumeHandle), Refusal> {
-        let volume = self.open_again(inheritance)?;
+    fn begin_again(&self, suspended: &SuspendedMount) -> Result<RunningMount, Refusal> {
+        let volume = self.open_again(suspended)?;
         let failed = |error: io::Error| self.place().refuse(error.to_string(), "the log may say more");
-        let given = inheritance.front.try_clone().map_err(failed)?;
-        let ledger = inheritance.guard.as_ref().map(|guard| Arc::clone(&guard.ledger));
-        let session = wire::resume(volume.file_system(), &self.point.path, self.config, (given, ledger))
-            .map_err(failed)?;
-        let bound = Bound::again(&self.config.mount);
-        let guarded = (inheritance.guard.clone(), inheritance.restarts());
-        let before = sessions_of(inheritance).map_err(failed)?;
-        let beside = self.begin_beside(&volume, &session, (bound, guarded), before, |control| {
-            match &inheritance.control {
-                Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
-                None => start_control(&self.point.path, control),
-            }
+        let given = suspended.mount.front.try_clone().map_err(failed)?;
+        let guard = suspended.mount.protection.guard.as_ref();
+        let ledger = guard.map(|guard| Arc::clone(&guard.ledger));
+        let session =
+            wire::resume(volume.file_system(), &self.mount.point.path, self.mount.config, given, ledger)
+                .map_err(failed)?;
+        let setup = BesideSetup {
+            bound: Bound::again(&self.mount.config.mount),
+            protection: suspended.protection(),
+            before: sessions_of(&suspended.suspension).map_err(failed)?,
+        };
+        let beside = self.begin_beside(&volume, &session, setup, |control| match &suspended.mount.control {
+            Some((path, listener)) => Server::resume(path, listener.try_clone()?, control),
+            None => start_control(&self.mount.point.path, control),
         });
         match beside {
             Ok(beside) => {
-                if let Some(why) = volume.ends_with_process().or_else(|| beside.tell_guard(&session).err()) {
-                    beside.control.guard().0.iter().for_each(|guard| guard.link.is_alone(why.clone()));
+                if let Some(why) = volume.ends_with_process().or_else(|| tell_guard(&beside, &session).err())
+                {
+                    beside.control.guard().into_iter().for_each(|guard| guard.link.is_alone(why.clone()));
                 }
-                let beside = beside.keep_states(&volume);
-                Ok((session, beside, volume))
+                let beside = keep_states(beside, &volume);
+                Ok(RunningMount { session, beside, volume })
             }
             Err(error) => {
                 session.leave();
@@ -394,48 +424,52 @@ impl Serving<'_> {
     }
 }
 
-/// Serves until the file system is unmounted, or is given away.
-fn serve(
-    session: Session,
-    beside: Beside<Control>,
-    volume: VolumeHandle,
-) -> Result<Option<Departure>, ServeError> {
-    match session.run() {
-        Ok(Some(given)) => return Ok(Some(depart(given, beside, volume))),
-        Ok(None) => end(Ok(()), beside, &volume),
-        Err(error) => end(Err(error), beside, &volume),
+impl RunningMount {
+    /// Serves until the file system is unmounted, or is given away.
+    fn serve(self) -> Result<Option<Departure>, ServeError> {
+        let Self { session, beside, volume } = self;
+        match session.run() {
+            Ok(Some(given)) => return Ok(Some(depart(given, beside, volume))),
+            Ok(None) => end(Ok(()), beside, &volume),
+            Err(error) => end(Err(error), beside, &volume),
+        }
+        .map(|()| None)
     }
-    .map(|()| None)
 }
 
 /// Ends all use of the volume in this process.
-fn depart(given: Given, beside: Beside<Control>, volume: VolumeHandle) -> Departure {
+fn depart(front: Given, beside: Beside<Control>, volume: VolumeHandle) -> Departure {
     let Beside { control, server, metrics, kv, signals, runtime, states } = beside;
     drop(states);
     let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
     drop((metrics, kv));
     volume.stop_recording();
-    control.await_recording();
-    let guarded = control.guard();
+    control.mount().await_recording();
+    let protection = control.protection().clone();
     let request = control.take_departure();
     let socket = server.give();
     drop(signals);
     drop(control);
     let (live, modules) = volume.give();
     drop(volume);
-    Departure::new(request, given, (live, modules), socket, guarded, sessions)
+    let state = ProcessState { live, modules, sessions };
+    Departure::new(request, StoppedMount { front, control: socket, protection, state })
 }
 
 /// The sessions of another process, which keeps them in case that this one fails.
-fn sessions_of(inheritance: &Inheritance) -> io::Result<Before> {
-    let found = &inheritance.found;
-    Ok(Before {
-        given: inheritance.sessions.iter().map(GivenSession::try_clone).collect::<io::Result<_>>()?,
-        found: found.sessions.iter().map(FoundSession::try_clone).collect::<io::Result<_>>()?,
-        listener: found.listener.as_ref().map(OwnedFd::try_clone).transpose()?,
-        refuse: found.refuse,
-        keeper: None,
-    })
+fn sessions_of(suspension: &Suspension) -> io::Result<Before> {
+    match suspension {
+        Suspension::Upgrade { state, .. } => {
+            let given = state.sessions.iter().map(GivenSession::try_clone).collect::<io::Result<_>>()?;
+            Ok(Before { given, ..Before::default() })
+        }
+        Suspension::Crash(GuardedState { sessions, .. }) => Ok(Before {
+            found: sessions.sessions.iter().map(FoundSession::try_clone).collect::<io::Result<_>>()?,
+            listener: sessions.listener.as_ref().map(OwnedFd::try_clone).transpose()?,
+            refuse: sessions.refuse,
+            ..Before::default()
+        }),
+    }
 }
 
 fn end(served: io::Result<()>, beside: Beside<Control>, volume: &VolumeHandle) -> Result<(), ServeError> {
@@ -446,11 +480,10 @@ fn end(served: io::Result<()>, beside: Beside<Control>, volume: &VolumeHandle) -
     tell_manager(&[NotifyState::Stopping]);
     drop((metrics, kv));
     control.end();
-    let (guard, _) = control.guard();
     let closed = volume.shutdown();
     // No job does anything any more.
     control.follow();
-    control.await_recording();
+    control.mount().await_recording();
     drop(signals);
     let error = match (served, closed) {
         (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),
@@ -458,7 +491,7 @@ fn end(served: io::Result<()>, beside: Beside<Control>, volume: &VolumeHandle) -
         (Ok(()), Ok(())) => None,
     };
     server.finish(Ended { error: error.clone() });
-    guard.iter().for_each(|guard| guard.link.tell(&Told::Ended, &[]));
+    control.guard().into_iter().for_each(|guard| guard.link.tell(&GuardMessage::Ended, &[]));
     match error {
         None => Ok(()),
         Some(error) => {

@@ -90,7 +90,7 @@ fn is_in_use(device: u64) -> bool {
     busy
 }
 
-/// Measures a tier; answers whether that was possible.
+/// Measures a tier; returns whether that was possible.
 fn measure_tier(volume: &Volume, tier: &TierOfUnknownSpeed, dir: &Path) -> bool {
     match measure(dir, (tier.room / ROOM_SHARE).min(BYTES_MAX)) {
         Ok(Rates { read, write }) => {
@@ -112,7 +112,7 @@ fn assume(volume: &Volume, tier: &TierOfUnknownSpeed) {
     }
 }
 
-/// Writes at most so many bytes to files without names in `dir`, and reads them
+/// Writes at most `bytes` bytes to files without names in `dir`, and reads them
 /// back.
 fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
     let each = bytes / THREADS as u64 / BLOCK;
@@ -132,7 +132,7 @@ fn measure(dir: &Path, bytes: u64) -> io::Result<Rates> {
     })
 }
 
-/// Has one thread for each file carry out `op` on its first blocks, as many as in `lens`; answers
+/// Has one thread for each file carry out `op` on its first blocks, as many as in `lens`; returns
 /// when each operation ended.
 fn go_through(
     files: &[OwnedFd],
@@ -165,7 +165,7 @@ fn combined(all: &[Vec<Duration>], one: &[Vec<Duration>]) -> io::Result<(f64, u3
     Ok((all, if is_enough { 1 } else { THREADS as u32 }))
 }
 
-/// Has one thread for each file work on it; answers what they answer.
+/// Has one thread for each file work on it; returns what they return.
 fn in_parallel<T: Send>(
     files: &[OwnedFd],
     work: impl Fn(&OwnedFd, usize) -> io::Result<T> + Sync,
@@ -185,7 +185,7 @@ fn in_parallel<T: Send>(
 }
 
 /// Carries out an operation on each of these blocks, until that much time is up;
-/// answers when each ended, after `began`.
+/// returns when each ended, after `began`.
 fn work(
     (began, time): (Instant, Duration),
     blocks: impl Iterator<Item = u64>,

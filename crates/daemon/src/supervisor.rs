@@ -5,10 +5,11 @@
 //! It does not work with the volume itself, and does as little as possible: it only keeps open what
 //! the mount needs to stay.
 
+use crate::beside::tell_manager;
 use crate::clock::now_ns;
-use crate::guard::{KeptState, KeptStates, STATE_MAX, Told};
+use crate::guard::{GuardMessage, KeptState, KeptStates, STATE_MAX};
 use crate::peer::Peer;
-use crate::upgrade::{Giver, Handover, Launch, Remains, Text, adopt};
+use crate::upgrade::{CrashedMount, Launch, PackedMount, PackedState, Successor, adopt};
 use braid_contract::Shown;
 use braid_ipc::protocol::Restarts;
 use braid_runtime::SessionState;
@@ -31,7 +32,7 @@ const SHORT_NS: u64 = 300_000_000;
 /// The state that the process that serves the mount has sent.
 #[derive(Debug, Default)]
 struct Kept {
-    serving: Option<Serving>,
+    serving: Option<ServingProcess>,
     launch: Option<Launch>,
     memory: Vec<OwnedFd>,
     nameless: BTreeMap<u64, OwnedFd>,
@@ -49,17 +50,18 @@ struct Kept {
     ended: bool,
 }
 
+/// The process that serves the mount, and what another one would need of it.
 #[derive(Debug)]
-struct Serving {
+struct ServingProcess {
     pid: u32,
     program: PathBuf,
-    text: Text,
+    state: PackedState,
     descriptors: Vec<OwnedFd>,
     /// Since when.
     at_ns: u64,
 }
 
-/// Starts the daemon by this command line, and keeps its mount until it ends. Answers the
+/// Starts the daemon by this command line, and keeps its mount until it ends. Returns the
 /// exit status of the last process.
 ///
 /// # Errors
@@ -97,9 +99,9 @@ impl Supervisor {
     fn attend(mut self, socket: UnixStream, mut pid: u32) -> io::Result<i32> {
         let mut peer = Peer(socket);
         loop {
-            while let Ok(told) = peer.hear() {
+            while let Ok(message) = peer.hear() {
                 // Half of a message is the process's end.
-                if self.note(told, &mut peer).is_err() {
+                if self.note(message, &mut peer).is_err() {
                     break;
                 }
             }
@@ -130,54 +132,54 @@ impl Supervisor {
         }
     }
 
-    fn note(&mut self, told: Told, peer: &mut Peer) -> io::Result<()> {
+    fn note(&mut self, message: GuardMessage, peer: &mut Peer) -> io::Result<()> {
         let kept = &mut self.kept;
-        match told {
-            Told::Serving { pid, program, text, descriptors } => {
+        match message {
+            GuardMessage::Serving { pid, program, state, descriptors } => {
                 let descriptors = peer.receive(descriptors)?;
-                let text = serde_json::from_value(*text)?;
+                let state = serde_json::from_value(*state)?;
                 if kept.serving.is_none() {
-                    notify(&[NotifyState::Ready]);
+                    tell_manager(&[NotifyState::Ready]);
                 }
                 // Modules have newer states in a process that took over without a crash.
                 if !std::mem::take(&mut kept.hands_states_on) {
                     kept.states.drop(None);
                 }
                 let (program, at_ns) = (PathBuf::from(program), now_ns());
-                kept.serving = Some(Serving { pid, program, text, descriptors, at_ns });
+                kept.serving = Some(ServingProcess { pid, program, state, descriptors, at_ns });
             }
-            Told::Stack { launch } => kept.launch = Some(serde_json::from_value(*launch)?),
-            Told::Memory => kept.memory.extend(peer.receive(1)?),
-            Told::Keep { ino } => {
+            GuardMessage::Stack { launch } => kept.launch = Some(serde_json::from_value(*launch)?),
+            GuardMessage::Memory => kept.memory.extend(peer.receive(1)?),
+            GuardMessage::Keep { ino } => {
                 if let Some(fd) = peer.receive(1)?.pop() {
                     kept.nameless.insert(ino, fd);
                 }
             }
-            Told::Release { ino } => drop(kept.nameless.remove(&ino)),
-            Told::SessionsBegin => kept.sessions_begin = peer.receive(1)?.pop(),
-            Told::Session { state, descriptors } => {
+            GuardMessage::Release { ino } => drop(kept.nameless.remove(&ino)),
+            GuardMessage::SessionsBegin => kept.sessions_begin = peer.receive(1)?.pop(),
+            GuardMessage::Session { state, descriptors } => {
                 let descriptors = peer.receive(descriptors)?;
                 kept.sessions.insert(state.number(), (*state, descriptors));
             }
-            Told::SessionMemory { session } => {
+            GuardMessage::SessionMemory { session } => {
                 let memory = peer.receive(1)?;
                 // A session that is about to begin sends all its memory then.
                 if let Some((_, descriptors)) = kept.sessions.get_mut(&session) {
                     descriptors.extend(memory);
                 }
             }
-            Told::SessionEnded { session } => drop(kept.sessions.remove(&session)),
-            Told::State { origin, version, len, at_ns } => {
+            GuardMessage::SessionEnded { session } => drop(kept.sessions.remove(&session)),
+            GuardMessage::State { origin, version, len, at_ns } => {
                 if len > STATE_MAX as u64 {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
                 let bytes = peer.hear_bytes(len)?;
                 kept.states.put(KeptState { origin, version, bytes, at_ns });
             }
-            Told::SameStates { places, at_ns } => kept.states.are_still(&places, at_ns),
-            Told::NoState { place } => kept.states.drop(place),
-            Told::Alone { why } => kept.alone = Some(why),
-            Told::Ended => kept.ended = true,
+            GuardMessage::SameStates { places, at_ns } => kept.states.are_still(&places, at_ns),
+            GuardMessage::NoState { place } => kept.states.drop(place),
+            GuardMessage::Alone { why } => kept.alone = Some(why),
+            GuardMessage::Ended => kept.ended = true,
         }
         Ok(())
     }
@@ -225,8 +227,8 @@ impl Supervisor {
         }
         let nameless = self.kept.nameless.iter().map(|(ino, fd)| Ok((*ino, fd.try_clone()?)));
         let refuse = self.short >= REFUSE_AFTER;
-        let remains = Remains {
-            text: serving.text.clone(),
+        let crashed = CrashedMount {
+            state: serving.state.clone(),
             descriptors: &serving.descriptors,
             guard,
             nameless: nameless.collect::<io::Result<_>>().map_err(text)?,
@@ -238,17 +240,17 @@ impl Supervisor {
             // Perhaps it is one of them that ends them all.
             kept: if refuse { Vec::new() } else { self.kept.states.all() },
         };
-        let handover = Handover::after_crash(remains).map_err(text)?;
-        let giver = Giver::start(&serving.program, launch)?;
-        let (child, heirs_end) = giver.hand_over(&handover)?;
-        drop((handover, heirs_end));
+        let packed = PackedMount::after_crash(crashed).map_err(text)?;
+        let successor = Successor::start(&serving.program, launch)?;
+        let (child, peer) = successor.hand_over(&packed)?;
+        drop((packed, peer));
         tracing::info!(pid = child.id(), program = %serving.program.shown(), "another process serves the mount");
         self.kept.hands_states_on = !refuse;
         Ok(Peer(ours))
     }
 }
 
-/// Waits until a process has ended, and collects its remains and those of others.
+/// Waits until a process has ended, and reaps it and others.
 fn await_end(pid: u32) -> io::Result<Option<WaitStatus>> {
     let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
     let status = match rustix::io::retry_on_intr(|| waitpid(Some(process), WaitOptions::empty())) {
@@ -278,10 +280,4 @@ fn describe(status: Option<WaitStatus>) -> String {
 
 fn exit_status(status: Option<WaitStatus>) -> i32 {
     status.and_then(WaitStatus::exit_status).unwrap_or(1)
-}
-
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager could not be told");
-    }
 }

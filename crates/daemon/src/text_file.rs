@@ -2,6 +2,7 @@
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,9 +12,17 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a file of settings, up to the limit.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
+    read_open(open(path)?)
+}
+
+/// Opens a file of settings.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     // Opening a FIFO would wait for a writer.
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
+}
+
+/// Reads a file of settings that is open, up to the limit.
+pub(crate) fn read_open(file: File) -> io::Result<String> {
     let found = file.metadata()?;
     if found.is_dir() {
         return Err(Errno::ISDIR.into());

@@ -11,7 +11,7 @@ use crate::reply::{cant_open, invalid, refused};
 use crate::section::Section;
 use crate::stack_text::Edit;
 use crate::values::{self, check_name};
-use crate::{drill, require, speed, tier_store, told, validate};
+use crate::{drill, job_reply, require, speed, tier_store, validate};
 use braid_contract::{Errno, TierId};
 use braid_ipc::protocol::{ErrorReply, Job, NamedTier};
 use braid_stores::fault::FaultControl;
@@ -78,7 +78,7 @@ pub(crate) fn replace_by(
     let asked = Asked::ReplaceBy { old, dir: &joining.dir };
     let (id, job) = replaced.map_err(|error| asked.failed(&error))?;
     let (tier, edit) = joined(handle, new.0, id, joining)?;
-    Ok((tier, edit, told::job(&handle.volume, job)))
+    Ok((tier, edit, job_reply::job(&handle.volume, job)))
 }
 
 /// Checks a tier that is about to join.
@@ -124,7 +124,7 @@ pub(crate) fn looked_at(
     Ok((Joining { dir, read, control }, config))
 }
 
-/// Notes that it joined. Answers it, and its entry for the stack file.
+/// Notes that it joined. Returns it, and its entry for the stack file.
 fn joined(
     handle: &VolumeHandle,
     name: &str,

@@ -188,7 +188,7 @@ fn look_at<'a>(tier: &'a TierSettings, mounts: &[Mount]) -> Result<Looked<'a>, R
     Ok(Looked { tier, spot: Spot { inode, ..Spot::named(real, mounts) } })
 }
 
-/// Checks that a directory can be a tier; answers its location.
+/// Checks that a directory can be a tier; returns its location.
 fn usable(dir: &Path, place: &Place, mounts: &[Mount]) -> Result<(PathBuf, Metadata), Refusal> {
     let shown = dir.shown();
     let found = std::fs::metadata(dir).map_err(|error| unreachable_dir(dir, place, &error))?;

@@ -57,12 +57,12 @@ pub(crate) fn open_taken(
 /// states of its modules.
 pub(crate) fn open_after_crash(
     config: &Config,
-    remains: &CrashState,
+    crashed: &CrashState,
     kept: &[KeptState],
 ) -> Result<VolumeHandle, Refusal> {
     let settings = config.stack.need_volume()?;
-    let handle = open_by(config, false, &|volume| Volume::open_after_crash(volume, remains.clone()))?;
-    handle.modules.go_on_after_crash(kept, remains.crashes).map_err(|error| {
+    let handle = open_by(config, false, &|volume| Volume::open_after_crash(volume, crashed.clone()))?;
+    handle.modules.go_on_after_crash(kept, crashed.crashes).map_err(|error| {
         let place = settings.place.whole_file();
         place.refuse(error.to_string(), "unmount, and mount anew; the log may say more")
     })?;
@@ -140,7 +140,8 @@ pub(crate) fn resume(
     fs: Arc<dyn FileSystem>,
     point: &Path,
     config: &Config,
-    (given, ledger): (Given, Option<Arc<Ledger>>),
+    given: Given,
+    ledger: Option<Arc<Ledger>>,
 ) -> io::Result<Session> {
     let front = front(config, &*fs, ledger);
     braid_fuse::resume(fs, point, &front, given)

@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// Sends a request, and hands each answer to `visit` until the last. Waits
-    /// without a limit: a daemon that ends hangs up. `visit` answers whether
+    /// without a limit: a daemon that ends hangs up. `visit` returns whether
     /// the reply matches the request.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Reads or changes keys and values: sends a request with a value, and answers with
+    /// Reads or changes keys and values: sends a request with a value, and returns
     /// the bytes that follow the reply.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The requests that a server passes on to the volume's side.
+//! The requests that a server passes on to the daemon.
 
 use crate::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, FsckRequest, FsckSummary, Hello, HomeReplaced,
@@ -10,31 +10,31 @@ use braid_contract::{Caller, RuntimeStatus};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Answers requests. Called from many threads at once.
+/// Answers the requests that any mount has. Called from many threads at once.
 pub trait Handler: Send + Sync + 'static {
     /// The daemon's description of itself.
     fn hello(&self) -> Hello;
 
-    /// The state of the volume.
+    /// The state of the mount.
     ///
     /// # Errors
     /// If it is not available.
     fn status(&self) -> Result<Status, ErrorReply>;
 
-    /// The location of the data of inode `ino`.
+    /// The part for requests about a volume.
     ///
     /// # Errors
-    /// If the inode is unknown or can't be explained.
-    fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply>;
+    /// If the mount has no volume: what refuses these requests.
+    fn volume(&self) -> Result<&dyn VolumeHandler, ErrorReply>;
 
-    /// Makes all writes to the volume durable.
+    /// Makes all writes durable.
     ///
     /// # Errors
     /// If part of it failed; the rest is durable.
     fn sync(&self) -> Result<(), ErrorReply>;
 
     /// Reads or changes keys and values in the name of a caller; `value` is the data that
-    /// followed the request. Answers with the data that is to follow the reply.
+    /// followed the request. Returns the data that is to follow the reply too.
     ///
     /// # Errors
     /// If the caller has no right to it, or it fails.
@@ -50,6 +50,74 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// If one can't be changed on this mount; then nothing has changed.
     fn set_options(&self, options: &[String]) -> Result<(), ErrorReply>;
+
+    /// The current stack.
+    ///
+    /// # Errors
+    /// If it is not available.
+    fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
+
+    /// The workers, queues and sessions of applications.
+    ///
+    /// # Errors
+    /// If applications can't have sessions.
+    fn runtime(&self) -> Result<RuntimeStatus, ErrorReply>;
+
+    /// Reads the stack file again, and applies it, completely or not at all;
+    /// with `dry_run`, only checks it.
+    ///
+    /// # Errors
+    /// If there is no stack file, it is not valid, or changes a fixed setting.
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply>;
+
+    /// Begins to hand the mount over to the program at this path.
+    ///
+    /// # Errors
+    /// If that is impossible, or the program does not want it; nothing has changed then.
+    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply>;
+
+    /// Whether a user may modify and reload the stack, beside root and the user who
+    /// mounted.
+    fn may_modify(&self, uid: u32) -> bool;
+
+    /// Exchanges, adds and removes modules; with `dry_run`, only checks that.
+    ///
+    /// # Errors
+    /// If the stack is not valid, or can't come into force on a mounted volume.
+    fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply>;
+
+    /// Has the library `file` go on as `module`; without one, that which a repository has.
+    ///
+    /// # Errors
+    /// If it can't; the one before goes on.
+    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply>;
+
+    /// Records the operations of applications. Hands them to `tell`, from
+    /// [`Reply::TraceBegun`] to [`Reply::TraceEnded`]; it fails when the client
+    /// is gone, which ends the recording.
+    ///
+    /// # Errors
+    /// If recording is impossible, or the client is gone.
+    fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply>;
+
+    /// Ends a recording.
+    ///
+    /// # Errors
+    /// If there is no recording of this number.
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply>;
+}
+
+/// Answers the requests about a volume, its tiers and its jobs. Called from many threads at once.
+pub trait VolumeHandler {
+    /// The location of the data of inode `ino`.
+    ///
+    /// # Errors
+    /// If the inode is unknown or can't be explained.
+    fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply>;
 
     /// Hands `tell` the files with ranges on tiers that can't be relied on. It
     /// fails when the client is gone.
@@ -129,49 +197,8 @@ pub trait Handler: Send + Sync + 'static {
     /// If there is no such tier, or it has no files of its own.
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply>;
 
-    /// The current stack.
-    ///
-    /// # Errors
-    /// If it is not available.
-    fn dump_stack(&self) -> Result<StackDump, ErrorReply>;
-
     /// The streams that were learned.
     fn learned_streams(&self) -> LearnedStreams;
-
-    /// The workers, queues and sessions of applications.
-    ///
-    /// # Errors
-    /// If applications can't have sessions.
-    fn runtime(&self) -> Result<RuntimeStatus, ErrorReply>;
-
-    /// Reads the stack file again, and applies it, completely or not at all;
-    /// with `dry_run`, only checks it.
-    ///
-    /// # Errors
-    /// If there is no stack file, it is not valid, or changes a fixed setting.
-    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply>;
-
-    /// Begins to hand the mount over to the program at this path.
-    ///
-    /// # Errors
-    /// If that is impossible, or the program does not want it; nothing has changed then.
-    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply>;
-
-    /// Whether a user may modify and reload the stack, beside root and the user who
-    /// mounted.
-    fn may_modify(&self, uid: u32) -> bool;
-
-    /// Exchanges, adds and removes modules; with `dry_run`, only checks that.
-    ///
-    /// # Errors
-    /// If the stack is not valid, or can't come into force on a mounted volume.
-    fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply>;
-
-    /// Has the library `file` go on as `module`; without one, that which a repository has.
-    ///
-    /// # Errors
-    /// If it can't; the one before goes on.
-    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply>;
 
     /// Starts a job that replaces a healthy tier by a directory, as the tier
     /// `by`.
@@ -200,24 +227,6 @@ pub trait Handler: Send + Sync + 'static {
         bandwidth: Option<u64>,
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply>;
-
-    /// Records the operations of applications. Hands them to `tell`, from
-    /// [`Reply::TraceBegun`] to [`Reply::TraceEnded`]; it fails when the client
-    /// is gone, which ends the recording.
-    ///
-    /// # Errors
-    /// If recording is impossible, or the client is gone.
-    fn record_trace(
-        &self,
-        request: &TraceRequest,
-        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), ErrorReply>;
-
-    /// Ends a recording.
-    ///
-    /// # Errors
-    /// If there is no recording of this number.
-    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply>;
 
     /// Checks the volume. Hands progress and problems to `tell`, which fails
     /// when the client is gone; the check then ends.

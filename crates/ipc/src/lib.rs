@@ -20,5 +20,5 @@ pub mod server;
 pub mod socket;
 
 pub use client::{Breaker, Client, ClientError};
-pub use handler::Handler;
+pub use handler::{Handler, VolumeHandler};
 pub use server::{Server, caller_of};

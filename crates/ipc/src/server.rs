@@ -4,7 +4,7 @@
 //! lines are limited in length, silent connections are closed, and each user
 //! has a limited number of connections.
 
-use crate::handler::Handler;
+use crate::handler::{Handler, VolumeHandler};
 use crate::protocol::{
     Done, Ended, ErrorReply, KvAnswer, KvOperation, KvRequest, PROTOCOL, REQUEST_BYTES_MAX, Reply, ReplyLine,
     Request, RequestLine,
@@ -444,70 +444,99 @@ fn handle(handler: &dyn Handler, request: &Request, send: &mut dyn FnMut(Reply) 
     let reply = match request {
         Request::Hello | Request::Wait => Ok(Reply::Hello(handler.hello())),
         Request::Status => handler.status().map(Reply::Status),
-        Request::Explain { ino } => handler.explain(*ino).map(Reply::Explanation),
         Request::SetOptions { options } => handler.set_options(options).map(|()| Reply::Done(Done {})),
         Request::Sync => handler.sync().map(|()| Reply::Done(Done {})),
-        Request::Affected => {
-            handler.affected(&mut |file| send(Reply::Affected(file))).map(|()| Reply::Done(Done {}))
-        }
-        Request::Drill { tier, rules } => handler.drill(tier.as_deref(), rules.as_deref()).map(Reply::Drill),
-        Request::Fsck(request) => {
-            handler.fsck(request, send).and_then(|summary| last_of_several(send, Reply::FsckSummary(summary)))
-        }
         Request::RecordTrace(request) => handler.record_trace(request, send).map(|()| Reply::Done(Done {})),
         Request::StopTrace { id } => handler.stop_trace(*id).map(|()| Reply::Done(Done {})),
-        Request::AddTier { tier, dir, settings } => {
-            handler.add_tier(tier, dir, settings).map(Reply::TierAdded)
-        }
-        Request::SetTier { tier, settings } => handler.set_tier(tier, settings).map(Reply::TierSet),
-        Request::RemoveTier { tier, evacuate } => {
-            handler.remove_tier(tier, *evacuate).map(Reply::TierRemoved)
-        }
         Request::Upgrade { program } => handler.upgrade(program).map(Reply::Upgrading),
         Request::Reload { dry_run } => handler.reload(*dry_run).map(Reply::Reloaded),
         Request::UpgradeModule { module, file } => {
             handler.upgrade_module(module, file.as_deref()).map(Reply::ModuleUpgraded)
         }
         Request::ModifyStack(request) => handler.modify_stack(request).map(Reply::StackModified),
-        Request::SurveyImport { tier } => handler.survey_import(tier).map(Reply::ImportSurvey),
         Request::DumpStack => handler.dump_stack().map(Reply::StackDump),
         Request::Runtime => handler.runtime().map(Reply::Runtime),
-        Request::LearnedStreams => Ok(Reply::LearnedStreams(handler.learned_streams())),
-        Request::ReplaceHome { dir, bandwidth } => {
-            let replaced = handler.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));
-            replaced.and_then(|replaced| last_of_several(send, Reply::HomeReplaced(replaced)))
+        Request::Kv(_) => Err(ErrorReply::new("the value is missing")),
+        // Without a volume, there are none.
+        Request::Jobs => Ok(Reply::Jobs(handler.volume().map(VolumeHandler::jobs).unwrap_or_default())),
+        Request::LearnedStreams => {
+            let streams = handler.volume().map(VolumeHandler::learned_streams);
+            Ok(Reply::LearnedStreams(streams.unwrap_or_default()))
         }
-        Request::ReplaceTierBy { tier, by, dir, settings, bandwidth } => {
-            handler.replace_tier_by(tier, by, dir, settings, *bandwidth).map(Reply::Replacing)
-        }
-        Request::ReplaceTier { tier, dir } => handler.replace_tier(tier, dir).map(Reply::Replaced),
-        Request::StartJob(_)
-        | Request::Jobs
+        Request::Explain { .. }
+        | Request::Affected
+        | Request::Drill { .. }
+        | Request::Fsck(_)
+        | Request::SurveyImport { .. }
+        | Request::StartJob(_)
         | Request::Job { .. }
         | Request::ChangeJob { .. }
         | Request::UndoEvacuation { .. }
-        | Request::Pin(_) => handle_job(handler, request),
-        Request::Kv(_) => Err(ErrorReply::new("the value is missing")),
+        | Request::Pin(_) => handler.volume().and_then(|volume| handle_volume(volume, request, send)),
+        Request::AddTier { .. }
+        | Request::SetTier { .. }
+        | Request::RemoveTier { .. }
+        | Request::ReplaceHome { .. }
+        | Request::ReplaceTierBy { .. }
+        | Request::ReplaceTier { .. } => {
+            handler.volume().and_then(|volume| handle_tiers(volume, request, send))
+        }
     };
     reply.unwrap_or_else(Reply::Error)
+}
+
+/// Carries out a request about a volume, its jobs or pins.
+fn handle_volume(
+    volume: &dyn VolumeHandler,
+    request: &Request,
+    send: &mut dyn FnMut(Reply) -> io::Result<()>,
+) -> Result<Reply, ErrorReply> {
+    match request {
+        Request::Explain { ino } => volume.explain(*ino).map(Reply::Explanation),
+        Request::Affected => {
+            volume.affected(&mut |file| send(Reply::Affected(file))).map(|()| Reply::Done(Done {}))
+        }
+        Request::Drill { tier, rules } => volume.drill(tier.as_deref(), rules.as_deref()).map(Reply::Drill),
+        Request::Fsck(request) => {
+            volume.fsck(request, send).and_then(|summary| last_of_several(send, Reply::FsckSummary(summary)))
+        }
+        Request::SurveyImport { tier } => volume.survey_import(tier).map(Reply::ImportSurvey),
+        Request::StartJob(request) => volume.start_job(request).map(Reply::Job),
+        Request::Job { id } => volume.job(*id, None).map(Reply::Job),
+        Request::ChangeJob { id, change } => volume.job(*id, Some(*change)).map(Reply::Job),
+        Request::UndoEvacuation { tier } => volume.undo_evacuation(tier).map(|()| Reply::Done(Done {})),
+        Request::Pin(request) => volume.pin(request).map(Reply::Pinned),
+        _ => Err(ErrorReply::new("the request is about something else")),
+    }
+}
+
+/// Carries out a request that adds, changes, removes or replaces tiers.
+fn handle_tiers(
+    volume: &dyn VolumeHandler,
+    request: &Request,
+    send: &mut dyn FnMut(Reply) -> io::Result<()>,
+) -> Result<Reply, ErrorReply> {
+    match request {
+        Request::AddTier { tier, dir, settings } => {
+            volume.add_tier(tier, dir, settings).map(Reply::TierAdded)
+        }
+        Request::SetTier { tier, settings } => volume.set_tier(tier, settings).map(Reply::TierSet),
+        Request::RemoveTier { tier, evacuate } => volume.remove_tier(tier, *evacuate).map(Reply::TierRemoved),
+        Request::ReplaceHome { dir, bandwidth } => {
+            let replaced = volume.replace_home(dir, *bandwidth, &mut |now| send(Reply::Job(now)));
+            replaced.and_then(|replaced| last_of_several(send, Reply::HomeReplaced(replaced)))
+        }
+        Request::ReplaceTierBy { tier, by, dir, settings, bandwidth } => {
+            volume.replace_tier_by(tier, by, dir, settings, *bandwidth).map(Reply::Replacing)
+        }
+        Request::ReplaceTier { tier, dir } => volume.replace_tier(tier, dir).map(Reply::Replaced),
+        _ => Err(ErrorReply::new("the request is about something else")),
+    }
 }
 
 /// The last of several replies.
 fn last_of_several(send: &mut dyn FnMut(Reply) -> io::Result<()>, last: Reply) -> Result<Reply, ErrorReply> {
     send(last).map_err(|error| ErrorReply::new(error.to_string())).map(|()| Reply::Done(Done {}))
-}
-
-/// Carries out a request about jobs or pins.
-fn handle_job(handler: &dyn Handler, request: &Request) -> Result<Reply, ErrorReply> {
-    match request {
-        Request::StartJob(request) => handler.start_job(request).map(Reply::Job),
-        Request::Jobs => Ok(Reply::Jobs(handler.jobs())),
-        Request::Job { id } => handler.job(*id, None).map(Reply::Job),
-        Request::ChangeJob { id, change } => handler.job(*id, Some(*change)).map(Reply::Job),
-        Request::UndoEvacuation { tier } => handler.undo_evacuation(tier).map(|()| Reply::Done(Done {})),
-        Request::Pin(request) => handler.pin(request).map(Reply::Pinned),
-        _ => Err(ErrorReply::new("the request is about something else")),
-    }
 }
 
 fn answer(mut stream: &UnixStream, reply: Reply) -> io::Result<()> {

@@ -9,7 +9,7 @@ use braid_ipc::protocol::{
     NamedTier, PinRequest, Pinned, Reloaded, Replaced, Replacing, Reply, Request, Saved, StackDump, StartJob,
     Status, TierAdded, TierRemoved, TierSet, TraceBegun, TraceEnded, TraceLines, TraceRequest, Upgrading,
 };
-use braid_ipc::{Client, ClientError, Handler, Server};
+use braid_ipc::{Client, ClientError, Handler, Server, VolumeHandler};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,23 +28,8 @@ impl Handler for Fake {
         Err(ErrorReply { errno: Some(5), message: "no status today".into() })
     }
 
-    fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {
-        Ok(Explanation {
-            layout: "plain".into(),
-            object: Some("0".repeat(32)),
-            owner: Some(4711),
-            size: ino,
-            range_size: 65536,
-            volume_range_size: Some(65536),
-            durable: true,
-            volatile_tiers: vec![],
-            rule: None,
-            stream: None,
-            policy: None,
-            next: None,
-            pin: None,
-            runs: vec![],
-        })
+    fn volume(&self) -> Result<&dyn VolumeHandler, ErrorReply> {
+        Ok(self)
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
@@ -67,6 +52,73 @@ impl Handler for Fake {
 
     fn set_options(&self, options: &[String]) -> Result<(), ErrorReply> {
         Err(ErrorReply::new(format!("no option of {options:?}")))
+    }
+
+    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
+        Ok(Reloaded { file: "/s.yaml".into(), changes: vec![dry_run.to_string()] })
+    }
+
+    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
+        let (from, to) = ("1".to_owned(), file.unwrap_or_default().to_owned());
+        Ok(ModuleUpgraded { module: module.to_owned(), from, to, paused_ns: 7 })
+    }
+
+    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
+        Ok(Upgrading { pid: 43, version: program.to_owned() })
+    }
+
+    fn may_modify(&self, _: u32) -> bool {
+        false
+    }
+
+    fn modify_stack(&self, _: &ModifyStack) -> Result<Modified, ErrorReply> {
+        Err(ErrorReply::new("not here"))
+    }
+
+    fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
+        Ok(StackDump { text: "stack:\n".into() })
+    }
+
+    fn runtime(&self) -> Result<braid_contract::RuntimeStatus, ErrorReply> {
+        Ok(braid_contract::RuntimeStatus::default())
+    }
+
+    fn record_trace(
+        &self,
+        request: &TraceRequest,
+        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), ErrorReply> {
+        let mut say = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
+        say(Reply::TraceBegun(TraceBegun { id: 7, head: request.path.clone().unwrap_or_default() }))?;
+        for ops in 0..1000 {
+            say(Reply::TraceLines(TraceLines { lines: "line\n".into(), ops, ..TraceLines::default() }))?;
+        }
+        say(Reply::TraceEnded(TraceEnded { age_ns: 5, unmounted: false }))
+    }
+
+    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
+        Err(ErrorReply { errno: Some(2), message: format!("there is no recording {id}") })
+    }
+}
+
+impl VolumeHandler for Fake {
+    fn explain(&self, ino: u64) -> Result<Explanation, ErrorReply> {
+        Ok(Explanation {
+            layout: "plain".into(),
+            object: Some("0".repeat(32)),
+            owner: Some(4711),
+            size: ino,
+            range_size: 65536,
+            volume_range_size: Some(65536),
+            durable: true,
+            volatile_tiers: vec![],
+            rule: None,
+            stream: None,
+            policy: None,
+            next: None,
+            pin: None,
+            runs: vec![],
+        })
     }
 
     fn affected(&self, tell: &mut dyn FnMut(AffectedFile) -> io::Result<()>) -> Result<(), ErrorReply> {
@@ -122,19 +174,6 @@ impl Handler for Fake {
         Ok(TierAdded { tier, location: dir.to_owned(), saved: Saved::default() })
     }
 
-    fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
-        Ok(Reloaded { file: "/s.yaml".into(), changes: vec![dry_run.to_string()] })
-    }
-
-    fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
-        let (from, to) = ("1".to_owned(), file.unwrap_or_default().to_owned());
-        Ok(ModuleUpgraded { module: module.to_owned(), from, to, paused_ns: 7 })
-    }
-
-    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
-        Ok(Upgrading { pid: 43, version: program.to_owned() })
-    }
-
     fn set_tier(&self, tier: &str, _: &BTreeMap<String, String>) -> Result<TierSet, ErrorReply> {
         Ok(TierSet { tier: tier.to_owned(), saved: Saved::default() })
     }
@@ -145,24 +184,8 @@ impl Handler for Fake {
         Ok(TierRemoved { tier: tier.to_owned(), location, not_cleared, saved: Saved::default() })
     }
 
-    fn may_modify(&self, _: u32) -> bool {
-        false
-    }
-
-    fn modify_stack(&self, _: &ModifyStack) -> Result<Modified, ErrorReply> {
-        Err(ErrorReply::new("not here"))
-    }
-
     fn survey_import(&self, tier: &str) -> Result<ImportSurvey, ErrorReply> {
         Ok(ImportSurvey { tier: tier.to_owned(), files: 3, ..ImportSurvey::default() })
-    }
-
-    fn dump_stack(&self) -> Result<StackDump, ErrorReply> {
-        Ok(StackDump { text: "stack:\n".into() })
-    }
-
-    fn runtime(&self) -> Result<braid_contract::RuntimeStatus, ErrorReply> {
-        Ok(braid_contract::RuntimeStatus::default())
     }
 
     fn learned_streams(&self) -> LearnedStreams {
@@ -187,23 +210,6 @@ impl Handler for Fake {
         _: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
         Err(ErrorReply::new(format!("{dir} is not empty")))
-    }
-
-    fn record_trace(
-        &self,
-        request: &TraceRequest,
-        tell: &mut dyn FnMut(Reply) -> io::Result<()>,
-    ) -> Result<(), ErrorReply> {
-        let mut say = |reply| tell(reply).map_err(|error| ErrorReply::new(error.to_string()));
-        say(Reply::TraceBegun(TraceBegun { id: 7, head: request.path.clone().unwrap_or_default() }))?;
-        for ops in 0..1000 {
-            say(Reply::TraceLines(TraceLines { lines: "line\n".into(), ops, ..TraceLines::default() }))?;
-        }
-        say(Reply::TraceEnded(TraceEnded { age_ns: 5, unmounted: false }))
-    }
-
-    fn stop_trace(&self, id: u64) -> Result<(), ErrorReply> {
-        Err(ErrorReply { errno: Some(2), message: format!("there is no recording {id}") })
     }
 
     fn fsck(

@@ -2,7 +2,7 @@
 //! its control socket. There are no tiers, ranges or jobs.
 //!
 //! A [`Bottom`] is such a file system; `logfs` has one, `view` another. `handle` is one that is
-//! open, with modules on top; `mount` is its life, and `control` answers requests.
+//! open, with modules on top; `mount` is its life, and `control` its control socket.
 
 mod control;
 mod handle;
@@ -65,11 +65,6 @@ pub(crate) trait Bottom: Send + Sync {
 }
 
 impl dyn Bottom {
-    /// Refuses a request about parts that only a volume has.
-    fn refuse<T>(&self) -> std::result::Result<T, ErrorReply> {
-        Err(ErrorReply::new(self.no_volume()))
-    }
-
     fn refuse_access_times(&self) -> std::result::Result<(), ErrorReply> {
         Err(ErrorReply { errno: Some(Errno::EOPNOTSUPP.0), message: self.no_access_times().to_owned() })
     }

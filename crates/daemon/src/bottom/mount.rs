@@ -3,7 +3,7 @@
 use super::Bottom;
 use super::control::Control;
 use super::handle::Handle;
-use crate::beside::{Beside, Bound, Front, mount_advice, start_control, tell_manager};
+use crate::beside::{Beside, Bound, Front, MountHandler, mount_advice, start_control, tell_manager};
 use crate::config::Config;
 use crate::refusal::{Place, Refusal};
 use crate::serve_error::ServeError;
@@ -16,7 +16,7 @@ use sd_notify::NotifyState;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Mounts the stack that `config` describes on the file system that `open` opens, and answers until
+/// Mounts the stack that `config` describes on the file system that `open` opens, and serves it until
 /// it is unmounted. `ready` is called once it can be used.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ fn end(session: Session, beside: Beside<Control>, handle: Handle) -> Result<(), 
     tell_manager(&[NotifyState::Stopping]);
     drop((metrics, kv));
     let closed = handle.close();
-    control.await_recording();
+    control.mount().await_recording();
     drop(signals);
     let error = match (served, closed) {
         (Err(error), _) => Some(format!("the connection to the kernel failed: {error}")),

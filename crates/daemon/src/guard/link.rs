@@ -1,9 +1,10 @@
 //! The side of the process that serves a mount.
 
-use super::wire::Told;
+use super::wire::GuardMessage;
 use crate::peer::Peer;
 use braid_contract::{Fd, InodeId};
 use braid_fuse::Ledger;
+use braid_ipc::protocol::Restarts;
 use braid_runtime::{SessionKeeper, SessionState};
 use braid_volume::Keeper;
 use serde::Serialize;
@@ -42,19 +43,19 @@ impl Link {
     }
 
     /// Sends the guard a message. Without a guard, a crash of this process ends the mount.
-    pub(crate) fn tell(&self, told: &Told, descriptors: &[BorrowedFd<'_>]) {
-        self.say(told, |guard| guard.pass(descriptors));
+    pub(crate) fn tell(&self, message: &GuardMessage, descriptors: &[BorrowedFd<'_>]) {
+        self.say(message, |guard| guard.pass(descriptors));
     }
 
-    /// The same, with bytes behind it.
-    pub(crate) fn tell_with(&self, told: &Told, bytes: &[u8]) {
-        self.say(told, |guard| guard.say_bytes(bytes));
+    /// The same, followed by bytes.
+    pub(crate) fn tell_with(&self, message: &GuardMessage, bytes: &[u8]) {
+        self.say(message, |guard| guard.say_bytes(bytes));
     }
 
-    fn say(&self, told: &Told, rest: impl FnOnce(&mut Peer) -> io::Result<()>) {
+    fn say(&self, message: &GuardMessage, rest: impl FnOnce(&mut Peer) -> io::Result<()>) {
         let mut peer = self.peer();
         let Some(guard) = &mut *peer else { return };
-        let said = guard.say(told).and_then(|()| rest(guard));
+        let said = guard.say(message).and_then(|()| rest(guard));
         if let Err(error) = said {
             tracing::error!(%error, "the guard of the mount is gone: a crash of this process ends it");
             *peer = None;
@@ -64,19 +65,20 @@ impl Link {
     /// Tells the guard how the present stack would be mounted.
     pub(crate) fn stack_is(&self, launch: &impl Serialize) {
         match serde_json::to_value(launch) {
-            Ok(launch) => self.tell(&Told::Stack { launch: Box::new(launch) }, &[]),
+            Ok(launch) => self.tell(&GuardMessage::Stack { launch: Box::new(launch) }, &[]),
             Err(error) => self.is_alone(format!("the stack can't be told: {error}")),
         }
     }
 
     /// Tells the guard that this process serves the mount, and passes the data that another one
-    /// would need: this text, and descriptors of the device and of the control socket.
-    pub(crate) fn serves(&self, text: &impl Serialize, descriptors: &[BorrowedFd<'_>]) {
+    /// would need: this state, and descriptors of the device and of the control socket.
+    pub(crate) fn serves(&self, state: &impl Serialize, descriptors: &[BorrowedFd<'_>]) {
         let program = std::env::current_exe().map(|program| program.to_string_lossy().into_owned());
-        match (serde_json::to_value(text), program) {
-            (Ok(text), Ok(program)) => {
-                let (pid, text, count) = (std::process::id(), Box::new(text), descriptors.len());
-                self.tell(&Told::Serving { pid, program, text, descriptors: count }, descriptors);
+        match (serde_json::to_value(state), program) {
+            (Ok(state), Ok(program)) => {
+                let (pid, state, count) = (std::process::id(), Box::new(state), descriptors.len());
+                let message = GuardMessage::Serving { pid, program, state, descriptors: count };
+                self.tell(&message, descriptors);
             }
             (Err(error), _) => self.is_alone(format!("the mount can't be described: {error}")),
             (_, Err(error)) => self.is_alone(format!("the program can't be found: {error}")),
@@ -87,7 +89,7 @@ impl Link {
     pub(crate) fn is_alone(&self, why: String) {
         tracing::warn!(why, "a crash of this process ends the mount");
         self.alone.store(true, Ordering::Relaxed);
-        self.tell(&Told::Alone { why }, &[]);
+        self.tell(&GuardMessage::Alone { why }, &[]);
     }
 
     /// Whether another process goes on after a crash of this one.
@@ -102,6 +104,15 @@ impl Link {
     pub(crate) fn socket(&self) -> io::Result<Option<OwnedFd>> {
         self.peer().as_ref().map(|peer| peer.0.as_fd().try_clone_to_owned()).transpose()
     }
+}
+
+/// How a mount is protected from crashes of the process that serves it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CrashProtection {
+    /// The guard, which outlives this process, if there is one.
+    pub(crate) guard: Option<Guarded>,
+    /// The crashes until now.
+    pub(crate) restarts: Option<Restarts>,
 }
 
 /// The guard, and the records that it keeps.
@@ -150,7 +161,7 @@ impl Guarded {
 fn keep_memory(link: &Arc<Link>) -> impl Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync + 'static {
     let link = Arc::clone(link);
     move |memory| {
-        link.tell(&Told::Memory, &[memory]);
+        link.tell(&GuardMessage::Memory, &[memory]);
         Ok(())
     }
 }
@@ -158,13 +169,13 @@ fn keep_memory(link: &Arc<Link>) -> impl Fn(BorrowedFd<'_>) -> io::Result<()> + 
 impl Keeper for Link {
     fn keep(&self, ino: InodeId, fd: &Fd) {
         match fd.kernel_fd() {
-            Some(fd) => self.tell(&Told::Keep { ino: ino.0 }, &[fd.as_fd()]),
+            Some(fd) => self.tell(&GuardMessage::Keep { ino: ino.0 }, &[fd.as_fd()]),
             None => tracing::debug!(ino = ino.0, "an inode without a name has no descriptor"),
         }
     }
 
     fn release(&self, ino: InodeId) {
-        self.tell(&Told::Release { ino: ino.0 }, &[]);
+        self.tell(&GuardMessage::Release { ino: ino.0 }, &[]);
     }
 
     fn renumber(&self) {
@@ -174,19 +185,19 @@ impl Keeper for Link {
 
 impl SessionKeeper for Link {
     fn listens(&self, listener: BorrowedFd<'_>) {
-        self.tell(&Told::SessionsBegin, &[listener]);
+        self.tell(&GuardMessage::SessionsBegin, &[listener]);
     }
 
     fn begun(&self, state: &SessionState, descriptors: &[BorrowedFd<'_>]) {
         let state = Box::new(state.clone());
-        self.tell(&Told::Session { state, descriptors: descriptors.len() }, descriptors);
+        self.tell(&GuardMessage::Session { state, descriptors: descriptors.len() }, descriptors);
     }
 
     fn grown(&self, session: u64, memory: BorrowedFd<'_>) {
-        self.tell(&Told::SessionMemory { session }, &[memory]);
+        self.tell(&GuardMessage::SessionMemory { session }, &[memory]);
     }
 
     fn ended(&self, session: u64) {
-        self.tell(&Told::SessionEnded { session }, &[]);
+        self.tell(&GuardMessage::SessionEnded { session }, &[]);
     }
 }

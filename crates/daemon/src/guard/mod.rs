@@ -9,6 +9,6 @@ mod states;
 mod wire;
 
 pub(crate) use kept::{KeptState, KeptStates, Origin, STATE_MAX};
-pub(crate) use link::Guarded;
+pub(crate) use link::{CrashProtection, Guarded};
 pub(crate) use states::{Exchanged, States};
-pub(crate) use wire::Told;
+pub(crate) use wire::GuardMessage;

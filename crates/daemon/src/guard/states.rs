@@ -2,7 +2,7 @@
 
 use super::kept::{Origin, STATE_MAX};
 use super::link::Link;
-use super::wire::Told;
+use super::wire::GuardMessage;
 use crate::clock::now_ns;
 use braid_contract::Errno;
 use braid_modules::{Member, State};
@@ -54,7 +54,7 @@ struct OfModule {
 }
 
 impl States {
-    /// Begins to ask the modules that `present` answers, from the top down.
+    /// Begins to ask the modules that `present` returns, from the top down.
     ///
     /// # Errors
     /// If there is no thread.
@@ -91,7 +91,7 @@ impl Exchanged {
         let mut known = self.0.known();
         known.exchanges += 1;
         known.modules.clear();
-        self.0.link.tell(&Told::NoState { place: None }, &[]);
+        self.0.link.tell(&GuardMessage::NoState { place: None }, &[]);
         self.0.changed.notify_all();
     }
 }
@@ -121,7 +121,7 @@ impl Shared {
         }
     }
 
-    /// Asks all modules, and sends the guard their states. Answers whether one of them has a state.
+    /// Asks all modules, and sends the guard their states. Returns whether one of them has a state.
     fn ask(&self, exchanges: u64, members: &[Arc<dyn Member>]) -> bool {
         let (mut has_states, mut still) = (false, Vec::new());
         let asked_ns = now_ns();
@@ -153,7 +153,7 @@ impl Shared {
         }
         let known = self.known();
         if !still.is_empty() && known.exchanges == exchanges {
-            self.link.tell(&Told::SameStates { places: still, at_ns: asked_ns }, &[]);
+            self.link.tell(&GuardMessage::SameStates { places: still, at_ns: asked_ns }, &[]);
         }
         has_states
     }
@@ -166,12 +166,12 @@ impl Shared {
                 tracing::warn!(module, len, "after a crash, the module begins anew: its state is too long");
             }
             if known.state.take().is_some() {
-                self.link.tell(&Told::NoState { place: Some(place) }, &[]);
+                self.link.tell(&GuardMessage::NoState { place: Some(place) }, &[]);
             }
             return;
         }
-        let told = Told::State { origin, version: state.version, len: len as u64, at_ns };
-        self.link.tell_with(&told, &state.bytes);
+        let message = GuardMessage::State { origin, version: state.version, len: len as u64, at_ns };
+        self.link.tell_with(&message, &state.bytes);
         known.state = Some(state);
     }
 }
@@ -184,11 +184,14 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// A message at the guard's side, and the bytes behind it.
-    fn heard(peer: &mut Peer) -> (Told, Vec<u8>) {
-        let told = peer.hear().unwrap();
-        let bytes =
-            if let Told::State { len, .. } = &told { peer.hear_bytes(*len).unwrap() } else { Vec::new() };
-        (told, bytes)
+    fn heard(peer: &mut Peer) -> (GuardMessage, Vec<u8>) {
+        let message = peer.hear().unwrap();
+        let bytes = if let GuardMessage::State { len, .. } = &message {
+            peer.hear_bytes(*len).unwrap()
+        } else {
+            Vec::new()
+        };
+        (message, bytes)
     }
 
     /// The second of two modules, both, the side that asks them, and the guard.
@@ -215,10 +218,10 @@ mod tests {
         assert!(!shared.ask(0, &members), "none of them keeps anything");
         fake.has(Ok(b"one"));
         assert!(shared.ask(0, &members));
-        let (Told::State { origin, version: 1, .. }, bytes) = heard(&mut guard) else { panic!() };
+        let (GuardMessage::State { origin, version: 1, .. }, bytes) = heard(&mut guard) else { panic!() };
         assert_eq!((origin.place, origin.module.as_str(), &bytes[..]), (2, "b", &b"one"[..]));
         shared.ask(0, &members);
-        let (Told::SameStates { places, .. }, _) = heard(&mut guard) else { panic!() };
+        let (GuardMessage::SameStates { places, .. }, _) = heard(&mut guard) else { panic!() };
         assert_eq!(places, [2]);
         // If a state can't be given, the one before stays.
         fake.has(Err(Errno::EIO));
@@ -228,9 +231,9 @@ mod tests {
         assert_eq!(heard(&mut guard).1, b"two");
         fake.has(Ok(&vec![0; STATE_MAX + 1]));
         shared.ask(0, &members);
-        let (Told::NoState { place: Some(2) }, _) = heard(&mut guard) else { panic!() };
+        let (GuardMessage::NoState { place: Some(2) }, _) = heard(&mut guard) else { panic!() };
         shared.ask(0, &members);
-        assert!(guard.hear::<Told>().is_err(), "there is nothing to say of it any more");
+        assert!(guard.hear::<GuardMessage>().is_err(), "there is nothing to say of it any more");
     }
 
     #[test]
@@ -238,9 +241,9 @@ mod tests {
         let Bed { fake, members, shared, mut guard } = bed();
         fake.has(Ok(b"one"));
         Exchanged(Arc::clone(&shared)).now();
-        let (Told::NoState { place: None }, _) = heard(&mut guard) else { panic!() };
+        let (GuardMessage::NoState { place: None }, _) = heard(&mut guard) else { panic!() };
         shared.ask(0, &members);
-        assert!(guard.hear::<Told>().is_err());
+        assert!(guard.hear::<GuardMessage>().is_err());
         shared.ask(1, &members);
         assert_eq!(heard(&mut guard).1, b"one");
     }

@@ -5,7 +5,7 @@ use super::gated::{Gated, enter};
 use super::log::LogStack;
 use braid_contract::rights::{ACL, Guard, SEARCH};
 use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, InodeId, KeyValue, Result};
-use braid_kv::{FileBucket, Held, resolve};
+use braid_kv::{FileBucket, Held, Listings, resolve};
 use braid_runtime::{Gate, Values};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The owner of the directories.
 pub(crate) enum Owner {
     /// Those of any file system: each value is a file.
-    Files(Arc<dyn FileSystem>),
+    Files(Arc<dyn FileSystem>, Arc<Listings>),
     /// Those of a log file system, which has keys and values of its own.
     Log(LogStack),
 }
@@ -114,9 +114,14 @@ impl Values for Buckets {
 }
 
 impl Owner {
+    /// The files of this file system.
+    pub(crate) fn of_files(fs: Arc<dyn FileSystem>) -> Self {
+        Self::Files(fs, Arc::default())
+    }
+
     fn file_system(&self) -> Arc<dyn FileSystem> {
         match self {
-            Self::Files(fs) => Arc::clone(fs),
+            Self::Files(fs, _) => Arc::clone(fs),
             Self::Log(stack) => Arc::clone(&stack.top),
         }
     }
@@ -143,7 +148,7 @@ impl Owner {
     /// there is one.
     pub(crate) fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Arc<dyn KeyValue> {
         match self {
-            Self::Files(fs) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache)),
+            Self::Files(fs, listings) => Arc::new(FileBucket::new(Arc::clone(fs), dir, cache, listings)),
             Self::Log(stack) => Arc::new(stack.bucket(dir, cache)),
         }
     }

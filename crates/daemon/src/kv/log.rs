@@ -6,7 +6,7 @@ use crate::modules::Modules;
 use braid_contract::{
     Caller, FileSystem, FrontCache, InodeId, KeyChange, KeyValue, PutOptions, Result, ScanPage, ScanRange,
 };
-use braid_kv::{FileBucket, Held};
+use braid_kv::{FileBucket, Held, Listings};
 use braid_log::{LogBucket, LogFs};
 use std::sync::{Arc, OnceLock};
 
@@ -17,12 +17,13 @@ pub(crate) struct LogStack {
     pub(crate) modules: Arc<Modules>,
     /// The whole stack, with its present modules.
     pub(crate) top: Arc<dyn FileSystem>,
+    pub(crate) listings: Arc<Listings>,
 }
 
 impl LogStack {
     pub(super) fn bucket(&self, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> StackBucket {
         let ino = dir.ino();
-        let files = FileBucket::new(Arc::clone(&self.top), dir, cache.clone());
+        let files = FileBucket::new(Arc::clone(&self.top), dir, cache.clone(), &self.listings);
         StackBucket { stack: self.clone(), dir: ino, cache, own: OnceLock::new(), files }
     }
 }

@@ -12,4 +12,4 @@ pub mod settings;
 pub(crate) use buckets::{Buckets, Owner};
 pub(crate) use log::LogStack;
 pub(crate) use requests::{answer, carry_out};
-pub(crate) use serving::{Prepared, Serving, prepare};
+pub(crate) use serving::{KvServer, Prepared, prepare};

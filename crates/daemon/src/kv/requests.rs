@@ -9,7 +9,7 @@ use std::path::Path;
 /// Most keys of a page.
 const PAGE_MAX: usize = 1000;
 
-/// Carries out a request; answers with the bytes that follow the reply.
+/// Carries out a request; returns the answer, and the bytes that follow it.
 pub(crate) fn answer(
     buckets: &Buckets,
     caller: &Caller,
@@ -29,7 +29,7 @@ fn refusal(error: Error) -> ErrorReply {
     ErrorReply { errno: Some(error.errno().0), message: format!("{error}{advice}") }
 }
 
-/// Carries out an operation on a directory; answers with the bytes that follow the reply.
+/// Carries out an operation on a directory; returns the answer, and the bytes that follow it.
 pub(crate) fn carry_out(
     values: &dyn KeyValue,
     caller: &Caller,

@@ -8,6 +8,7 @@ use crate::text_file;
 use braid_contract::{Caller, Shown};
 use braid_kv::{Door, Server, Settings};
 use rustix::process::{getegid, geteuid};
+use std::fmt::Display;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(crate) struct Prepared {
 }
 
 /// Keys and values that are served; ends when dropped.
-pub(crate) struct Serving {
+pub(crate) struct KvServer {
     // Before the listeners, which remove their sockets.
     _server: Server,
     _listeners: Vec<Listener>,
@@ -55,27 +56,22 @@ pub(crate) fn prepare(settings: Option<&KvSettings>) -> Result<Option<Prepared>,
 /// The password in the first line of a file, which only this user may read.
 fn password(file: &Located<PathBuf>) -> Result<Vec<u8>, Refusal> {
     let Located { value: path, place } = file;
-    let refuse = |found: String, advice: &str| Err(place.refuse(found, advice));
-    let found = match std::fs::metadata(path) {
-        Err(error) => {
-            return refuse(format!("{}: {error}", path.shown()), "make the file, with the password in it");
-        }
-        Ok(found) => found,
-    };
+    let refuse =
+        |found: &dyn Display, advice: &str| place.refuse(format!("{}: {found}", path.shown()), advice);
+    // The file that is checked is the one that is read, whatever comes to its name.
+    let file =
+        text_file::open(path).map_err(|error| refuse(&error, "make the file, with the password in it"))?;
+    let unreadable = |error: io::Error| refuse(&error, "write the password in the first line");
+    let found = file.metadata().map_err(unreadable)?;
     if ![0, geteuid().as_raw()].contains(&found.uid()) || found.mode() & 0o077 != 0 {
         let advice = "give it to the user who mounts, with mode 0600";
-        return refuse(format!("{}: others could know the password", path.shown()), advice);
+        return Err(refuse(&"others could know the password", advice));
     }
-    let text = match text_file::read(path) {
-        Err(error) => {
-            return refuse(format!("{}: {error}", path.shown()), "write the password in the first line");
-        }
-        Ok(text) => text,
-    };
+    let text = text_file::read_open(file).map_err(unreadable)?;
     let line = text.lines().next().unwrap_or_default();
     if line.is_empty() || line.len() > PASSWORD_MAX {
         let advice = format!("write one of up to {PASSWORD_MAX} bytes in the first line");
-        return Err(place.refuse(format!("{}: no password", path.shown()), advice));
+        return Err(refuse(&"no password", &advice));
     }
     Ok(line.as_bytes().to_vec())
 }
@@ -97,7 +93,7 @@ impl Prepared {
     ///
     /// # Errors
     /// If there are no descriptors or threads left.
-    pub(crate) fn serve(self, buckets: &Arc<Buckets>) -> io::Result<Serving> {
+    pub(crate) fn serve(self, buckets: &Arc<Buckets>) -> io::Result<KvServer> {
         // The user who mounts may choose any directory.
         let values = buckets.open(&Caller::root(), &self.directory.value)?;
         let identify = {
@@ -118,6 +114,6 @@ impl Prepared {
         let doors = doors.collect::<io::Result<Vec<Door>>>()?;
         let settings = Settings { password: self.password, connections: self.connections, identify };
         let server = Server::start(values, doors, settings)?;
-        Ok(Serving { _server: server, _listeners: self.listeners })
+        Ok(KvServer { _server: server, _listeners: self.listeners })
     }
 }

@@ -83,7 +83,12 @@ impl Bottom for OpenLog {
     }
 
     fn owner(&self, modules: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner {
-        Owner::Log(LogStack { fs: Arc::clone(&self.fs), modules: Arc::clone(modules), top })
+        Owner::Log(LogStack {
+            fs: Arc::clone(&self.fs),
+            modules: Arc::clone(modules),
+            top,
+            listings: Arc::default(),
+        })
     }
 
     fn no_volume(&self) -> String {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub const SIZE_MIN: u64 = braid_log::SIZE_MIN;
 
 /// Makes a log file system on a device, or in a file, which is made with this size if it
-/// is not there. Answers its size.
+/// is not there. Returns its size.
 ///
 /// # Errors
 /// If the device holds something and `force` is not given, is in use, or is too small.

@@ -38,7 +38,7 @@ impl LogSettings {
     /// Reads them from the arguments of `braid log mount`.
     ///
     /// # Errors
-    /// If there can't be so many workers.
+    /// If there can't be that many workers.
     pub(crate) fn from_flags(device: &Path, workers: Option<usize>) -> Result<Self, Refusal> {
         let place = Place::flag(device.to_string_lossy());
         let of_workers = |count: usize| Located::new(count, Place::flag(format!("--workers {count}")));

@@ -56,7 +56,7 @@ impl Drop for Listener {
 }
 
 /// Sets the mode of the socket at `path`, but not of a file that others may
-/// have put there meanwhile; answers its inode number.
+/// have put there meanwhile; returns its inode number.
 fn set_mode_of_socket(path: &Path, mode: Mode) -> io::Result<u64> {
     let found =
         std::fs::File::from(open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);

@@ -22,9 +22,9 @@ const JOB_STATES: [JobState; 7] = [
     JobState::Cancelled,
 ];
 
-/// The input of a scrape.
+/// The facts that one scrape shows.
 #[derive(Debug)]
-struct Told {
+struct Snapshot {
     volume: Status,
     jobs: Vec<Job>,
     /// The daemon's process, if `/proc` is readable.
@@ -49,23 +49,23 @@ struct Metric {
 /// The values of a metric.
 enum Values {
     /// A gauge.
-    Gauge(fn(&Told) -> Samples),
+    Gauge(fn(&Snapshot) -> Samples),
     /// A counter.
-    Counter(fn(&Told) -> Samples),
+    Counter(fn(&Snapshot) -> Samples),
     /// Latencies.
-    Histogram(fn(&Told) -> Samples<&LatencyHistogram>),
+    Histogram(fn(&Snapshot) -> Samples<&LatencyHistogram>),
 }
 
 /// The metrics of a volume in this state, in the OpenMetrics text format.
 pub(crate) fn exposition(volume: Status, jobs: Vec<Job>) -> Result<String, String> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Told { volume, jobs, process: Process::look() }));
+    registry.register_collector(Box::new(Snapshot { volume, jobs, process: Process::look() }));
     let mut text = String::new();
     text::encode(&mut text, &registry).map_err(|error| error.to_string())?;
     Ok(text)
 }
 
-impl Collector for Told {
+impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for metric in metrics() {
             let kind = match metric.values {
@@ -125,59 +125,65 @@ fn metrics() -> impl Iterator<Item = Metric> {
         .chain(of_process())
 }
 
-fn counter(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
+fn counter(name: &'static str, help: &'static str, samples: fn(&Snapshot) -> Samples) -> Metric {
     Metric { name, help, values: Values::Counter(samples) }
 }
 
-fn gauge(name: &'static str, help: &'static str, samples: fn(&Told) -> Samples) -> Metric {
+fn gauge(name: &'static str, help: &'static str, samples: fn(&Snapshot) -> Samples) -> Metric {
     Metric { name, help, values: Values::Gauge(samples) }
 }
 
 fn histogram(
     name: &'static str,
     help: &'static str,
-    samples: fn(&Told) -> Samples<&LatencyHistogram>,
+    samples: fn(&Snapshot) -> Samples<&LatencyHistogram>,
 ) -> Metric {
     Metric { name, help, values: Values::Histogram(samples) }
 }
 
 fn of_volume() -> Vec<Metric> {
     vec![
-        gauge("braid_build_info", "Version of the daemon; always 1", |told| {
-            vec![(vec![("version", told.volume.version.clone())], 1.0)]
+        gauge("braid_build_info", "Version of the daemon; always 1", |snapshot| {
+            vec![(vec![("version", snapshot.volume.version.clone())], 1.0)]
         }),
-        gauge("braid_volume_info", "Where the volume is mounted, and its policy; always 1", |told| {
-            let mut labels = volume(told);
-            labels.push(("mountpoint", told.volume.mountpoint.clone()));
-            labels.push(("policy", told.volume.policy.clone()));
+        gauge("braid_volume_info", "Where the volume is mounted, and its policy; always 1", |snapshot| {
+            let mut labels = volume(snapshot);
+            labels.push(("mountpoint", snapshot.volume.mountpoint.clone()));
+            labels.push(("policy", snapshot.volume.policy.clone()));
             vec![(labels, 1.0)]
         }),
-        gauge("braid_uptime_seconds", "Time since the mount", |told| {
-            vec![(volume(told), told.volume.uptime_seconds)]
+        gauge("braid_uptime_seconds", "Time since the mount", |snapshot| {
+            vec![(volume(snapshot), snapshot.volume.uptime_seconds)]
         }),
-        gauge("braid_range_size_bytes", "Size of a range, of files that no rule gives another one", |told| {
-            whole(told, told.volume.range_size.into())
+        gauge(
+            "braid_range_size_bytes",
+            "Size of a range, of files that no rule gives another one",
+            |snapshot| whole(snapshot, snapshot.volume.range_size.into()),
+        ),
+        gauge("braid_open_files", "Files that are open", |snapshot| {
+            whole(snapshot, snapshot.volume.open_files)
         }),
-        gauge("braid_open_files", "Files that are open", |told| whole(told, told.volume.open_files)),
-        gauge("braid_known_inodes", "Inodes held in memory", |told| whole(told, told.volume.known_inodes)),
-        gauge("braid_pending_removals", "Removed files whose space is not given back yet", |told| {
-            whole(told, told.volume.pending_removals)
+        gauge("braid_known_inodes", "Inodes held in memory", |snapshot| {
+            whole(snapshot, snapshot.volume.known_inodes)
+        }),
+        gauge("braid_pending_removals", "Removed files whose space is not given back yet", |snapshot| {
+            whole(snapshot, snapshot.volume.pending_removals)
         }),
         gauge(
             "braid_lost_tiers",
             "Tiers that were lost and replaced, of which files may miss ranges",
-            |told| whole(told, told.volume.lost_tiers.len() as u64),
+            |snapshot| whole(snapshot, snapshot.volume.lost_tiers.len() as u64),
         ),
-        counter("braid_thread_remaps", "Threads that the policy mapped to another tier", |told| {
-            let remaps = told.volume.remaps.into_iter();
-            remaps.map(|remaps| (volume(told), remaps as f64)).collect()
+        counter("braid_thread_remaps", "Threads that the policy mapped to another tier", |snapshot| {
+            let remaps = snapshot.volume.remaps.into_iter();
+            remaps.map(|remaps| (volume(snapshot), remaps as f64)).collect()
         }),
         gauge("braid_jobs", "Jobs that are known, movers among them, by how they are", jobs),
-        counter("braid_move_bytes", "Bytes that movers moved since the mount", |told| {
-            moves(told, |moved| moved.bytes)
+        counter("braid_move_bytes", "Bytes that movers moved since the mount", |snapshot| {
+            moves(snapshot, |moved| moved.bytes)
         }),
-        counter("braid_move_ranges", "Ranges that movers moved since the mount", |told| {
-            moves(told, |moved| moved.ranges)
+        counter("braid_move_ranges", "Ranges that movers moved since the mount", |snapshot| {
+            moves(snapshot, |moved| moved.ranges)
         }),
     ]
 }
@@ -186,95 +192,97 @@ fn of_tiers() -> Vec<Metric> {
     vec![
         gauge("braid_tier_state", "1 for the state that the tier is in, 0 for the others", states),
         counter("braid_errors", "Errors that the tier answered since the mount, by kind", errors),
-        gauge("braid_tier_home", "1 for the tier that holds the namespace, else 0", |told| {
-            tiers(told, |tier| f64::from(u8::from(tier.home)))
+        gauge("braid_tier_home", "1 for the tier that holds the namespace, else 0", |snapshot| {
+            tiers(snapshot, |tier| f64::from(u8::from(tier.home)))
         }),
-        gauge("braid_tier_durable", "1 if what was synced to the tier survives power loss, else 0", |told| {
-            tiers(told, |tier| f64::from(u8::from(tier.durable)))
+        gauge(
+            "braid_tier_durable",
+            "1 if what was synced to the tier survives power loss, else 0",
+            |snapshot| tiers(snapshot, |tier| f64::from(u8::from(tier.durable))),
+        ),
+        gauge("braid_tier_capacity_bytes", "Size of the file system beneath", |snapshot| {
+            tiers(snapshot, |tier| tier.total as f64)
         }),
-        gauge("braid_tier_capacity_bytes", "Size of the file system beneath", |told| {
-            tiers(told, |tier| tier.total as f64)
+        gauge("braid_tier_free_bytes", "Free space of the file system beneath", |snapshot| {
+            tiers(snapshot, |tier| tier.free as f64)
         }),
-        gauge("braid_tier_free_bytes", "Free space of the file system beneath", |told| {
-            tiers(told, |tier| tier.free as f64)
+        gauge("braid_tier_available_bytes", "Space that Braid may still use", |snapshot| {
+            tiers(snapshot, |tier| tier.available as f64)
         }),
-        gauge("braid_tier_available_bytes", "Space that Braid may still use", |told| {
-            tiers(told, |tier| tier.available as f64)
+        gauge("braid_tier_reserve_bytes", "Space that Braid leaves free", |snapshot| {
+            tiers(snapshot, |tier| tier.reserve as f64)
         }),
-        gauge("braid_tier_reserve_bytes", "Space that Braid leaves free", |told| {
-            tiers(told, |tier| tier.reserve as f64)
-        }),
-        gauge("braid_tier_ranges", "Ranges of spread files on the tier", |told| {
-            tiers(told, |tier| tier.ranges as f64)
+        gauge("braid_tier_ranges", "Ranges of spread files on the tier", |snapshot| {
+            tiers(snapshot, |tier| tier.ranges as f64)
         }),
         gauge(
             "braid_tier_weight",
             "Share of the tier when ranges are dealt by weight, in MB/s; 0 if not known",
-            |told| tiers(told, |tier| tier.weight),
+            |snapshot| tiers(snapshot, |tier| tier.weight),
         ),
     ]
 }
 
 fn of_traffic() -> Vec<Metric> {
     vec![
-        counter("braid_tier_read_bytes", "Bytes read since the mount", |told| {
-            tiers(told, |tier| tier.read_bytes as f64)
+        counter("braid_tier_read_bytes", "Bytes read since the mount", |snapshot| {
+            tiers(snapshot, |tier| tier.read_bytes as f64)
         }),
-        counter("braid_tier_write_bytes", "Bytes written since the mount", |told| {
-            tiers(told, |tier| tier.write_bytes as f64)
+        counter("braid_tier_write_bytes", "Bytes written since the mount", |snapshot| {
+            tiers(snapshot, |tier| tier.write_bytes as f64)
         }),
         gauge(
             "braid_tier_read_bandwidth_bytes_per_second",
             "The most that the tier is known to read, as calibrated or learned",
-            |told| each(told, |tier| tier.read_bandwidth),
+            |snapshot| each(snapshot, |tier| tier.read_bandwidth),
         ),
         gauge(
             "braid_tier_write_bandwidth_bytes_per_second",
             "The most that the tier is known to write, as calibrated or learned",
-            |told| each(told, |tier| tier.write_bandwidth),
+            |snapshot| each(snapshot, |tier| tier.write_bandwidth),
         ),
-        counter("braid_tier_read_operations", "Reads since the mount", |told| {
-            tiers(told, |tier| tier.read_ops as f64)
+        counter("braid_tier_read_operations", "Reads since the mount", |snapshot| {
+            tiers(snapshot, |tier| tier.read_ops as f64)
         }),
-        counter("braid_tier_write_operations", "Writes since the mount", |told| {
-            tiers(told, |tier| tier.write_ops as f64)
+        counter("braid_tier_write_operations", "Writes since the mount", |snapshot| {
+            tiers(snapshot, |tier| tier.write_ops as f64)
         }),
         histogram(
             "braid_tier_read_latency_seconds",
             "Time that each read for applications took since the mount",
-            |told| latencies(told, |tier| &tier.read_latency_histogram_ns),
+            |snapshot| latencies(snapshot, |tier| &tier.read_latency_histogram_ns),
         ),
         histogram(
             "braid_tier_write_latency_seconds",
             "Time that each write for applications took since the mount",
-            |told| latencies(told, |tier| &tier.write_latency_histogram_ns),
+            |snapshot| latencies(snapshot, |tier| &tier.write_latency_histogram_ns),
         ),
         gauge(
             "braid_tier_in_flight",
             "Operations for applications under way at a time, on average",
-            |told| tiers(told, |tier| tier.in_flight),
+            |snapshot| tiers(snapshot, |tier| tier.in_flight),
         ),
-        gauge("braid_tier_threads", "Threads of applications that use the tier", |told| {
-            tiers(told, |tier| f64::from(tier.threads))
+        gauge("braid_tier_threads", "Threads of applications that use the tier", |snapshot| {
+            tiers(snapshot, |tier| f64::from(tier.threads))
         }),
         gauge(
             "braid_tier_mover_bytes_per_second",
             "Bytes a second that movers and jobs read and write",
-            |told| tiers(told, |tier| tier.mover_rate),
+            |snapshot| tiers(snapshot, |tier| tier.mover_rate),
         ),
         gauge(
             "braid_tier_mover_limit_bytes_per_second",
             "Bytes a second that movers and jobs may come to; told while there is a cap",
-            |told| each(told, |tier| tier.mover_limit),
+            |snapshot| each(snapshot, |tier| tier.mover_limit),
         ),
     ]
 }
 
 fn of_zones() -> Vec<Metric> {
     vec![
-        gauge("braid_zones", "Zones of a zoned tier, by what they are", |told| {
+        gauge("braid_zones", "Zones of a zoned tier, by what they are", |snapshot| {
             let mut samples = Samples::new();
-            for tier in &told.volume.tiers {
+            for tier in &snapshot.volume.tiers {
                 let Some(zones) = &tier.zones else { continue };
                 let counts = [
                     ("free", zones.free),
@@ -284,39 +292,43 @@ fn of_zones() -> Vec<Metric> {
                     ("all", zones.zones),
                 ];
                 for (state, count) in counts {
-                    let mut labels = of_tier(told, tier);
+                    let mut labels = of_tier(snapshot, tier);
                     labels.push(("state", state.to_owned()));
                     samples.push((labels, count.into()));
                 }
             }
             samples
         }),
-        counter("braid_zone_data_bytes", "Bytes of new data that were written to zones", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.data_bytes as f64))
+        counter("braid_zone_data_bytes", "Bytes of new data that were written to zones", |snapshot| {
+            each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.data_bytes as f64))
         }),
-        counter("braid_zone_moved_bytes", "Bytes that were moved to empty zones", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.moved_bytes as f64))
+        counter("braid_zone_moved_bytes", "Bytes that were moved to empty zones", |snapshot| {
+            each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.moved_bytes as f64))
         }),
-        counter("braid_zone_index_bytes", "Bytes that the index of a zoned tier took", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.index_bytes as f64))
+        counter("braid_zone_index_bytes", "Bytes that the index of a zoned tier took", |snapshot| {
+            each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.index_bytes as f64))
         }),
-        counter("braid_zone_gc_seconds", "Time in which zones were emptied", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.gc_ns as f64 / 1e9))
+        counter("braid_zone_gc_seconds", "Time in which zones were emptied", |snapshot| {
+            each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.gc_ns as f64 / 1e9))
         }),
-        counter("braid_zone_gc_waits", "Writes that waited for zones to be emptied", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.gc_waits as f64))
+        counter("braid_zone_gc_waits", "Writes that waited for zones to be emptied", |snapshot| {
+            each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.gc_waits as f64))
         }),
-        gauge("braid_zone_gc_longest_wait_seconds", "Time that a write waited for that at most", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.gc_longest_wait_ns as f64 / 1e9))
+        gauge(
+            "braid_zone_gc_longest_wait_seconds",
+            "Time that a write waited for that at most",
+            |snapshot| {
+                each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.gc_longest_wait_ns as f64 / 1e9))
+            },
+        ),
+        gauge("braid_zone_memory_bytes", "Memory for data that is not in zones yet", |snapshot| {
+            each(snapshot, |tier| tier.zones.as_ref().map(|zones| zones.memory_bytes as f64))
         }),
-        gauge("braid_zone_memory_bytes", "Memory for data that is not in zones yet", |told| {
-            each(told, |tier| tier.zones.as_ref().map(|zones| zones.memory_bytes as f64))
-        }),
-        gauge("braid_zone_stream_bytes", "Bytes of use in the zones of a stream", |told| {
+        gauge("braid_zone_stream_bytes", "Bytes of use in the zones of a stream", |snapshot| {
             let mut samples = Samples::new();
-            for tier in &told.volume.tiers {
+            for tier in &snapshot.volume.tiers {
                 for stream in tier.zones.iter().flat_map(|zones| &zones.streams) {
-                    let mut labels = of_tier(told, tier);
+                    let mut labels = of_tier(snapshot, tier);
                     labels.push(("stream", stream.name.clone()));
                     samples.push((labels, stream.bytes as f64));
                 }
@@ -326,12 +338,12 @@ fn of_zones() -> Vec<Metric> {
         gauge(
             "braid_zone_stream_placement",
             "Number under which the device places what is written of a stream, where it has one",
-            |told| {
+            |snapshot| {
                 let mut samples = Samples::new();
-                for tier in &told.volume.tiers {
+                for tier in &snapshot.volume.tiers {
                     for stream in tier.zones.iter().flat_map(|zones| &zones.streams) {
                         let Some(placement) = stream.placement else { continue };
-                        let mut labels = of_tier(told, tier);
+                        let mut labels = of_tier(snapshot, tier);
                         labels.push(("stream", stream.name.clone()));
                         samples.push((labels, placement.into()));
                     }
@@ -347,20 +359,20 @@ fn of_devices() -> Vec<Metric> {
         gauge(
             "braid_device_read_bytes_per_second",
             "Bytes that everybody reads from the device beneath a tier",
-            |told| devices(told, |device| device.read_rate),
+            |snapshot| devices(snapshot, |device| device.read_rate),
         ),
         gauge(
             "braid_device_write_bytes_per_second",
             "Bytes that everybody writes to the device beneath a tier",
-            |told| devices(told, |device| device.write_rate),
+            |snapshot| devices(snapshot, |device| device.write_rate),
         ),
-        gauge("braid_device_in_flight", "Operations under way on the device", |told| {
-            devices(told, |device| device.in_flight as f64)
+        gauge("braid_device_in_flight", "Operations under way on the device", |snapshot| {
+            devices(snapshot, |device| device.in_flight as f64)
         }),
         gauge(
             "braid_device_busy_ratio",
             "Share of time in which the device is at something, 0 to 1",
-            |told| devices(told, |device| device.busy),
+            |snapshot| devices(snapshot, |device| device.busy),
         ),
     ]
 }
@@ -368,90 +380,92 @@ fn of_devices() -> Vec<Metric> {
 /// Prometheus uses these names for all processes.
 fn of_process() -> Vec<Metric> {
     vec![
-        counter("process_cpu_seconds", "Time that the daemon was at work, in user and system mode", |told| {
-            process(told, |process| process.cpu_seconds)
+        counter(
+            "process_cpu_seconds",
+            "Time that the daemon was at work, in user and system mode",
+            |snapshot| process(snapshot, |process| process.cpu_seconds),
+        ),
+        gauge("process_start_time_seconds", "When the daemon started, in seconds since 1970", |snapshot| {
+            process(snapshot, |process| process.start_time_seconds)
         }),
-        gauge("process_start_time_seconds", "When the daemon started, in seconds since 1970", |told| {
-            process(told, |process| process.start_time_seconds)
+        gauge("process_resident_memory_bytes", "Memory of the daemon that is in use", |snapshot| {
+            process(snapshot, |process| process.resident_bytes as f64)
         }),
-        gauge("process_resident_memory_bytes", "Memory of the daemon that is in use", |told| {
-            process(told, |process| process.resident_bytes as f64)
+        gauge("process_virtual_memory_bytes", "Address space of the daemon that is mapped", |snapshot| {
+            process(snapshot, |process| process.virtual_bytes as f64)
         }),
-        gauge("process_virtual_memory_bytes", "Address space of the daemon that is mapped", |told| {
-            process(told, |process| process.virtual_bytes as f64)
+        gauge("process_open_fds", "Descriptors that the daemon has open", |snapshot| {
+            process(snapshot, |process| process.open_fds as f64)
         }),
-        gauge("process_open_fds", "Descriptors that the daemon has open", |told| {
-            process(told, |process| process.open_fds as f64)
+        gauge("process_max_fds", "Descriptors that the daemon may have open", |snapshot| {
+            process(snapshot, |process| process.max_fds as f64)
         }),
-        gauge("process_max_fds", "Descriptors that the daemon may have open", |told| {
-            process(told, |process| process.max_fds as f64)
-        }),
-        gauge("process_threads", "Threads of the daemon", |told| {
-            process(told, |process| process.threads as f64)
+        gauge("process_threads", "Threads of the daemon", |snapshot| {
+            process(snapshot, |process| process.threads as f64)
         }),
     ]
 }
 
-fn process(told: &Told, value: fn(&Process) -> f64) -> Samples {
-    told.process.iter().map(|process| (Labels::new(), value(process))).collect()
+fn process(snapshot: &Snapshot, value: fn(&Process) -> f64) -> Samples {
+    snapshot.process.iter().map(|process| (Labels::new(), value(process))).collect()
 }
 
-fn volume(told: &Told) -> Labels {
-    vec![("volume", told.volume.volume.clone())]
+fn volume(snapshot: &Snapshot) -> Labels {
+    vec![("volume", snapshot.volume.volume.clone())]
 }
 
-fn of_tier(told: &Told, tier: &TierStatus) -> Labels {
-    let mut labels = volume(told);
+fn of_tier(snapshot: &Snapshot, tier: &TierStatus) -> Labels {
+    let mut labels = volume(snapshot);
     labels.push(("tier", tier.name.clone()));
     labels
 }
 
 /// One sample of the whole volume.
-fn whole(told: &Told, value: u64) -> Samples {
-    vec![(volume(told), value as f64)]
+fn whole(snapshot: &Snapshot, value: u64) -> Samples {
+    vec![(volume(snapshot), value as f64)]
 }
 
 /// A sample of each tier.
-fn tiers(told: &Told, value: fn(&TierStatus) -> f64) -> Samples {
-    told.volume.tiers.iter().map(|tier| (of_tier(told, tier), value(tier))).collect()
+fn tiers(snapshot: &Snapshot, value: fn(&TierStatus) -> f64) -> Samples {
+    snapshot.volume.tiers.iter().map(|tier| (of_tier(snapshot, tier), value(tier))).collect()
 }
 
 /// A sample of each tier that has one.
-fn each(told: &Told, value: fn(&TierStatus) -> Option<f64>) -> Samples {
-    told.volume.tiers.iter().filter_map(|tier| Some((of_tier(told, tier), value(tier)?))).collect()
+fn each(snapshot: &Snapshot, value: fn(&TierStatus) -> Option<f64>) -> Samples {
+    snapshot.volume.tiers.iter().filter_map(|tier| Some((of_tier(snapshot, tier), value(tier)?))).collect()
 }
 
-fn states(told: &Told) -> Samples {
+fn states(snapshot: &Snapshot) -> Samples {
     let of = |tier: &TierStatus| {
         TierState::NAMES.map(|state| {
-            let mut labels = of_tier(told, tier);
+            let mut labels = of_tier(snapshot, tier);
             labels.push(("state", state.into()));
             (labels, f64::from(u8::from(tier.state.name() == state)))
         })
     };
-    told.volume.tiers.iter().flat_map(of).collect()
+    snapshot.volume.tiers.iter().flat_map(of).collect()
 }
 
-fn errors(told: &Told) -> Samples {
+fn errors(snapshot: &Snapshot) -> Samples {
     let of = |tier: &TierStatus| {
         let labels = |kind: &String| {
-            let mut labels = of_tier(told, tier);
+            let mut labels = of_tier(snapshot, tier);
             labels.push(("kind", kind.clone()));
             labels
         };
         tier.errors.iter().map(|(kind, count)| (labels(kind), *count as f64)).collect::<Samples>()
     };
-    told.volume.tiers.iter().flat_map(of).collect()
+    snapshot.volume.tiers.iter().flat_map(of).collect()
 }
 
 /// The histogram of each tier.
-fn latencies(told: &Told, of: fn(&TierStatus) -> &LatencyHistogram) -> Samples<&LatencyHistogram> {
-    told.volume.tiers.iter().map(|tier| (of_tier(told, tier), of(tier))).collect()
+fn latencies(snapshot: &Snapshot, of: fn(&TierStatus) -> &LatencyHistogram) -> Samples<&LatencyHistogram> {
+    snapshot.volume.tiers.iter().map(|tier| (of_tier(snapshot, tier), of(tier))).collect()
 }
 
-fn moves(told: &Told, value: fn(&MoveCount) -> u64) -> Samples {
+fn moves(snapshot: &Snapshot, value: fn(&MoveCount) -> u64) -> Samples {
     let of = |moved: &MoveCount| {
-        let mut labels = volume(told);
+        let mut labels = volume(snapshot);
         labels.extend([
             ("mover", moved.mover.clone()),
             ("from", moved.from.clone()),
@@ -460,24 +474,24 @@ fn moves(told: &Told, value: fn(&MoveCount) -> u64) -> Samples {
         ]);
         (labels, value(moved) as f64)
     };
-    told.volume.moves.iter().map(of).collect()
+    snapshot.volume.moves.iter().map(of).collect()
 }
 
-fn jobs(told: &Told) -> Samples {
+fn jobs(snapshot: &Snapshot) -> Samples {
     let of = |state: JobState| {
-        let mut labels = volume(told);
+        let mut labels = volume(snapshot);
         labels.push(("state", state.name().into()));
-        (labels, told.jobs.iter().filter(|job| job.state == state).count() as f64)
+        (labels, snapshot.jobs.iter().filter(|job| job.state == state).count() as f64)
     };
     JOB_STATES.map(of).into()
 }
 
-fn devices(told: &Told, value: fn(&Device) -> f64) -> Samples {
+fn devices(snapshot: &Snapshot, value: fn(&Device) -> f64) -> Samples {
     let of = |tier: &TierStatus| {
         let device = tier.device.as_ref()?;
-        let mut labels = of_tier(told, tier);
+        let mut labels = of_tier(snapshot, tier);
         labels.push(("device", device.name.clone()));
         Some((labels, value(device)))
     };
-    told.volume.tiers.iter().filter_map(of).collect()
+    snapshot.volume.tiers.iter().filter_map(of).collect()
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::process::Child;
 
 /// Waits until `child`, and those that take the mount over from it, have ended; passes
-/// signals on to them. Answers the exit status of the last.
+/// signals on to them. Returns the exit status of the last.
 ///
 /// # Errors
 /// If it can't be waited for.

@@ -1,16 +1,13 @@
 //! A mount that this process does not serve any more, and the process that waits for it.
 
-use super::giver::Giver;
 use super::launch::Launch;
-use super::state::{FoundSessions, Inheritance};
+use super::successor::Successor;
+use super::suspended::{MountState, ProcessState, SuspendedMount, Suspension};
 use super::wire::SETTLED_WITHIN;
 use crate::clock::now_ns;
-use crate::guard::Guarded;
+use crate::guard::CrashProtection;
 use braid_fuse::Given;
-use braid_ipc::protocol::{Restarts, Upgrade};
-use braid_modules::State;
-use braid_runtime::GivenSession;
-use braid_volume::LiveState;
+use braid_ipc::protocol::Upgrade;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -19,7 +16,7 @@ use std::process::Child;
 /// The request: which process goes on.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) giver: Giver,
+    pub(crate) successor: Successor,
     /// How this process would mount the present stack.
     pub(crate) launch: Launch,
     /// When requests were held up.
@@ -28,56 +25,47 @@ pub(crate) struct Request {
     pub(crate) before: u64,
 }
 
+/// A mount whose session and servers have ended in this process.
+#[derive(Debug)]
+pub(crate) struct StoppedMount {
+    pub(crate) front: Given,
+    pub(crate) control: io::Result<(PathBuf, UnixListener)>,
+    pub(crate) protection: CrashProtection,
+    pub(crate) state: ProcessState,
+}
+
 /// A mount on its way.
 #[derive(Debug)]
 pub(crate) struct Departure {
-    request: Option<(Giver, Launch)>,
-    inheritance: Inheritance,
+    request: Option<(Successor, Launch)>,
+    mount: MountState,
+    state: ProcessState,
+    history: Upgrade,
 }
 
 /// A mount that came back: no other process serves it.
 #[derive(Debug)]
 pub(crate) struct Return {
-    pub(crate) inheritance: Inheritance,
+    pub(crate) suspended: SuspendedMount,
     /// The present stack.
     pub(crate) launch: Option<Launch>,
 }
 
 impl Departure {
-    pub(crate) fn new(
-        request: Option<Request>,
-        front: Given,
-        (live, modules): (LiveState, Vec<(String, State)>),
-        control: io::Result<(PathBuf, UnixListener)>,
-        (guard, restarts): (Option<Guarded>, Option<Restarts>),
-        sessions: Vec<GivenSession>,
-    ) -> Self {
+    pub(crate) fn new(request: Option<Request>, stopped: StoppedMount) -> Self {
+        let StoppedMount { front, control, protection, state } = stopped;
         let control = control.inspect_err(|error| tracing::error!(%error, "the control socket is made anew"));
         let from = env!("CARGO_PKG_VERSION").to_owned();
-        let mut history = Upgrade { from, to: String::new(), paused_ns: 0, count: 0, error: None };
+        let mut history = Upgrade { from, ..Upgrade::default() };
         let mut paused_at_ns = now_ns();
         let request = request.map(|request| {
-            history.to.clone_from(&request.giver.version);
+            history.to.clone_from(&request.successor.version);
             history.count = request.before + 1;
             paused_at_ns = request.paused_at_ns;
-            (request.giver, request.launch)
+            (request.successor, request.launch)
         });
-        let control = control.ok();
-        let inheritance = Inheritance {
-            front,
-            live,
-            modules,
-            control,
-            paused_at_ns,
-            history,
-            guard,
-            nameless: None,
-            restarts,
-            sessions,
-            found: FoundSessions::default(),
-            kept: Vec::new(),
-        };
-        Self { request, inheritance }
+        let mount = MountState { front, control: control.ok(), paused_at_ns, protection };
+        Self { request, mount, state, history }
     }
 
     /// Hands the mount over to the process that waits for it.
@@ -85,24 +73,26 @@ impl Departure {
     /// # Errors
     /// If that does not serve it: this one has to.
     pub(crate) fn leave(self) -> Result<Child, Box<Return>> {
-        let Self { request, mut inheritance } = self;
-        let (giver, launch) = request.unzip();
-        let given = giver.ok_or_else(|| "no process waits for the mount".to_owned()).and_then(|giver| {
-            let handover = inheritance.pack().map_err(|error| error.to_string())?;
-            giver.hand_over(&handover)
+        let Self { request, mount, state, mut history } = self;
+        let (successor, launch) = request.unzip();
+        let successor = successor.ok_or_else(|| "no process waits for the mount".to_owned());
+        let taken = successor.and_then(|successor| {
+            let packed = mount.pack(&state, &history).map_err(|error| error.to_string())?;
+            successor.hand_over(&packed)
         });
-        match given {
+        match taken {
             Ok((child, peer)) => {
                 tracing::info!(pid = child.id(), "another process serves the mount");
-                inheritance.front.settle(SETTLED_WITHIN);
+                mount.front.settle(SETTLED_WITHIN);
                 drop(peer);
                 Ok(child)
             }
             Err(why) => {
                 tracing::error!("the other process does not serve the mount, this one goes on: {why}");
-                inheritance.history.count = inheritance.history.count.saturating_sub(1);
-                inheritance.history.error = Some(why);
-                Err(Box::new(Return { inheritance, launch }))
+                history.count = history.count.saturating_sub(1);
+                history.error = Some(why);
+                let suspension = Suspension::Upgrade { state: Box::new(state), history };
+                Err(Box::new(Return { suspended: SuspendedMount { mount, suspension }, launch }))
             }
         }
     }

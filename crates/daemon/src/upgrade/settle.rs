@@ -1,22 +1,28 @@
 //! The end of an upgrade.
 
-use super::heir::Heir;
-use super::state::Inheritance;
+use super::predecessor::Predecessor;
+use super::suspended::{MountState, SuspendedMount, Suspension};
 use super::wire::SETTLED_WITHIN;
 use braid_ipc::protocol::Upgrade;
 use std::sync::{Arc, OnceLock};
 
 /// Notes in `last` the outcome of an upgrade, once nothing of it keeps the mount busy. The mount is
 /// served meanwhile.
-pub(crate) fn settle(heir: Option<Heir>, inheritance: Inheritance, last: Arc<OnceLock<Option<Upgrade>>>) {
-    let Inheritance { front, history, nameless, .. } = inheritance;
-    // A crash is no upgrade.
-    let history = nameless.is_none().then_some(history);
+pub(crate) fn settle(
+    predecessor: Option<Predecessor>,
+    suspended: SuspendedMount,
+    last: Arc<OnceLock<Option<Upgrade>>>,
+) {
+    let SuspendedMount { mount: MountState { front, .. }, suspension } = suspended;
+    let history = match suspension {
+        Suspension::Upgrade { history, .. } => Some(history),
+        Suspension::Crash(_) => None,
+    };
     let note = {
         let (history, last) = (history.clone(), Arc::clone(&last));
         move || {
             front.settle(SETTLED_WITHIN);
-            heir.into_iter().for_each(Heir::await_end);
+            predecessor.into_iter().for_each(Predecessor::await_end);
             let _ = last.set(history);
         }
     };

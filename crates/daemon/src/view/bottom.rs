@@ -88,7 +88,7 @@ impl Bottom for OpenView {
     }
 
     fn owner(&self, _: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner {
-        Owner::Files(top)
+        Owner::of_files(top)
     }
 
     fn no_volume(&self) -> String {

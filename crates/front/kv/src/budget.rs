@@ -28,7 +28,7 @@ impl Share {
         Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
-    /// Adjusts it to a buffer of so many bytes; answers whether there is enough.
+    /// Adjusts it to a buffer of `bytes` bytes; returns whether there is enough.
     pub(crate) fn fit(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(FREE);
         let left = &self.budget.0;

@@ -2,6 +2,7 @@
 
 use crate::budget::Share;
 use crate::resp::Answers;
+use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{Caller, Errno, Error, KeyValue};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -86,7 +87,11 @@ pub(crate) struct Client {
     pub(crate) answers: Answers,
     /// For long answers.
     pub(crate) share: Share,
+    /// For a value that was read, until the request is carried out.
+    pub(crate) value: Share,
 }
+
+const TOO_MANY_LONG: &str = "too many long values are being read: try again, or read them one by one";
 
 /// The words of a request.
 pub(crate) type Words<'a> = &'a [&'a [u8]];
@@ -119,7 +124,12 @@ impl Client {
         Arc::clone(&self.shared.values)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+        // Before it takes memory.
+        let len = self.shared.values.len(&self.caller, key)?;
+        if !self.value.fit(len.map_or(0, |len| len.min(VALUE_MAX as u64) as usize)) {
+            return refuse(TOO_MANY_LONG);
+        }
         Ok(self.shared.values.get(&self.caller, key)?)
     }
 
@@ -130,7 +140,7 @@ impl Client {
             return Ok(());
         };
         if !self.share.fit(self.answers.bytes.len() + value.len()) {
-            return refuse("too many long values are being read: try again, or read them one by one");
+            return refuse(TOO_MANY_LONG);
         }
         self.answers.bulk(value);
         Ok(())

@@ -43,12 +43,14 @@ pub(crate) fn serve(
         is_over: false,
         answers,
         share: Share::of(budget),
+        value: Share::of(budget),
     };
     let (mut input, mut share) = (Input::default(), Share::of(budget));
     // When the present request began, or the wait for the password.
     let (mut begun, mut waits_for_good) = (Instant::now(), false);
     loop {
         let (taken, needed) = carry_out(socket, &mut client, input.bytes())?;
+        client.value.fit(0);
         flush(socket, &mut client)?;
         if client.is_over {
             return Ok(());
@@ -127,7 +129,7 @@ impl Input {
     }
 }
 
-/// Carries out all whole requests; answers how many bytes those had, and how many there
+/// Carries out all whole requests; returns how many bytes those had, and how many there
 /// will be with the next one, at least.
 fn carry_out(socket: &mut dyn Socket, client: &mut Client, bytes: &[u8]) -> io::Result<(usize, usize)> {
     let mut at = 0;

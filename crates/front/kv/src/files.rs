@@ -7,7 +7,8 @@
 //! parts of a replaced file) is done as root.
 
 use crate::held::{Held, check};
-use crate::listing::{Listing, UnfinishedName};
+use crate::limits::check_value_len;
+use crate::listing::{Listing, Listings, UnfinishedName};
 use braid_contract::key_value::{PAGE_BYTES_MAX, VALUE_MAX, check_batch, name_of_key};
 use braid_contract::rights::{ACL, Guard, READ, SEARCH, WRITE};
 use braid_contract::{
@@ -32,8 +33,8 @@ pub struct FileBucket {
     dir: Held,
     /// Held while a key changes.
     changing: [Mutex<()>; LOCKS],
-    /// The listing of the last scan that is not at its end.
-    listing: Mutex<Option<Arc<Listing>>>,
+    /// Those of scans that are not at their ends.
+    listings: Arc<Listings>,
 }
 
 /// The file system, and the cache of a mount which shows the same files.
@@ -57,7 +58,7 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.is_done {
             // The next scan tries again.
-            let _ = self.bucket.fs.0.unlink(&Caller::root(), self.bucket.dir.ino(), &self.name.name());
+            let _ = self.bucket.fs.0.unlink(&Caller::stack(), self.bucket.dir.ino(), &self.name.name());
         }
     }
 }
@@ -66,8 +67,13 @@ impl FileBucket {
     /// The directory as keys and values. `cache` is that of the mount which shows the same
     /// files, if there is one.
     #[must_use]
-    pub fn new(fs: Arc<dyn FileSystem>, dir: Held, cache: Option<Arc<dyn FrontCache>>) -> Self {
-        Self { fs: Files(fs, cache), dir, changing: Default::default(), listing: Mutex::default() }
+    pub fn new(
+        fs: Arc<dyn FileSystem>,
+        dir: Held,
+        cache: Option<Arc<dyn FrontCache>>,
+        listings: &Arc<Listings>,
+    ) -> Self {
+        Self { fs: Files(fs, cache), dir, changing: Default::default(), listings: Arc::clone(listings) }
     }
 
     fn fs(&self) -> &dyn FileSystem {
@@ -76,7 +82,7 @@ impl FileBucket {
 
     /// The directory's attributes, if the caller has these rights to it.
     fn enter(&self, caller: &Caller, wanted: u16) -> Result<Attr> {
-        let attr = self.fs().getattr(&Caller::root(), self.dir.ino(), None)?;
+        let attr = self.fs().getattr(&Caller::stack(), self.dir.ino(), None)?;
         check(self.fs(), caller, &attr, wanted)?;
         Ok(attr)
     }
@@ -161,7 +167,7 @@ impl FileBucket {
             return Ok(false);
         }
         if let Some(old) = &old {
-            self.may_remove(caller, &dir, old)?;
+            may_remove(caller, &dir, old)?;
             check(self.fs(), caller, &old.attr, WRITE)?;
         }
         let mut new = self.write_new(caller, value, old.as_ref(), options.mode)?;
@@ -181,14 +187,6 @@ impl FileBucket {
         drop(new);
         self.names_changed(&[name.to_owned(), temporary], old.as_ref());
         Ok(true)
-    }
-
-    fn may_remove(&self, caller: &Caller, dir: &Attr, file: &Held) -> Result<()> {
-        let _ = self;
-        match Guard::from(dir).lets_remove(caller, &Guard::from(&file.attr)) {
-            true => Ok(()),
-            false => Err(Errno::EACCES.into()),
-        }
     }
 
     fn names_changed(&self, names: &[OsString], lost: Option<&Held>) {
@@ -243,7 +241,7 @@ impl FileBucket {
 
     /// Gives the new file the owner, mode and extended attributes of the old one.
     fn keep(&self, old: &Held, new: &Held) -> Result<()> {
-        let (caller, fs, old, new) = (Caller::root(), self.fs(), &old.attr, &new.attr);
+        let (caller, fs, old, new) = (Caller::stack(), self.fs(), &old.attr, &new.attr);
         let differs = |old: u32, new: u32| (old != new).then_some(old);
         let owner = (differs(old.uid, new.uid), differs(old.gid, new.gid));
         if owner != (None, None) {
@@ -275,7 +273,7 @@ impl FileBucket {
     fn delete_alone(&self, caller: &Caller, name: &OsStr) -> Result<bool> {
         let dir = self.enter(caller, WRITE | SEARCH)?;
         let Some(file) = self.find(name)? else { return Ok(false) };
-        self.may_remove(caller, &dir, &file)?;
+        may_remove(caller, &dir, &file)?;
         match self.fs().unlink(caller, self.dir.ino(), name) {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(false),
             removed => removed?,
@@ -289,7 +287,7 @@ impl FileBucket {
         // Modules may keep a caller from listing, whatever another one found.
         let handle = self.fs().open_dir(caller, self.dir.ino())?;
         self.fs().release_dir(handle)?;
-        let kept = self.listing.lock().clone();
+        let kept = self.listings.get(self.dir.ino());
         if let Some(kept) = kept.filter(|_| !is_first)
             && kept.is_current(self.fs(), self.dir.ino())?
         {
@@ -298,13 +296,21 @@ impl FileBucket {
         let listing = Arc::new(Listing::read(self.fs(), self.dir.ino())?);
         for name in &listing.leftovers {
             // Another process may remove it too.
-            let _ = self.fs().unlink(&Caller::root(), self.dir.ino(), name);
+            let _ = self.fs().unlink(&Caller::stack(), self.dir.ino(), name);
         }
         if !listing.leftovers.is_empty() {
             self.names_changed(&listing.leftovers, None);
         }
-        *self.listing.lock() = Some(Arc::clone(&listing));
+        self.listings.keep(self.dir.ino(), Arc::clone(&listing));
         Ok(listing)
+    }
+}
+
+/// Refuses a caller who may not remove the file from the directory.
+fn may_remove(caller: &Caller, dir: &Attr, file: &Held) -> Result<()> {
+    match Guard::from(dir).lets_remove(caller, &Guard::from(&file.attr)) {
+        true => Ok(()),
+        false => Err(Errno::EACCES.into()),
     }
 }
 
@@ -326,14 +332,11 @@ impl KeyValue for FileBucket {
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {
         let name = file_name(key)?;
         self.enter(caller, SEARCH)?;
-        self.with_file(&name, |file| Ok(self.fs().getattr(&Caller::root(), file.ino(), None)?.size))
+        self.with_file(&name, |file| Ok(self.fs().getattr(&Caller::stack(), file.ino(), None)?.size))
     }
 
     fn put(&self, caller: &Caller, key: &[u8], value: &[u8], options: PutOptions) -> Result<bool> {
-        if value.len() > VALUE_MAX {
-            let text = format!("a value of {} bytes; {VALUE_MAX} are the most", value.len());
-            return Err(Error::new(Errno::EFBIG, text));
-        }
+        check_value_len(value.len()).map_err(|text| Error::new(Errno::EFBIG, text))?;
         let name = file_name(key)?;
         self.alone(&name, || self.put_alone(caller, &name, value, options))
     }
@@ -369,7 +372,7 @@ impl KeyValue for FileBucket {
                 page.entries.push((key.clone(), None));
             }
         }
-        *self.listing.lock() = None;
+        self.listings.forget(self.dir.ino());
         Ok(page)
     }
 

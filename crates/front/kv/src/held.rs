@@ -21,7 +21,7 @@ impl std::fmt::Debug for Held {
 
 impl Held {
     pub(crate) fn look_up(fs: &Arc<dyn FileSystem>, parent: InodeId, name: &OsStr) -> Result<Self> {
-        let entry = fs.lookup(&Caller::root(), parent, name)?;
+        let entry = fs.lookup(&Caller::stack(), parent, name)?;
         Ok(Self { fs: Arc::clone(fs), attr: entry.attr })
     }
 

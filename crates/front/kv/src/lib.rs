@@ -13,10 +13,12 @@ mod connection;
 mod files;
 mod glob;
 mod held;
+mod limits;
 mod listing;
 mod resp;
 mod server;
 
 pub use files::FileBucket;
 pub use held::{Held, resolve};
+pub use listing::Listings;
 pub use server::{Door, Identify, Server, Settings};

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,6 +37,41 @@ impl UnfinishedName {
 impl Drop for UnfinishedName {
     fn drop(&mut self) {
         UNFINISHED.lock().remove(&self.0);
+    }
+}
+
+/// Bytes of listings that are kept for further pages, unless one alone has more.
+const KEPT_MAX: usize = 64 << 20;
+
+/// The listings that scans go on with, of all directories of a file system together: many open
+/// directories need no more memory than a few.
+#[derive(Debug, Default)]
+pub struct Listings {
+    /// The last used is the last.
+    kept: Mutex<Vec<(InodeId, Arc<Listing>)>>,
+}
+
+impl Listings {
+    pub(crate) fn get(&self, dir: InodeId) -> Option<Arc<Listing>> {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().position(|(ino, _)| *ino == dir)?;
+        let found = kept.remove(at);
+        let listing = Arc::clone(&found.1);
+        kept.push(found);
+        Some(listing)
+    }
+
+    pub(crate) fn keep(&self, dir: InodeId, listing: Arc<Listing>) {
+        let mut kept = self.kept.lock();
+        kept.retain(|(ino, _)| *ino != dir);
+        kept.push((dir, listing));
+        while kept.len() > 1 && kept.iter().map(|(_, listing)| listing.bytes()).sum::<usize>() > KEPT_MAX {
+            kept.remove(0);
+        }
+    }
+
+    pub(crate) fn forget(&self, dir: InodeId) {
+        self.kept.lock().retain(|(ino, _)| *ino != dir);
     }
 }
 
@@ -76,7 +112,7 @@ impl DirSink for Names {
 
 impl Listing {
     pub(crate) fn read(fs: &dyn FileSystem, dir: InodeId) -> Result<Self> {
-        let caller = Caller::root();
+        let caller = Caller::stack();
         let changed = times(fs, dir)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
         let before = Timestamp::from_nanos(now - TICK_NS);
@@ -96,6 +132,10 @@ impl Listing {
         Ok(Self { keys: names.keys, leftovers, changed, is_settled: changed.0.max(changed.1) < before })
     }
 
+    fn bytes(&self) -> usize {
+        self.keys.iter().map(|entry| size_of_val(entry) + entry.0.len()).sum()
+    }
+
     /// Whether the directory has had no other names since.
     pub(crate) fn is_current(&self, fs: &dyn FileSystem, dir: InodeId) -> Result<bool> {
         Ok(self.is_settled && times(fs, dir)? == self.changed)
@@ -103,6 +143,33 @@ impl Listing {
 }
 
 fn times(fs: &dyn FileSystem, dir: InodeId) -> Result<(Timestamp, Timestamp)> {
-    let attr = fs.getattr(&Caller::root(), dir, None)?;
+    let attr = fs.getattr(&Caller::stack(), dir, None)?;
     Ok((attr.mtime, attr.ctime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_listings_take_no_more_memory_than_is_set() {
+        let listing = |keys: usize| {
+            let keys = (0..keys).map(|key| (vec![b'k'; 255 - key % 2], true)).collect();
+            let changed = (Timestamp::from_nanos(0), Timestamp::from_nanos(0));
+            Arc::new(Listing { keys, leftovers: Vec::new(), changed, is_settled: true })
+        };
+        let (listings, one) = (Listings::default(), listing(100_000));
+        for dir in 0..10 {
+            listings.keep(InodeId(dir), Arc::clone(&one));
+            listings.keep(InodeId(dir), Arc::clone(&one));
+            assert!(listings.get(InodeId(0)).is_some(), "it is used all the time");
+        }
+        let kept = (0..10).filter(|dir| listings.get(InodeId(*dir)).is_some()).count();
+        assert_eq!(kept, KEPT_MAX / one.bytes());
+        // One that has more by itself can be used, alone.
+        listings.keep(InodeId(99), listing(400_000));
+        assert!(listings.get(InodeId(99)).is_some() && listings.get(InodeId(0)).is_none());
+        listings.forget(InodeId(99));
+        assert!(listings.get(InodeId(99)).is_none());
+    }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Limits {
 pub(crate) enum Parsed {
     /// A request: where its words are, and how many bytes it takes.
     Request(Vec<Range<usize>>, usize),
-    /// The beginning of one, which has at least so many bytes.
+    /// The beginning of one, which has at least this many bytes.
     More(usize),
     /// No request, for this reason.
     Wrong(&'static str),

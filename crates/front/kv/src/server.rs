@@ -5,6 +5,7 @@ use crate::client::Shared;
 use crate::connection::{PATIENCE, Socket, serve};
 use braid_contract::{Caller, KeyValue};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -55,6 +56,10 @@ impl std::fmt::Debug for Settings {
     }
 }
 
+/// The part of all connections that users whom the kernel identifies may have, each, other than
+/// root and the user who serves: no user keeps all others out.
+const OF_A_USER: (usize, usize) = (3, 8);
+
 /// The answer to a client that is one too many.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
@@ -81,9 +86,16 @@ impl std::fmt::Debug for Common {
 
 #[derive(Default)]
 struct Connections {
-    open: HashMap<u64, (Stream, Option<JoinHandle<()>>)>,
+    open: HashMap<u64, Connection>,
     ended: Vec<JoinHandle<()>>,
     last: u64,
+}
+
+struct Connection {
+    stream: Stream,
+    /// The user, if connections of this one are counted.
+    user: Option<u32>,
+    thread: Option<JoinHandle<()>>,
 }
 
 enum Stream {
@@ -186,9 +198,9 @@ impl Drop for Server {
         let threads: Vec<JoinHandle<()>> = {
             let mut connections = self.common.connections.lock();
             let ended = std::mem::take(&mut connections.ended);
-            let open = connections.open.values_mut().filter_map(|(stream, thread)| {
-                stream.hang_up();
-                thread.take()
+            let open = connections.open.values_mut().filter_map(|connection| {
+                connection.stream.hang_up();
+                connection.thread.take()
             });
             open.chain(ended).collect()
         };
@@ -196,6 +208,11 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether this process, or the system, has no descriptors left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 impl Common {
@@ -212,8 +229,7 @@ impl Common {
                 Err(_) if self.is_over.load(Ordering::Acquire) => return,
                 Err(error) => {
                     tracing::debug!(%error, "a client of keys and values could not be served");
-                    let full = [Some(23), Some(24)].contains(&error.raw_os_error());
-                    if full {
+                    if is_out_of_descriptors(&error) {
                         std::thread::sleep(ACCEPT_PAUSE);
                     }
                 }
@@ -239,22 +255,27 @@ impl Common {
             // It is about to return.
             let _ = ended.join();
         }
-        if connections.open.len() >= self.settings.connections {
+        let is_own = [0, rustix::process::geteuid().as_raw()].contains(&caller.uid);
+        let user = (matches!(stream, Stream::Unix(_)) && !is_own).then_some(caller.uid);
+        let of_user = connections.open.values().filter(|one| user.is_some() && one.user == user).count();
+        let (share, of) = OF_A_USER;
+        let most_of_user = (self.settings.connections * share / of).max(1);
+        if connections.open.len() >= self.settings.connections || of_user >= most_of_user {
             drop(connections);
             return stream.write_all(TOO_MANY);
         }
         connections.last += 1;
         let (number, kept) = (connections.last, stream.try_clone()?);
-        connections.open.insert(number, (kept, None));
+        connections.open.insert(number, Connection { stream: kept, user, thread: None });
         let common = Arc::clone(self);
         // Workers of the log are chosen by threads.
-        let caller = Caller { tid: number as u32, ..caller };
+        let caller = Caller { tid: (number % (1 << 31)) as u32, ..caller };
         let thread = Builder::new().name("kv".into()).spawn(move || common.serve(stream, caller, number));
         match thread {
             Ok(thread) => {
                 // Without it, the connection has ended already.
                 match connections.open.get_mut(&number) {
-                    Some(connection) => connection.1 = Some(thread),
+                    Some(connection) => connection.thread = Some(thread),
                     None => connections.ended.push(thread),
                 }
                 Ok(())
@@ -273,7 +294,7 @@ impl Common {
         }
         stream.hang_up();
         let mut connections = self.connections.lock();
-        if let Some((_, Some(thread))) = connections.open.remove(&number) {
+        if let Some(thread) = connections.open.remove(&number).and_then(|one| one.thread) {
             connections.ended.push(thread);
         }
     }

@@ -3,7 +3,7 @@
 
 use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{Caller, FileSystem, KeyValue, ScanRange};
-use braid_kv::{FileBucket, resolve};
+use braid_kv::{FileBucket, Listings, resolve};
 use braid_testkit::conformance::key_value::{Fresh, run};
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::ffi::OsStr;
@@ -18,7 +18,8 @@ fn fresh() -> Fresh {
     fs.forget(made.attr.ino, 1);
     let held = resolve(&fs, &Caller::root(), Path::new("/bucket")).unwrap();
     let dir = held.ino();
-    let values: Arc<dyn KeyValue> = Arc::new(FileBucket::new(Arc::clone(&fs), held, None));
+    let values: Arc<dyn KeyValue> =
+        Arc::new(FileBucket::new(Arc::clone(&fs), held, None, &Arc::new(Listings::default())));
     Fresh { values, fs, dir, value_max: VALUE_MAX, knows_callers: true, kept: Box::new(kept) }
 }
 

@@ -37,7 +37,7 @@ pub struct Restarts {
 }
 
 /// How an upgrade went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgrade {
     /// The version of the program before.
     pub from: String,

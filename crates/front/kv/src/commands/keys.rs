@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Keys of a page.
 const PAGE_KEYS: usize = 1000;
-/// Most keys that one command answers.
+/// Most keys that one command returns.
 const KEYS_MAX: usize = 100_000;
 
 pub(super) fn del(client: &mut Client, words: Words<'_>) -> Done {

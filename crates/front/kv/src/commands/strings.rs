@@ -1,6 +1,7 @@
 //! Commands about values.
 
 use crate::client::{Client, Done, Refusal, Words, refuse};
+use crate::limits::check_value_len;
 use braid_contract::key_value::{BATCH_MAX, VALUE_MAX};
 use braid_contract::{KeyChange, PutOptions, PutWhen};
 
@@ -147,7 +148,7 @@ pub(super) fn strlen(client: &mut Client, words: Words<'_>) -> Done {
 }
 
 fn check_len(len: usize) -> Done {
-    if len > VALUE_MAX { refuse(format!("a value of {len} bytes; {VALUE_MAX} are the most")) } else { Ok(()) }
+    check_value_len(len).or_else(refuse)
 }
 
 pub(super) fn append(client: &mut Client, words: Words<'_>) -> Done {

@@ -1,25 +1,26 @@
-//! The side of the process that takes a mount over.
+//! The process that serves the mount so far, as seen from the one that takes it over.
 
 use super::launch::Launch;
-use super::state::{Handover, Inheritance};
+use super::packed::PackedMount;
+use super::suspended::SuspendedMount;
 use super::wire::{Message, SETTLED_WITHIN, VERSION};
 use crate::peer::Peer;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// The process that serves the mount so far, from the other side.
+/// The process that serves the mount so far, and waits for this one to take it over.
 #[derive(Debug)]
-pub struct Heir(Peer);
+pub struct Predecessor(Peer);
 
 /// A mount that was handed over.
 #[derive(Debug)]
-pub struct Estate {
-    heir: Heir,
-    pub(crate) inheritance: Inheritance,
+pub struct ReceivedMount {
+    pub(crate) predecessor: Predecessor,
+    pub(crate) suspended: SuspendedMount,
 }
 
-impl Heir {
+impl Predecessor {
     /// Reports through the standard input, a socket, that this program has started; the answer has
     /// the mount's configuration.
     ///
@@ -40,16 +41,15 @@ impl Heir {
     ///
     /// # Errors
     /// If it went on by itself.
-    pub fn accept(mut self) -> io::Result<Estate> {
+    pub fn accept(mut self) -> io::Result<ReceivedMount> {
         self.0.say(&Message::Ready)?;
-        let Message::Gift { text, inodes, descriptors } = self.0.hear()? else {
+        let Message::Mount { state, inodes, descriptors } = self.0.hear()? else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let inodes = self.0.hear_bytes(inodes)?;
         let descriptors = self.0.receive(descriptors)?;
-        let handover = Handover { text: *text, inodes, descriptors };
-        let inheritance = handover.unpack()?;
-        Ok(Estate { heir: self, inheritance })
+        let suspended = PackedMount { state: *state, inodes, descriptors }.unpack()?;
+        Ok(ReceivedMount { predecessor: self, suspended })
     }
 
     /// Refuses.
@@ -57,15 +57,7 @@ impl Heir {
         // The other process may be gone.
         let _ = self.0.say(&Message::Failed { why: why.to_owned() });
     }
-}
 
-impl Estate {
-    pub(crate) fn split(self) -> (Heir, Inheritance) {
-        (self.heir, self.inheritance)
-    }
-}
-
-impl Heir {
     /// Reports that the mount is served: the other process ends.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! The side of the process that serves the mount and is to end.
+//! The process that takes the mount over, as seen from the one that serves it and is to end.
 
 use super::launch::Launch;
-use super::state::Handover;
+use super::packed::PackedMount;
 use super::wire::{Message, VERSION};
 use crate::peer::Peer;
 use braid_contract::Shown;
@@ -20,13 +20,13 @@ const SERVING_WITHIN: Duration = Duration::from_secs(30);
 
 /// A program that waits for the mount.
 #[derive(Debug)]
-pub(crate) struct Giver {
+pub(crate) struct Successor {
     child: Child,
     peer: Peer,
     pub(crate) version: String,
 }
 
-impl Giver {
+impl Successor {
     /// Starts the program, and sends it the mount's configuration.
     ///
     /// # Errors
@@ -40,12 +40,12 @@ impl Giver {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .map_err(|error| format!("{shown} can't be started: {error}"))?;
-        let mut giver = Self { child, peer: Peer(ours), version: String::new() };
-        giver.introduce(launch).map_err(|why| {
-            giver.end_child();
+        let mut successor = Self { child, peer: Peer(ours), version: String::new() };
+        successor.introduce(launch).map_err(|why| {
+            successor.end_child();
             format!("{shown}: {why}")
         })?;
-        Ok(giver)
+        Ok(successor)
     }
 
     /// Its process id.
@@ -81,8 +81,8 @@ impl Giver {
     ///
     /// # Errors
     /// The reason why it does not; it has ended then.
-    pub(crate) fn hand_over(mut self, handover: &Handover) -> Result<(Child, Peer), String> {
-        match self.try_to_hand_over(handover) {
+    pub(crate) fn hand_over(mut self, packed: &PackedMount) -> Result<(Child, Peer), String> {
+        match self.try_to_hand_over(packed) {
             Ok(()) => Ok((self.child, self.peer)),
             Err(why) => {
                 self.end_child();
@@ -91,16 +91,16 @@ impl Giver {
         }
     }
 
-    fn try_to_hand_over(&mut self, handover: &Handover) -> Result<(), String> {
-        let gift = Message::Gift {
-            text: Box::new(handover.text.clone()),
-            inodes: handover.inodes.len() as u64,
-            descriptors: handover.descriptors.len(),
+    fn try_to_hand_over(&mut self, packed: &PackedMount) -> Result<(), String> {
+        let mount = Message::Mount {
+            state: Box::new(packed.state.clone()),
+            inodes: packed.inodes.len() as u64,
+            descriptors: packed.descriptors.len(),
         };
         let give = |peer: &mut Peer| -> io::Result<()> {
-            peer.say(&gift)?;
-            peer.say_bytes(&handover.inodes)?;
-            peer.pass(&handover.borrowed())?;
+            peer.say(&mount)?;
+            peer.say_bytes(&packed.inodes)?;
+            peer.pass(&packed.borrowed())?;
             peer.0.set_read_timeout(Some(SERVING_WITHIN))
         };
         let given = give(&mut self.peer);

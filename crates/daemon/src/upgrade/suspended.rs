@@ -1,0 +1,99 @@
+//! A mount that no process serves at present, as far as this process goes on with it.
+
+use crate::clock::now_ns;
+use crate::guard::{CrashProtection, KeptState};
+use braid_contract::{Fd, InodeId};
+use braid_fuse::{Given, OpenRecord};
+use braid_ipc::protocol::{Restarts, Upgrade};
+use braid_modules::State;
+use braid_runtime::{FoundSession, GivenSession};
+use braid_volume::LiveState;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+/// A mount that no process serves at present: everything that a process needs to go on with it.
+#[derive(Debug)]
+pub(crate) struct SuspendedMount {
+    pub(crate) mount: MountState,
+    pub(crate) suspension: Suspension,
+}
+
+/// The part of a suspended mount that is there whatever ended the process before.
+#[derive(Debug)]
+pub(crate) struct MountState {
+    pub(crate) front: Given,
+    /// The control socket.
+    pub(crate) control: Option<(PathBuf, UnixListener)>,
+    /// When requests were held up, or the process crashed, as time since the machine began.
+    pub(crate) paused_at_ns: u64,
+    pub(crate) protection: CrashProtection,
+}
+
+/// Why a mount is not served, and what the process before left of it.
+#[derive(Debug)]
+pub(crate) enum Suspension {
+    /// The process gave it up for an upgrade.
+    Upgrade { state: Box<ProcessState>, history: Upgrade },
+    /// The process crashed.
+    Crash(GuardedState),
+}
+
+/// The state in memory of a process that gives its mount up.
+#[derive(Debug)]
+pub(crate) struct ProcessState {
+    pub(crate) live: LiveState,
+    /// Of each module from the top down: its name, and its state.
+    pub(crate) modules: Vec<(String, State)>,
+    /// Applications' sessions.
+    pub(crate) sessions: Vec<GivenSession>,
+}
+
+/// The state that a guard kept for the case of a crash.
+#[derive(Debug)]
+pub(crate) struct GuardedState {
+    /// The files that were open in the mount.
+    pub(crate) open: Vec<OpenRecord>,
+    /// The inodes without a name.
+    pub(crate) nameless: Vec<(InodeId, Fd)>,
+    pub(crate) sessions: FoundSessions,
+    /// The kept states of modules.
+    pub(crate) modules: Vec<KeptState>,
+}
+
+/// The sessions of a process that crashed.
+#[derive(Debug)]
+pub(crate) struct FoundSessions {
+    /// The socket at which they began.
+    pub(crate) listener: Option<OwnedFd>,
+    pub(crate) sessions: Vec<FoundSession>,
+    /// Requests that the process did not answer are to be refused.
+    pub(crate) refuse: bool,
+}
+
+impl SuspendedMount {
+    /// The protection from crashes, with the time that requests waited after this one.
+    pub(crate) fn protection(&self) -> CrashProtection {
+        let CrashProtection { guard, restarts } = self.mount.protection.clone();
+        let restarts = match self.suspension {
+            Suspension::Upgrade { .. } => restarts,
+            Suspension::Crash(_) => {
+                restarts.map(|restarts| Restarts { paused_ns: self.mount.paused_for_ns(), ..restarts })
+            }
+        };
+        CrashProtection { guard, restarts }
+    }
+
+    /// The mount is served again: an upgrade's history has how long it was not.
+    pub(crate) fn note_end_of_pause(&mut self) {
+        if let Suspension::Upgrade { history, .. } = &mut self.suspension {
+            history.paused_ns = self.mount.paused_for_ns();
+        }
+    }
+}
+
+impl MountState {
+    fn paused_for_ns(&self) -> u64 {
+        now_ns().saturating_sub(self.paused_at_ns)
+    }
+}
