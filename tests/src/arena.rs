@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     pub(crate) policy: &'static str,
     /// Weights of home and the other tier.
     pub(crate) weights: (u32, u32),
-    /// Modules above the volume, from the top down.
+    /// Modules above the volume, from the top down, each with an optional setting.
     pub(crate) modules: &'static [&'static str],
     /// Whether the modules are those of a view of it.
     pub(crate) view: bool,
@@ -54,9 +54,18 @@ pub(crate) const RANGES: &str = "{ weighted: { } }\n    rules:\n      \
 /// The smallest range, so that files spread soon.
 pub(crate) const RANGE: &str = "64KiB";
 
-/// The stacks of modules that store files in frames.
-pub(crate) const FRAMES: [&[&str]; 3] =
-    [&["compress"], &["encrypt", "checksum"], &["compress", "encrypt", "checksum"]];
+/// The stacks of modules that store files in frames, in all orders that are accepted.
+pub(crate) const FRAMES: [&[&str]; 7] = [
+    COMPRESSED,
+    ENCRYPTED,
+    &["compress", "encrypt", "checksum"],
+    &["encrypt"],
+    &["checksum"],
+    &["compress", "encrypt"],
+    &["compress codec: lz4", "checksum"],
+];
+pub(crate) const COMPRESSED: &[&str] = &["compress"];
+pub(crate) const ENCRYPTED: &[&str] = &["encrypt", "checksum"];
 
 impl Shape {
     /// Equal weights and the policy `weighted`.
@@ -137,9 +146,11 @@ impl Arena {
         let key = lab.path().join("key");
         std::fs::write(&key, [7; 32]).at(&key)?;
         std::fs::set_permissions(&key, Permissions::from_mode(0o600)).at(&key)?;
-        let module = |name: &&str| {
-            let settings = (*name == "encrypt").then(|| format!("key_file: {}", key.display()));
-            [(*name).to_owned()].into_iter().chain(settings).collect()
+        let module = |module: &&str| {
+            let (name, setting) = module.split_once(' ').unwrap_or((module, ""));
+            let setting = Some(setting.to_owned()).filter(|setting| !setting.is_empty());
+            let key = (name == "encrypt").then(|| format!("key_file: {}", key.display()));
+            [name.to_owned()].into_iter().chain(setting).chain(key).collect()
         };
         let modules: Vec<_> = shape.modules.iter().map(module).collect();
         let (in_view, modules) = if shape.view { (modules, Vec::new()) } else { (Vec::new(), modules) };

@@ -6,7 +6,7 @@ use crate::{background, locate, mount, serving, table};
 use braid_contract::Shown;
 use braid_daemon::config::Config;
 use braid_daemon::serve::Start;
-use braid_daemon::upgrade::{Heir, Launch};
+use braid_daemon::upgrade::{Launch, Predecessor};
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Reply, Request, Upgrade};
 use clap::Parser;
@@ -86,23 +86,23 @@ fn program(asked: Option<PathBuf>) -> Result<PathBuf> {
 
 /// Takes the mount over whose process is at the other end of the standard input.
 pub(crate) fn take_over() -> Result<()> {
-    let (heir, launch) = Heir::come().map_err(|error| {
+    let (predecessor, launch) = Predecessor::come().map_err(|error| {
         Failure::usage(format!("take-over is for braid upgrade, which starts it: {error}"))
     })?;
     let config = match prepare(&launch) {
         Ok(config) => config,
         Err(failure) => {
-            heir.refuse(&failure.to_string());
+            predecessor.refuse(&failure.to_string());
             return Err(failure.told());
         }
     };
-    let estate = match heir.accept() {
-        Ok(estate) => estate,
+    let received = match predecessor.accept() {
+        Ok(received) => received,
         // It went on by itself, and says why.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
         Err(error) => return Err(Failure::new(format!("the mount was not handed over: {error}"))),
     };
-    serving::serve(&config, &launch, Start::TakeOver(Box::new(estate)), |_| {})
+    serving::serve(&config, &launch, Start::TakeOver(Box::new(received)), |_| {})
 }
 
 /// Reads the stack to be mounted.

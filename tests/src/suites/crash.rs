@@ -1,5 +1,5 @@
 //! The crash explorer (`testkit::crash`): planted bugs have to be found, and
-//! nothing else; and that of the zoned store.
+//! nothing else; and those of the zoned store and of the log file system.
 
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::Result;
@@ -23,8 +23,10 @@ const PLANTED_SEED: &str = "2";
 
 fn trials(options: &Options) -> Vec<Trial> {
     let planted = Trial::case("each planted bug is found", || {
-        let planted = ["--states", "1000000", "--seed", PLANTED_SEED];
-        explore("crash", &["--features", "braid-volume/failpoints"], &planted)
+        let build = ["--features", "braid-volume/failpoints,braid-log/failpoints"];
+        explore("crash", &build, &["--states", "1000000", "--seed", PLANTED_SEED])?;
+        // Without arguments, it looks for its own first.
+        explore("log_crash", &build, &[])
     });
     let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 40_000, 1_000_000));
     let seed = options.seed.to_string();

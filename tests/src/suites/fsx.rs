@@ -1,7 +1,7 @@
 //! The file-system exerciser fsx: random operations on one file, with every
 //! read compared to the expected data.
 
-use crate::arena::{Arena, FRAMES, HOME_FIRST, SIZE, Shape};
+use crate::arena::{Arena, COMPRESSED, ENCRYPTED, FRAMES, HOME_FIRST, SIZE, Shape};
 use crate::report::Report;
 use crate::trial::{Suite, Trial};
 use braid_tests_support::error::{Context, Result};
@@ -51,20 +51,24 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Xfs, Kind::Btrfs).mib(512),
     Shape::spread(Kind::Btrfs, Kind::Ext4).policy(SIZE).mib(512),
     Shape::spread(Kind::Tmpfs, Kind::Ext4).policy(HOME_FIRST).mib(512),
-    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[0]),
-    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[1]),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(COMPRESSED),
+    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(ENCRYPTED),
     Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[2]),
-    Shape::log(FRAMES[1]),
-    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[0]).in_view(),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[3]),
+    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[4]),
+    Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[5]),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[6]),
+    Shape::log(ENCRYPTED),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(COMPRESSED).in_view(),
 ];
 
 /// Log file systems, below other modules, and other views: in long runs only.
 const MORE: &[Shape] = &[
     Shape::log(&[]),
-    Shape::log(FRAMES[0]),
+    Shape::log(COMPRESSED),
     Shape::log(FRAMES[2]),
     Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).in_view(),
-    Shape::spread(Kind::Xfs, Kind::Btrfs).mib(512).below(FRAMES[1]).in_view(),
+    Shape::spread(Kind::Xfs, Kind::Btrfs).mib(512).below(ENCRYPTED).in_view(),
 ];
 
 fn trials(options: &Options) -> Vec<Trial> {

@@ -1,7 +1,7 @@
 //! The POSIX test suite pjdfstest, over a home tier of ext4 and of XFS, with files in frames,
 //! through a view, and, in long runs, on log file systems and through other views.
 
-use crate::arena::{Arena, FRAMES, Shape};
+use crate::arena::{Arena, COMPRESSED, ENCRYPTED, FRAMES, Shape};
 use crate::report::Report;
 use crate::trial::{Suite, Trial};
 use braid_tests_support::counts::Counts;
@@ -28,10 +28,10 @@ const VIEW: Shape = Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).in_view();
 /// Log file systems and views, with and without modules: in long runs only.
 const MORE: [Shape; 5] = [
     Shape::log(&[]),
-    Shape::log(FRAMES[0]),
-    Shape::log(FRAMES[1]),
-    VIEW.below(FRAMES[0]),
-    VIEW.below(FRAMES[1]),
+    Shape::log(COMPRESSED),
+    Shape::log(ENCRYPTED),
+    VIEW.below(COMPRESSED),
+    VIEW.below(ENCRYPTED),
 ];
 
 /// Tests that do not hold through a view, each with its reason. On a volume, all hold.

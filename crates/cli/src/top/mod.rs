@@ -1,19 +1,23 @@
 //! `braid top`: the activity of a volume, live on a terminal or as text.
 
 mod input;
+mod table;
 mod view;
+mod workers;
 
 use crate::args::TopArgs;
 use crate::failure::{Failure, Result};
+use crate::locate;
 use crate::poll::Poller;
-use crate::{locate, table};
+use crate::table as output;
 use braid_ipc::protocol::{Job, Status};
 use input::{Input, Key, Waker, Woken};
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use view::{Order, Peaks, View};
+use workers::Looks;
 
 /// Width of a frame that does not go to a terminal.
 const TEXT_WIDTH: u16 = 120;
@@ -26,7 +30,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
     }
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let Some(state) = State::ask(&mut poller)? else { return Ok(()) };
-        return table::print(&once(&state));
+        return output::print(&once(&state));
     }
     live(poller, args.interval)
 }
@@ -45,9 +49,9 @@ impl State {
     /// `None` once the volume is unmounted.
     fn ask(poller: &mut Poller) -> Result<Option<Self>> {
         let Some(status) = poller.status()? else { return Ok(None) };
-        if let Some((why, _)) = status.without_tiers() {
+        if let Some((why, _)) = status.without_tiers().filter(|_| status.runtime.is_none()) {
             let advice = "braid status shows its figures";
-            return Err(Failure::new(format!("{why}\n  help: {advice}")));
+            return Err(Failure::new(format!("{why}, and this one has no runtime\n  help: {advice}")));
         }
         Ok(Some(Self { status, jobs: poller.jobs() }))
     }
@@ -57,7 +61,7 @@ impl State {
 fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
     loop {
         let Some(state) = State::ask(poller)? else { return Ok(()) };
-        if !table::print_to_reader(&table::json_line(&state)?)? || args.once {
+        if !output::print_to_reader(&output::json_line(&state)?)? || args.once {
             return Ok(());
         }
         std::thread::sleep(args.interval);
@@ -66,10 +70,14 @@ fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
 
 /// One frame as text.
 fn once(State { status, jobs }: &State) -> String {
-    let mut peaks = Peaks::default();
+    let (mut peaks, mut looks) = (Peaks::default(), Looks::default());
     peaks.see(status);
+    looks.see(status.runtime.as_ref(), Instant::now());
     let (order, jobs) = (Order::default(), jobs.as_deref());
-    view::text(&View { status, jobs, peaks: &peaks, order, scroll: 0, keys: false }, TEXT_WIDTH)
+    view::text(
+        &View { status, jobs, peaks: &peaks, looks: &looks, order, scroll: 0, keys: false },
+        TEXT_WIDTH,
+    )
 }
 
 /// The settings that keys change.
@@ -139,13 +147,15 @@ fn show(
     mut state: State,
     mut input: Input,
 ) -> Result<()> {
-    let (mut choice, mut peaks) = (Choice::default(), Peaks::default());
+    let (mut choice, mut peaks, mut looks) = (Choice::default(), Peaks::default(), Looks::default());
     peaks.see(&state.status);
+    looks.see(state.status.runtime.as_ref(), Instant::now());
     while !choice.quit {
         let State { status, jobs } = &state;
         choice.scroll = choice.scroll.min(status.hottest.len().saturating_sub(1));
         let (order, scroll) = (choice.order, choice.scroll);
-        let view = View { status, jobs: jobs.as_deref(), peaks: &peaks, order, scroll, keys: true };
+        let view =
+            View { status, jobs: jobs.as_deref(), peaks: &peaks, looks: &looks, order, scroll, keys: true };
         let drawn = terminal.draw(|frame| view::draw(frame.area(), frame.buffer_mut(), &view));
         if let Err(error) = drawn {
             return if input.is_gone() { Ok(()) } else { Err(no_terminal(&error)) };
@@ -160,6 +170,7 @@ fn show(
                 let Some(fresh) = fresh? else { return Ok(()) };
                 state = fresh;
                 peaks.see(&state.status);
+                looks.see(state.status.runtime.as_ref(), Instant::now());
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),

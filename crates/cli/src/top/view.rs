@@ -1,6 +1,8 @@
 //! The picture of `braid top`: a pure function of the state of a volume. Drawn
 //! to the terminal, or printed as text.
 
+use super::table::{WIDE, fit, rows_in, table};
+use super::workers::Looks;
 use crate::runtime;
 use braid_contract::units::{show_duration, show_latency, show_size};
 use braid_contract::{Shown, TierId, counted};
@@ -18,8 +20,16 @@ const JOBS_MAX: usize = 5;
 const THREADS_MAX: usize = 5;
 /// Least lines of a section: its head, a line and a blank.
 const SECTION_MIN: u16 = 3;
-/// Width from which on nothing is shortened.
-const WIDE: u16 = 110;
+/// The sections of a frame, from the top down.
+const SECTIONS: usize = 8;
+const HEAD: usize = 0;
+const TIERS: usize = 1;
+const WORKERS: usize = 2;
+const QUEUES: usize = 3;
+const THREADS: usize = 4;
+const JOBS: usize = 5;
+const FILES: usize = 6;
+const KEYS: usize = 7;
 /// Bounds of the width of a tier's bar.
 const BAR: (u16, u16) = (4, 40);
 
@@ -96,6 +106,8 @@ pub(crate) struct View<'a> {
     /// Jobs, if this user may see them.
     pub(crate) jobs: Option<&'a [Job]>,
     pub(crate) peaks: &'a Peaks,
+    /// Workers and queues.
+    pub(crate) looks: &'a Looks,
     pub(crate) order: Order,
     /// Number of hottest files to skip.
     pub(crate) scroll: usize,
@@ -119,11 +131,13 @@ pub(crate) fn text(view: &View<'_>, width: u16) -> String {
 /// Draws a frame.
 pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
     let heights = view.heights(area.width, area.height);
-    let [head, tiers, threads, jobs, files, foot] =
+    let [head, tiers, workers, queues, threads, jobs, files, foot] =
         Layout::vertical(heights.map(Constraint::Length)).areas(area);
     view.head(head.width).render(head, buffer);
     for (table, area) in [
         (view.tiers(tiers), tiers),
+        (view.looks.workers_in(workers), workers),
+        (view.looks.queues_in(queues), queues),
         (view.threads(threads), threads),
         (view.jobs(jobs), jobs),
         (view.files(files), files),
@@ -134,24 +148,27 @@ pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
     Line::styled(keys, Modifier::DIM).render(foot, buffer);
 }
 
-/// Number of rows with room below a section's head.
-fn rows_in(area: Rect, blank: bool) -> usize {
-    usize::from(area.height.saturating_sub(1 + u16::from(blank)))
-}
-
 impl View<'_> {
     /// Lines needed to show everything at this width.
     fn height(&self, width: u16) -> u16 {
         self.wanted(width).iter().fold(0, |all: u16, lines| all.saturating_add(*lines))
     }
 
-    /// Wanted lines of head, tiers, threads, jobs, files and keys.
-    fn wanted(&self, width: u16) -> [u16; 6] {
+    /// Wanted lines of each section, in the order of the frame.
+    fn wanted(&self, width: u16) -> [u16; SECTIONS] {
         let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        // A section without rows is left out with its head.
+        let table = |rows: usize| if rows > 0 { lines(rows + 2) } else { 0 };
+        let [workers, queues] = self.looks.rows();
         let head = if width < WIDE { 3 } else { 2 } + u16::from(self.status.runtime.is_some());
+        if self.status.tiers.is_empty() {
+            return [head, 0, table(workers), table(queues), 0, 0, 0, u16::from(self.keys)];
+        }
         [
             head,
             lines(self.status.tiers.len() * 2 + 2),
+            table(workers),
+            table(queues),
             lines(self.busiest_threads().len().max(1) + 2),
             lines(self.current_jobs().count().clamp(1, JOBS_MAX) + 2),
             lines(self.status.hottest.len().max(1) + 1),
@@ -159,11 +176,11 @@ impl View<'_> {
         ]
     }
 
-    /// Lines that they get of so many: keys, head and tiers first, then some
+    /// Lines that they get of `height`: keys, head and tiers first, then some
     /// for each of the others, then more for each; the rest goes to the files.
-    fn heights(&self, width: u16, height: u16) -> [u16; 6] {
+    fn heights(&self, width: u16, height: u16) -> [u16; SECTIONS] {
         let wanted = self.wanted(width);
-        let mut got = [0; 6];
+        let mut got = [0; SECTIONS];
         let mut left = height;
         let mut give = |section: usize, lines: u16| {
             let lines = lines.min(left);
@@ -171,21 +188,21 @@ impl View<'_> {
             left -= lines;
             left
         };
-        for section in [5, 0, 1] {
+        for section in [KEYS, HEAD, TIERS] {
             give(section, wanted[section]);
         }
-        let mut rest = [0; 6];
-        for section in [2, 3, 4] {
+        let mut rest = [0; SECTIONS];
+        for section in [WORKERS, QUEUES, THREADS, JOBS, FILES] {
             let least = wanted[section].min(SECTION_MIN);
             if give(section, 0) >= least {
                 give(section, least);
                 rest[section] = wanted[section] - least;
             }
         }
-        for section in [3, 2, 4] {
+        for section in [JOBS, WORKERS, QUEUES, THREADS, FILES] {
             give(section, rest[section]);
         }
-        give(4, u16::MAX);
+        give(FILES, u16::MAX);
         got
     }
 
@@ -412,26 +429,11 @@ impl View<'_> {
     }
 }
 
-fn table(rows: Vec<Row<'static>>, columns: &[(&'static str, u16)]) -> Table<'static> {
-    let head = columns.iter().map(|(name, _)| Cell::from(*name));
-    let head = Row::new(head.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::DIM));
-    let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
-    Table::new(rows, widths.collect::<Vec<_>>()).header(head).column_spacing(1)
-}
-
 /// Bytes a second; if there is little room, the head of the column has the
 /// unit.
 fn rate(rate: f64, wide: bool) -> String {
     let size = show_size(rate as u64);
     if wide { format!("{size}/s") } else { size.replace(' ', "").replace("iB", "") }
-}
-
-/// The beginning of a text, as much as fits.
-fn fit(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => text.to_owned(),
-    }
 }
 
 /// The end of a path, as much as fits: it says more than the beginning.
@@ -480,6 +482,7 @@ mod tests {
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use std::time::{Duration, Instant};
 
     /// A status as from a daemon, without the fields that an older one leaves
     /// out.
@@ -536,11 +539,18 @@ mod tests {
 
     #[test]
     fn a_frame_has_tiers_with_bars_the_hottest_files_and_the_keys() {
-        let (status, mut peaks) = (status(), Peaks::default());
+        let (status, mut peaks, looks) = (status(), Peaks::default(), Looks::default());
         peaks.see(&status);
         let (order, jobs) = (Order::default(), [job("running"), job("done")]);
-        let mut view =
-            View { status: &status, jobs: Some(&jobs), peaks: &peaks, order, scroll: 0, keys: true };
+        let mut view = View {
+            looks: &looks,
+            status: &status,
+            jobs: Some(&jobs),
+            peaks: &peaks,
+            order,
+            scroll: 0,
+            keys: true,
+        };
         let shown = screen(&view, 110, 23);
         for words in [
             "/mnt  policy weighted  3 open files",
@@ -575,7 +585,16 @@ mod tests {
         let mut jobs = [job("running")];
         jobs[0].text = format!("{} to slow", "x".repeat(80));
         let order = Order::default();
-        let view = View { status: &status, jobs: Some(&jobs), peaks: &peaks, order, scroll: 0, keys: true };
+        let looks = Looks::default();
+        let view = View {
+            looks: &looks,
+            status: &status,
+            jobs: Some(&jobs),
+            peaks: &peaks,
+            order,
+            scroll: 0,
+            keys: true,
+        };
         let shown = screen(&view, 80, 24);
         for words in [
             "3 open files, 4 inodes in memory, 0 removals pending  policy weighted",
@@ -599,10 +618,60 @@ mod tests {
     }
 
     #[test]
+    fn workers_and_queues_have_their_load_since_the_look_before() {
+        let runtime = |requests: u64| {
+            let json = serde_json::json!({
+                "policy": "dynamic", "scheduler": "blk-switch", "workers_max": 2,
+                "workers": [{ "queues": 1, "latency": true, "requests": requests, "busy_ns": requests * 1_000_000,
+                              "slept": 0, "asleep": false }],
+                "queues": [{ "session": 4, "queue": 1, "class": "latency", "requests": requests,
+                             "busy_ns": requests * 1_000_000, "waiting": 9 }],
+                "sessions": [{ "session": 4, "pid": 4711, "uid": 0 }],
+            });
+            serde_json::from_value::<braid_contract::RuntimeStatus>(json).unwrap()
+        };
+        let (mut status, peaks, mut looks) = (status(), Peaks::default(), Looks::default());
+        let begun = Instant::now();
+        looks.see(Some(&runtime(100)), begun);
+        looks.see(Some(&runtime(600)), begun + Duration::from_secs(1));
+        status.runtime = Some(runtime(600));
+        for has_tiers in [true, false] {
+            if !has_tiers {
+                status.tiers.clear();
+            }
+            let order = Order::default();
+            let view = View {
+                looks: &looks,
+                status: &status,
+                jobs: None,
+                peaks: &peaks,
+                order,
+                scroll: 0,
+                keys: true,
+            };
+            let shown = screen(&view, 110, 40);
+            for words in [
+                "0        latency         1        500         50%    1.0 ms    awake",
+                "4.1      4711     latency         500         50%    1.0 ms    9",
+            ] {
+                assert!(shown.contains(words), "{words}\n{shown}");
+            }
+            assert_eq!(shown.contains("HOTTEST FILES"), has_tiers, "{shown}");
+        }
+    }
+
+    #[test]
     fn no_size_is_too_small() {
-        let (status, peaks) = (status(), Peaks::default());
-        let view =
-            View { status: &status, jobs: None, peaks: &peaks, order: Order::Full, scroll: 9, keys: true };
+        let (status, peaks, looks) = (status(), Peaks::default(), Looks::default());
+        let view = View {
+            looks: &looks,
+            status: &status,
+            jobs: None,
+            peaks: &peaks,
+            order: Order::Full,
+            scroll: 9,
+            keys: true,
+        };
         for (width, height) in [(1, 1), (20, 3), (80, 24), (300, 100)] {
             screen(&view, width, height);
         }

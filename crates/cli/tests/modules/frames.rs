@@ -111,7 +111,9 @@ fn what_does_not_fit_is_refused_with_its_line() {
         ("compress: { level: 20,", "level: 20 is not from -7 to 19"),
         ("compress: { codec: lz4, level: 1,", "lz4 has no levels"),
         ("checksum: { frame: 5000,", "frame: '5000' is no power of two from 4KiB to 1MiB"),
-        ("encrypt: {", "the key 'key_file' is missing"),
+        ("encrypt: {", "there is no key: write key_file or kernel_key"),
+        ("encrypt: { key_file: KEY, kernel_key: a,", "key_file and kernel_key: write one of them"),
+        ("encrypt: { kernel_key: braid-none,", "there is no key of the type 'user' with this name"),
         ("encrypt: { key_file: key,", "does not begin with '/'"),
         ("encrypt: { key_file: OPEN,", "others may read or change the key"),
         ("encrypt: { key_file: /none,", "No such file"),
@@ -136,7 +138,7 @@ fn another_key_is_refused_and_settings_stay_while_it_is_mounted() {
     assert!(refused.contains("settings of modules can't change while the stack has 'encrypt'"), "{refused}");
     bench.ok(&["umount", "m"]);
     let refused = bench.refused(&["mount", "s.yaml", "m"]);
-    assert!(refused.contains("the key in key_file is not the one"), "{refused}");
+    assert!(refused.contains("the key is not the one"), "{refused}");
     with(&right);
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(fs::read(bench.path("m").join("file")).unwrap(), b"data");
@@ -205,4 +207,36 @@ fn files_in_frames_are_read_without_a_mount() {
         Err(_) => return braid_testkit::skipped("python3"),
     }
     assert!(cat("out/small") == small && cat("out/large") == large);
+}
+
+#[test]
+fn the_key_may_be_in_the_kernel() {
+    let Some(bench) = Bench::new() else { return };
+    let name = format!("braid-test-{}", std::process::id());
+    let id = |output: std::process::Output| String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let keyctl = |words: &[&str]| {
+        let key = std::process::Stdio::from(fs::File::open(bench.path("key")).unwrap());
+        std::process::Command::new("keyctl").args(words).stdin(key).output()
+    };
+    write_key(&bench, "key", 7);
+    let Ok(made) = keyctl(&["padd", "user", &name, "@u"]) else {
+        return braid_testkit::skipped("keyctl");
+    };
+    assert!(made.status.success(), "{made:?}");
+    write_stack(&bench, &format!("encrypt: {{ kernel_key: {name},"));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    synced(&bench.path("m").join("file"), b"data");
+    bench.ok(&["umount", "m"]);
+    let unlinked = keyctl(&["unlink", &id(made), "@u"]).unwrap();
+    assert!(unlinked.status.success(), "{unlinked:?}");
+    let refused = bench.refused(&["mount", "s.yaml", "m"]);
+    assert!(
+        refused.contains("stack.encrypt: kernel_key: ") && refused.contains("there is no key"),
+        "{refused}"
+    );
+    // It is the same key as that of a file.
+    write_stack(&bench, &format!("encrypt: {{ key_file: {},", bench.path("key").display()));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(fs::read(bench.path("m").join("file")).unwrap(), b"data");
+    bench.unmount_clean();
 }

@@ -6,6 +6,7 @@ use crate::common::{Bench, RANGE, pattern, stack};
 use crate::users::{ALICE, BOB, as_user, said};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -207,6 +208,14 @@ fn who_is_named_may_modify_and_others_may_not() {
     fs::set_permissions(bench.path("secret"), Permissions::from_mode(0o600)).unwrap();
     let output = run(ALICE, &["stack", "modify", "m", "secret"]);
     assert!(!output.status.success() && !said(&output).contains("treasure"), "{}", said(&output));
+    let pipe = bench.path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+    for key in [&*pipe, Path::new("/no/such/key")] {
+        let encrypt = format!("stack: {{ encrypt: {{ key_file: {}, volume: {{}} }} }}\n", key.display());
+        fs::write(bench.path("n.yaml"), encrypt).unwrap();
+        let output = run(ALICE, &["stack", "modify", "m", "n.yaml"]);
+        assert!(said(&output).contains("while the stack has 'encrypt'"), "{}", said(&output));
+    }
     let other = "stack: { volume: { home: x, profile: /etc/shadow, tiers: { x: { dir: /etc } } } }\n";
     fs::write(bench.path("n.yaml"), format!("{other}mount: {{ modifiable-by: [ {BOB} ] }}\n")).unwrap();
     let output = run(ALICE, &["stack", "modify", "m", "n.yaml"]);

@@ -2,7 +2,7 @@
 //! the kernel's cache. Needs root, /dev/fuse, `setpriv` and Python; skipped without root.
 
 use crate::common::{Bench, RANGE, drop_caches, turn};
-use crate::users::{ALICE, BOB, python, said};
+use crate::users::{ALICE, BOB, as_user, python, said};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -255,4 +255,43 @@ fn rules_hold_for_files_of_any_size_and_contradictions_are_refused() {
     bench.user_ok(BOB, "no(opened, 'm/island/big', os.O_RDONLY)");
     bench.write_stack(&bench.with_rules(RULES, "auto"));
     bench.unmount_clean();
+}
+
+/// The island denies root, too; only what the stack does by itself for Alice is not judged.
+#[test]
+fn modules_above_and_values_work_for_a_user_who_may() {
+    let rules = "rules: [ { paths: [ 'island/**' ], uid: [ 4801 ], allow: [ read, write, list ] }, \
+                 { paths: [ 'island/**' ], deny: [ read, write, list ] } ]";
+    let volume = "volume: { home: fast, tiers: { fast: { dir: a }, slow: { dir: b } } }";
+    for above in ["noop: {", "checksum: {", "consistency: { mode: relaxed,"] {
+        let Some(bench) = Bench::shared() else { return };
+        bench.write_stack(&format!("stack: {{ {above} permissions: {{ {rules}, {volume} }} }} }}\n"));
+        bench.mount();
+        fs::set_permissions(bench.path("m"), Permissions::from_mode(0o777)).unwrap();
+        bench.user_ok(
+            ALICE,
+            "os.mkdir('m/island')\n\
+             for text in [b'first' * 9000, b'second']:\n\
+             \x20   new = os.open('m/island/new', os.O_CREAT | os.O_RDWR); os.write(new, text); os.fsync(new)\n\
+             \x20   os.rename('m/island/new', 'm/island/f')\n\
+             assert open('m/island/f', 'rb').read() == b'second'",
+        );
+        let kv = |uid: u32, words: &[&str]| as_user(uid, &bench.command(&[&["kv"][..], words].concat()));
+        for value in ["one", "two"] {
+            let put = kv(ALICE, &["put", "m/island", "key", value]);
+            assert!(put.status.success(), "{above} {}", said(&put));
+        }
+        let scan = kv(ALICE, &["scan", "m/island"]);
+        assert_eq!(String::from_utf8_lossy(&scan.stdout), "f\nkey\n", "{above} {}", said(&scan));
+        bench.user_ok(ALICE, "assert sorted(os.listdir('m/island')) == ['f', 'key'], os.listdir('m/island')");
+        for uid in [0, BOB] {
+            for words in
+                [&["get", "m/island", "key"][..], &["scan", "m/island"], &["put", "m/island", "x", "y"]]
+            {
+                assert!(said(&kv(uid, words)).contains("ermission denied"), "{uid} {words:?}");
+            }
+        }
+        bench.user_ok(ALICE, "os.unlink('m/island/f'); os.unlink('m/island/key'); os.rmdir('m/island')");
+        bench.unmount_clean();
+    }
 }

@@ -2,7 +2,7 @@
 //! beside the same directories as files. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, kill_and_wait, pattern, turn, until};
-use crate::users::{ALICE, BOB, as_user, said};
+use crate::users::{ALICE, BOB, as_user, python, said};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -313,6 +313,14 @@ fn hostile_clients_get_errors_and_others_are_served() {
     more.clear();
     drop((silent, half, deaf));
     until("it serves again", || raw(&bench, b"PING\r\n") == b"+PONG\r\n");
+    // One user does not get all of them.
+    let many = "import socket\nheld = [socket.socket(socket.AF_UNIX) for _ in range(60)]\n\
+                for s in held: s.connect('kv.sock'); s.sendall(b'PING\\r\\n')\n\
+                print(sum(s.recv(5) == b'+PONG' for s in held))";
+    let mut command = Command::new(python());
+    command.args(["-c", many]).current_dir(bench.path("."));
+    let output = as_user(ALICE, &command);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "48\n", "{}", said(&output));
     bench.ok(&["umount", "m"]);
     assert!(bench.ok(&["log", "check", "fs"]).starts_with("fs: sound"));
 }

@@ -102,6 +102,10 @@ fn a_module_in_rust_is_built_from_the_template() {
 fn what_can_not_go_on_is_refused_and_the_module_before_goes_on() {
     let Some(bench) = bench("odd:") else { return };
     odd(&bench, &[], "repo/odd.so");
+    bench.write_stack(
+        "stack: { throttle: { by: uid, operations: 100/s, odd: { volume: { home: fast, tiers: \
+         { fast: { dir: a }, slow: { dir: b } } } } } }\nmount: { cache: direct }\n",
+    );
     bench.ok(&["mount", "s.yaml", "m"]);
     fs::write(bench.path("m/file"), "data").unwrap();
     for (flags, says) in [
@@ -124,6 +128,19 @@ fn what_can_not_go_on_is_refused_and_the_module_before_goes_on() {
     }
     let said = refused(&bench, &["module", "upgrade", "odd", "--to", "s.yaml", "m"]);
     assert!(said.contains("s.yaml: "), "{said}");
+    // The others went on with the limits that they had.
+    let waits = || {
+        let status = bench.json(&["status", "--json", "m"]);
+        let throttle = &status["modules"].as_array().unwrap()[0];
+        assert_eq!(throttle["module"], "throttle");
+        let waits = throttle["figures"].as_array().unwrap().iter().find(|figure| figure["name"] == "waits");
+        waits.unwrap()["counter"].as_f64().unwrap()
+    };
+    let before = waits();
+    for _ in 0..200 {
+        assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"data");
+    }
+    assert!(waits() > before, "still limited");
     let said = refused(&bench, &["module", "upgrade", "noop", "m"]);
     assert!(said.contains("module noop is built in"), "{said}");
     let said = refused(&bench, &["module", "upgrade", "keep", "m"]);
