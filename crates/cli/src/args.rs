@@ -8,6 +8,7 @@ mod kv;
 mod log;
 mod modules;
 mod runtime;
+mod scrub;
 mod stack;
 mod tiers;
 mod trace;
@@ -22,6 +23,7 @@ pub(crate) use modules::{
     ModuleCommand, ModuleDebugArgs, ModuleListArgs, ModuleUpgradeArgs, RepoArgs, RepoCommand,
 };
 pub(crate) use runtime::{BenchRuntimeArgs, Load, RuntimeArgs, Through};
+pub(crate) use scrub::ScrubArgs;
 pub(crate) use stack::{
     ReloadArgs, StackCheckArgs, StackCommand, StackDumpArgs, StackListArgs, StackModifyArgs, UpgradeArgs,
 };
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Make everything durable that was written to a volume
     Sync(SyncArgs),
+    /// Read files to their ends, to find what is damaged
+    Scrub(ScrubArgs),
     /// Watch what a volume is doing
     Top(TopArgs),
     /// Show where the data of a file is, and why

@@ -34,6 +34,7 @@ mod progress;
 mod rehome;
 mod runtime;
 mod saved;
+mod scrub;
 mod served;
 mod serving;
 mod simulate;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Status(args) if args.check => return health::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Sync(args) => sync::run(&args),
+        Command::Scrub(args) => scrub::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Reload(args) => stack::reload(&args),

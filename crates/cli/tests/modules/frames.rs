@@ -35,14 +35,22 @@ fn synced(path: &Path, data: &[u8]) {
     file.sync_all().unwrap();
 }
 
+/// A file of a tier that has these bytes, and where they are in it.
+fn holding(dir: &Path, wanted: &[u8]) -> Option<(PathBuf, u64)> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).find_map(|entry| {
+        let (kind, path) = (entry.file_type().unwrap(), entry.path());
+        if kind.is_dir() {
+            return holding(&path, wanted);
+        }
+        let data = if kind.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+        let at = data.windows(wanted.len()).position(|part| part == wanted)?;
+        Some((path, at as u64))
+    })
+}
+
 /// Whether a file of a tier has these bytes.
 fn is_below(dir: &Path, wanted: &[u8]) -> bool {
-    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).any(|entry| {
-        let kind = entry.file_type().unwrap();
-        let path = entry.path();
-        let has = |data: Vec<u8>| data.windows(wanted.len()).any(|part| part == wanted);
-        (kind.is_dir() && is_below(&path, wanted)) || (kind.is_file() && has(fs::read(path).unwrap()))
-    })
+    holding(dir, wanted).is_some()
 }
 
 /// A file of a tier that begins with the head of one in frames.
@@ -238,5 +246,44 @@ fn the_key_may_be_in_the_kernel() {
     write_stack(&bench, &format!("encrypt: {{ key_file: {},", bench.path("key").display()));
     bench.ok(&["mount", "s.yaml", "m"]);
     assert_eq!(fs::read(bench.path("m").join("file")).unwrap(), b"data");
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_scrub_finds_what_is_damaged_and_changes_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    write_stack(&bench, "checksum: { frame: 16KiB,");
+    bench.ok(&["mount", "s.yaml", "m"]);
+    fs::create_dir(bench.path("m/dir")).unwrap();
+    for (number, name) in ["m/dir/a", "m/dir/b", "m/c"].iter().enumerate() {
+        synced(&bench.path(name), &pattern(number as u64, 50_000));
+    }
+    fs::hard_link(bench.path("m/c"), bench.path("m/dir/link")).unwrap();
+    std::os::unix::fs::symlink("/etc", bench.path("m/dir/way")).unwrap();
+    let whole = bench.ok(&["scrub", "m"]);
+    assert!(whole.starts_with("read 3 files, "), "{whole}");
+    bench.ok(&["umount", "m"]);
+    // The second frame of a file.
+    let marker = &pattern(0, 50_000)[20_000..20_064];
+    let held = ["a", "b"].iter().find_map(|tier| holding(&bench.path(tier), marker));
+    let (below, at) = held.unwrap();
+    let file = OpenOptions::new().write(true).open(below).unwrap();
+    file.write_all_at(b"damage", at).unwrap();
+    drop(file);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let output = bench.braid(&["scrub", "m/c", "m/dir"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("m/dir/a: bytes 16384 to 32768: Input/output error"), "{said}");
+    assert!(said.contains("read 3 files, "), "{said}");
+    let found = bench.braid(&["scrub", "--json", "m"]);
+    let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!((&found["damaged_bytes"], found["unread"].as_array().unwrap().len()), (&16_384.into(), 0));
+    assert!(bench.ok(&["scrub", "--bandwidth", "1GiB/s", "m/c"]).starts_with("read 1 file, "));
+    let said = bench.refused(&["scrub", "s.yaml"]);
+    assert!(said.contains("not on a Braid file system") && said.contains("help: "), "{said}");
+    // Written anew, it is whole again.
+    synced(&bench.path("m/dir/a"), &pattern(9, 50_000));
+    bench.ok(&["scrub", "m"]);
     bench.unmount_clean();
 }

@@ -1,0 +1,34 @@
+//! The arguments of `braid scrub`.
+
+use braid_contract::units::parse_rate;
+use clap::Args;
+use std::path::PathBuf;
+
+const SCRUB_HELP: &str = "\
+Reads files to their ends, past the kernel's cache of the mount. The modules compress,
+encrypt and checksum check all that is read; without them, what a device can't read is
+found. Parts that can't be read are listed; the mount's log says which frame or tier it
+is. Nothing is changed: write such a part anew, or bring the file back from a backup.
+
+Examples:
+  braid scrub /mnt/all
+  braid scrub --bandwidth 50MiB/s --json /mnt/all/archive
+
+Exit status: 0 all was read, 1 something can't be read or the command was interrupted,
+2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SCRUB_HELP)]
+pub(crate) struct ScrubArgs {
+    /// Files, and directories with all below, as far as they are on one mount
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Read no more than this, such as 50MiB/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub(crate) bandwidth: Option<u64>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
