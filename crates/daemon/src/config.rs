@@ -64,6 +64,8 @@ pub enum StackNode {
     Wrapper {
         /// The module, with its settings.
         module: Arc<dyn Configured>,
+        /// The place of its settings.
+        place: Place,
         /// The node below it.
         child: Box<StackNode>,
     },
@@ -133,9 +135,9 @@ impl StackNode {
     /// `None` if this one is none. The stack file's reader has refused those that don't go
     /// together.
     pub(crate) fn frames(&self) -> Option<(Pipeline, &StackNode)> {
-        let Self::Wrapper { module, child } = self else { return None };
+        let Self::Wrapper { module, child, .. } = self else { return None };
         let (mut below, mut rest) = (Vec::new(), &**child);
-        while let Self::Wrapper { module, child } = rest
+        while let Self::Wrapper { module, child, .. } = rest
             && module.frames().is_some()
         {
             below.push(&**module);
@@ -153,7 +155,7 @@ impl StackNode {
     /// All modules, from the top down.
     pub(crate) fn wrappers(&self) -> Vec<&dyn Configured> {
         match self {
-            Self::Wrapper { module, child } => [vec![&**module], child.wrappers()].concat(),
+            Self::Wrapper { module, child, .. } => [vec![&**module], child.wrappers()].concat(),
             Self::Volume(_) | Self::Log(_) | Self::View(_) => Vec::new(),
         }
     }
@@ -163,7 +165,7 @@ impl StackNode {
     #[must_use]
     pub fn modules(&self) -> Vec<&str> {
         match self {
-            Self::Wrapper { module, child } => [vec![module.name()], child.modules()].concat(),
+            Self::Wrapper { module, child, .. } => [vec![module.name()], child.modules()].concat(),
             Self::Volume(_) | Self::Log(_) | Self::View(_) => vec![self.bottom().name()],
         }
     }

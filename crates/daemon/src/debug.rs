@@ -162,13 +162,16 @@ fn repair(handle: &VolumeHandle, config: &Config) -> Repair {
             Err(error) => told.error = Some(error.to_string()),
         }
     }
-    let went_on = Modules::new(&config.stack, handle.volume.clone()).and_then(|next| {
-        next.go_on_after_crash(&kept, 1)?;
-        let status = next.status();
-        next.end();
-        Ok(status.into_iter().find_map(|module| module.after_crash?.error))
-    });
-    let failed = went_on.unwrap_or_else(|error| Some(error.to_string()));
+    let failed = match Modules::new(&config.stack, handle.volume.clone()) {
+        Err(refusal) => Some(refusal.found),
+        Ok(next) => {
+            let went_on = next.go_on_after_crash(&kept, 1);
+            let status = next.status();
+            next.end();
+            let failed = status.into_iter().find_map(|module| module.after_crash?.error);
+            went_on.err().map(|error| error.to_string()).or(failed)
+        }
+    };
     told.error = told.error.or(failed);
     told
 }

@@ -6,6 +6,7 @@ use crate::device::{self, Devices};
 use crate::drill::Drills;
 use crate::modules::Modules;
 use crate::places::Places;
+use crate::refusal::Refusal;
 use crate::{memory, process};
 use braid_contract::{Error, FileSystem, InodeId, ModuleStatus};
 use braid_ipc::protocol::{
@@ -47,7 +48,7 @@ impl VolumeHandle {
         volume: Arc<Volume>,
         (stack, settings): (&StackNode, &VolumeSettings),
         (drills, cache): (Arc<Drills>, Arc<Cache>),
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Refusal> {
         let devices = Devices::new(volume.status().tiers.iter().map(|tier| tier.device_number));
         let modules = Arc::new(Modules::new(stack, volume.clone())?);
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));

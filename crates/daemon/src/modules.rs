@@ -9,8 +9,8 @@ use crate::guard::{Exchanged, KeptState};
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    AfterCrash, Errno, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result, Served,
-    Service, dispatch,
+    AfterCrash, Errno, Error, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result,
+    Served, Service, dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;
@@ -83,8 +83,8 @@ impl Modules {
     /// Puts the modules of `stack` on the volume.
     ///
     /// # Errors
-    /// The reason why a module can't be put on it.
-    pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> Result<Self> {
+    /// The reason why a module can't be put on it, with the module's place.
+    pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> std::result::Result<Self, Refusal> {
         let (top, members) = build(stack, &volume)?;
         let told = top.capabilities();
         let top = Arc::new(Served(Top(ArcSwap::from_pointee(Now::of((top, &members))))));
@@ -185,10 +185,7 @@ impl Modules {
         if let Some(name) = stack.fixed_module().or(self.fixed()) {
             return Err(refuse_fixed(name, file));
         }
-        let built = build(stack, &self.volume);
-        let (top, members) = built.map_err(|error| {
-            file.key("stack").refuse(error.to_string(), "put the settings of modules back")
-        })?;
+        let (top, members) = build(stack, &self.volume)?;
         let (told, now) = (self.told, top.capabilities());
         if now.flush_at_close && !told.flush_at_close {
             return refuse(
@@ -282,16 +279,22 @@ type Built = (Arc<dyn FileSystem>, Vec<Arc<dyn Member>>);
 
 /// The file system of a stack, and its modules from the top down. Those of frames that lie
 /// on each other are one.
-fn build(stack: &StackNode, volume: &Arc<dyn FileSystem>) -> Result<Built> {
-    let StackNode::Wrapper { module, child } = stack else { return Ok((Arc::clone(volume), Vec::new())) };
+fn build(stack: &StackNode, volume: &Arc<dyn FileSystem>) -> std::result::Result<Built, Refusal> {
+    let StackNode::Wrapper { module, place, child } = stack else {
+        return Ok((Arc::clone(volume), Vec::new()));
+    };
+    let unfit = |error: Error| {
+        let advice = "docs/configuration.md has what each module needs of what is below it";
+        place.refuse(error.to_string(), advice).about(error.errno())
+    };
     let (mut members, member) = match stack.frames() {
         Some((pipeline, rest)) => {
             let (below, members) = build(rest, volume)?;
-            (members, braid_modules::wrap(pipeline, below)?)
+            (members, braid_modules::wrap(pipeline, below).map_err(unfit)?)
         }
         None => {
             let (below, members) = build(child, volume)?;
-            (members, module.wrap(below)?)
+            (members, module.wrap(below).map_err(unfit)?)
         }
     };
     members.insert(0, Arc::clone(&member));

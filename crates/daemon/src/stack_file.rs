@@ -224,7 +224,7 @@ impl Nodes<'_> {
         let fits = braid_modules::fused(&*module, &child.wrappers());
         let advice = "change the order, or leave one out";
         fits.map_err(|found| settings.place.refuse(found, advice))?;
-        Ok(StackNode::Wrapper { module, child })
+        Ok(StackNode::Wrapper { module, place: settings.place, child })
     }
 
     /// The module with these settings.

@@ -98,14 +98,11 @@ fn open_by(
                 // A tier that was removed from the volume was left out.
                 let _ = volume.set_tier(&tier.name, change);
             }
-            VolumeHandle::new(Arc::clone(&volume), (&config.stack, settings), (drills, cache)).map_err(
-                |error| {
-                    // It was not used.
-                    let _ = volume.shutdown();
-                    let advice = "docs/configuration.md has what each module needs of a volume";
-                    settings.place.whole_file().key("stack").refuse(error.to_string(), advice)
-                },
-            )
+            let handle = VolumeHandle::new(Arc::clone(&volume), (&config.stack, settings), (drills, cache));
+            handle.inspect_err(|_| {
+                // It was not used.
+                let _ = volume.shutdown();
+            })
         }
         Err(error) => Err(refuse(&error, settings)),
     }

@@ -60,7 +60,7 @@ fn the_other_policies() {
 #[test]
 fn a_module_holds_what_it_wraps() {
     let config = load("noop.yaml");
-    let StackNode::Wrapper { module, child } = &config.stack else { panic!("no module") };
+    let StackNode::Wrapper { module, child, .. } = &config.stack else { panic!("no module") };
     assert_eq!(module.name(), "noop");
     assert!(matches!(**child, StackNode::Volume(_)));
     assert_eq!(config.mount.cache.unwrap().value.name(), "direct");

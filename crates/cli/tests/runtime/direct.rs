@@ -98,7 +98,10 @@ fn a_view_is_that_of_the_user() {
     let refused = bench.refused(&["kv", "put", "kept.yaml", "kept", "x"]);
     assert!(refused.contains("Permission denied"), "{refused}");
     let (status, said) = alice(&["kv", "get", "kept.yaml", "key"]);
-    assert!(status == Some(1) && said.contains("kept.yaml: stack: permissions: rules go by paths"), "{said}");
+    assert!(
+        status == Some(1) && said.contains("kept.yaml:2: stack.permissions: its rules go by paths"),
+        "{said}"
+    );
     bench.ok(&["umount", "m"]);
     let refused = bench.refused(&["kv", "get", "shown.yaml", "new"]);
     assert!(refused.contains("shown.yaml:2") && refused.contains("Braid"), "{refused}");

@@ -15,11 +15,7 @@ use std::sync::Arc;
 /// # Errors
 /// The reason why a module can't be put on it.
 pub(crate) fn modules_on(config: &Config, bottom: &Arc<dyn Bottom>) -> Result<Arc<Modules>, Refusal> {
-    let modules = Modules::new(&config.stack, bottom.file_system());
-    modules.map(Arc::new).map_err(|error| {
-        let advice = "docs/configuration.md has what each module needs of what is below it";
-        bottom.place().whole_file().key("stack").refuse(error.to_string(), advice)
-    })
+    Modules::new(&config.stack, bottom.file_system()).map(Arc::new)
 }
 
 /// An open file system that is no volume, with the modules on top of it.

@@ -13,7 +13,6 @@ pub(crate) use mount::serve;
 
 use crate::kv::Owner;
 use crate::modules::Modules;
-use crate::refusal::Place;
 use braid_contract::{Errno, Figure, FileSystem, Result};
 use braid_ipc::protocol::{ErrorReply, Status};
 use std::sync::Arc;
@@ -22,9 +21,6 @@ use std::sync::Arc;
 pub(crate) trait Bottom: Send + Sync {
     /// Its key in a stack file.
     fn name(&self) -> &'static str;
-
-    /// The place of its settings.
-    fn place(&self) -> &Place;
 
     /// Its settings, all of which only a mount sets.
     fn keys(&self) -> &'static [&'static str];

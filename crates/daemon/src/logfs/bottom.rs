@@ -6,7 +6,7 @@ use crate::bottom::Bottom;
 use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::paths;
-use crate::refusal::{Place, Refusal};
+use crate::refusal::Refusal;
 use braid_contract::{Caller, Figure, FileSystem, Result};
 use braid_ipc::protocol::Status;
 use braid_log::{Device, Disk, LogFs, Settings, Use};
@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 /// An open log file system.
 pub(crate) struct OpenLog {
-    place: Place,
     /// As it is shown.
     device: String,
     /// That of the device.
@@ -35,17 +34,13 @@ impl OpenLog {
         let fs = Arc::new(LogFs::open(device, settings, Arc::new(Machine)).map_err(told)?);
         let workers = fs.free_by_worker().len() as u64;
         let device = paths::real(&log.device.value).to_string_lossy().into_owned();
-        Ok(Arc::new(Self { place: log.place.clone(), device, driver, workers, fs }))
+        Ok(Arc::new(Self { device, driver, workers, fs }))
     }
 }
 
 impl Bottom for OpenLog {
     fn name(&self) -> &'static str {
         "log"
-    }
-
-    fn place(&self) -> &Place {
-        &self.place
     }
 
     fn keys(&self) -> &'static [&'static str] {

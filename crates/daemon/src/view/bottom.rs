@@ -20,7 +20,6 @@ const GEOMETRY: Geometry = Geometry { queues: 4, depth: 8, data: 512 << 10 };
 
 /// A session with the runtime of another mount.
 pub(crate) struct OpenView {
-    place: Place,
     /// The place that it shows.
     of: PathBuf,
     fs: Arc<dyn FileSystem>,
@@ -42,7 +41,7 @@ impl OpenView {
         let (session, root) =
             Session::begin(&socket, &dir, options).map_err(|error| refuse_session(place, &error))?;
         let fs = session.rooted(root, braid_fuse::groups_of_thread);
-        Ok(Arc::new(Self { place: view.place.clone(), of: dir, fs, session, _in_use: in_use }))
+        Ok(Arc::new(Self { of: dir, fs, session, _in_use: in_use }))
     }
 }
 
@@ -58,10 +57,6 @@ fn refuse_session(place: &Place, error: &Error) -> Refusal {
 impl Bottom for OpenView {
     fn name(&self) -> &'static str {
         "view"
-    }
-
-    fn place(&self) -> &Place {
-        &self.place
     }
 
     fn keys(&self) -> &'static [&'static str] {

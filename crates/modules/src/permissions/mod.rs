@@ -54,8 +54,8 @@ impl Module for Permissions {
 
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         if child.path(InodeId::ROOT).is_err_and(|error| error.errno() == Errno::EOPNOTSUPP) {
-            let found = "rules go by paths, which a view of another user's mount tells to root only";
-            return Err(Error::new(Errno::EOPNOTSUPP, format!("{}: {found}", Self::NAME)));
+            let found = "its rules go by paths, which a view of another user's mount tells to root only";
+            return Err(Error::new(Errno::EOPNOTSUPP, found));
         }
         let (names, writers) = (Names::default(), Mutex::default());
         Ok(Self(Guard { rules: settings.clone(), names, writers, refused: Count::default(), child }))
