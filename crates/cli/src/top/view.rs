@@ -202,7 +202,9 @@ impl View<'_> {
         for section in [JOBS, WORKERS, QUEUES, THREADS, FILES] {
             give(section, rest[section]);
         }
-        give(FILES, u16::MAX);
+        if wanted[FILES] > 0 {
+            give(FILES, u16::MAX);
+        }
         got
     }
 

@@ -209,19 +209,6 @@ fn writes_are_durable_when_the_consistency_says() {
     bench.ok(&["mount", "s.yaml", "m"]);
     assert!(fs::read(at("kept")).unwrap() == [4; 300_000]);
 
-    again("mode: strict");
-    let file = OpenOptions::new().write(true).open(at("kept")).unwrap();
-    assert!(during(&mut || (&file).write_all(&[5; 4096]).unwrap()) >= TIMES);
-    let mut size = 300_000;
-    assert!(
-        during(&mut || {
-            size -= 1000;
-            file.set_len(size).unwrap();
-        }) >= TIMES
-    );
-    drop(file);
-    assert!(fs::read(at("kept")).unwrap()[..4096] == [5; 4096]);
-
     with("mode: lax");
     let said = bench.refused(&["reload", "m"]);
     assert!(said.contains("s.yaml:2: stack.consistency: 'lax' is no mode"), "{said}");

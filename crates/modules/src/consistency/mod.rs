@@ -1,5 +1,5 @@
-//! Decides when written data is durable (LabStor §3, tunable consistency): when a write returns,
-//! when a file is closed, or some time after programs asked for it. `docs/configuration.md` describes the modes and their
+//! Decides when written data is durable (LabStor §3, tunable consistency): when a file is closed,
+//! or some time after programs asked for it. `docs/configuration.md` describes the modes and their
 //! limits.
 
 mod files;
@@ -29,8 +29,6 @@ const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
 /// When written data is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
-    /// When a write returns.
-    Strict,
     /// When a descriptor of the file is closed, or as programs ask for.
     CloseToOpen,
     /// At most this long after programs asked for it.
@@ -55,14 +53,15 @@ impl TryFrom<Given> for Settings {
 
     fn try_from(given: Given) -> std::result::Result<Self, String> {
         let mode = match given.mode.as_str() {
-            "strict" => Mode::Strict,
             "close-to-open" => Mode::CloseToOpen,
             "relaxed" => Mode::Relaxed(given.within.as_deref().map_or(Ok(WITHIN), within)?),
-            other => return Err(format!("'{other}' is no mode: write strict, close-to-open or relaxed")),
+            other => return Err(format!("'{other}' is no mode: write close-to-open or relaxed")),
         };
         match (mode, given.within) {
-            (Mode::Relaxed(_), _) | (_, None) => Ok(Self(mode)),
-            (_, Some(_)) => Err(format!("{} puts nothing off: leave 'within' out", given.mode)),
+            (Mode::CloseToOpen, Some(_)) => {
+                Err("close-to-open puts nothing off: leave 'within' out".to_owned())
+            }
+            _ => Ok(Self(mode)),
         }
     }
 }
@@ -93,7 +92,7 @@ impl Module for Consistency {
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
-            Mode::Strict | Mode::CloseToOpen => None,
+            Mode::CloseToOpen => None,
         };
         let (files, asked, done) = (Files::default(), Count::default(), Count::default());
         Ok(Self { mode: settings.0, files, later, asked, done, child })
@@ -154,11 +153,7 @@ impl Consistency {
     }
 
     /// Remembers an open file.
-    fn is_opened(&self, ino: InodeId, request: OpenRequest, opened: &mut Opened) {
-        if self.mode == Mode::Strict && request.flags.write {
-            // So that each write of a program is one here.
-            opened.mode = IoMode::Direct;
-        }
+    fn is_opened(&self, ino: InodeId, request: OpenRequest, opened: &Opened) {
         let is_unseen = matches!(opened.mode, IoMode::Passthrough(_)) && request.flags.write;
         self.files.open(opened.handle, ino, is_unseen);
     }
@@ -196,15 +191,6 @@ impl Consistency {
         }
     }
 
-    /// A change of data other than a write was carried out.
-    fn is_done(&self, caller: &Caller, handle: HandleId) -> Result<()> {
-        if self.mode != Mode::Strict {
-            return Ok(());
-        }
-        self.done.one();
-        self.child.fsync(caller, handle, true)
-    }
-
     fn make_durable(&self, ino: InodeId) -> Result<()> {
         let caller = Caller::stack();
         let mut request = OpenRequest::default();
@@ -235,13 +221,7 @@ impl Layer for Consistency {
         changes: &SetAttr,
     ) -> Result<Attr> {
         handle.into_iter().for_each(|handle| self.is_changed(handle));
-        let attr = self.child.setattr(caller, ino, handle, changes)?;
-        match handle.filter(|_| changes.size.is_some()) {
-            Some(handle) => self.is_done(caller, handle)?,
-            None if changes.size.is_some() && self.mode == Mode::Strict => self.make_durable(ino)?,
-            None => {}
-        }
-        Ok(attr)
+        self.child.setattr(caller, ino, handle, changes)
     }
 
     fn rename(
@@ -262,8 +242,8 @@ impl Layer for Consistency {
     }
 
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
-        let mut opened = self.child.open(caller, ino, self.asked(request))?;
-        self.is_opened(ino, request, &mut opened);
+        let opened = self.child.open(caller, ino, self.asked(request))?;
+        self.is_opened(ino, request, &opened);
         Ok(opened)
     }
 
@@ -278,8 +258,8 @@ impl Layer for Consistency {
         request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
         let asked = self.asked(request);
-        let (entry, mut opened) = self.child.create(caller, parent, name, mode, umask, exclusive, asked)?;
-        self.is_opened(entry.attr.ino, request, &mut opened);
+        let (entry, opened) = self.child.create(caller, parent, name, mode, umask, exclusive, asked)?;
+        self.is_opened(entry.attr.ino, request, &opened);
         Ok((entry, opened))
     }
 
@@ -291,8 +271,8 @@ impl Layer for Consistency {
         umask: u32,
         request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
-        let (entry, mut opened) = self.child.tmpfile(caller, parent, mode, umask, self.asked(request))?;
-        self.is_opened(entry.attr.ino, request, &mut opened);
+        let (entry, opened) = self.child.tmpfile(caller, parent, mode, umask, self.asked(request))?;
+        self.is_opened(entry.attr.ino, request, &opened);
         Ok((entry, opened))
     }
 
@@ -305,7 +285,7 @@ impl Layer for Consistency {
         mut flags: WriteFlags,
     ) -> Result<usize> {
         self.is_changed(handle);
-        flags.sync = self.mode == Mode::Strict || flags.sync && !self.put_off(handle);
+        flags.sync = flags.sync && !self.put_off(handle);
         self.child.write(caller, handle, offset, data, flags)
     }
 
@@ -353,8 +333,7 @@ impl Layer for Consistency {
         mode: FallocateMode,
     ) -> Result<()> {
         self.is_changed(handle);
-        self.child.fallocate(caller, handle, offset, len, mode)?;
-        self.is_done(caller, handle)
+        self.child.fallocate(caller, handle, offset, len, mode)
     }
 
     fn copy_range(
@@ -367,8 +346,6 @@ impl Layer for Consistency {
         len: u64,
     ) -> Result<u64> {
         self.is_changed(to);
-        let copied = self.child.copy_range(caller, from, from_offset, to, to_offset, len)?;
-        self.is_done(caller, to)?;
-        Ok(copied)
+        self.child.copy_range(caller, from, from_offset, to, to_offset, len)
     }
 }

@@ -129,20 +129,6 @@ impl Bed {
 }
 
 #[test]
-fn in_the_mode_strict_each_write_is_durable() {
-    let bed = Bed::new("strict");
-    assert!(matches!(bed.open(2, false).mode, IoMode::Direct));
-    bed.write(2, false);
-    bed.write(2, true);
-    bed.close(2).unwrap();
-    bed.fsync(2).unwrap();
-    assert_eq!(bed.so_far(), ["open 2", "write 2 sync", "write 2 sync", "fsync 2"]);
-    let read = bed.door().open(&caller(), InodeId(3), OpenRequest::default()).unwrap();
-    assert!(matches!(read.mode, IoMode::Cached));
-    assert!(settings("strict 5s").unwrap_err().contains("strict puts nothing off"));
-}
-
-#[test]
 fn in_the_mode_close_to_open_a_file_is_durable_when_it_is_closed() {
     let bed = Bed::new("close-to-open");
     assert!(bed.door().capabilities().flush_at_close);
@@ -303,7 +289,7 @@ fn what_is_asked_for_and_done_is_counted() {
 #[test]
 fn what_is_no_mode_is_refused() {
     for (text, said) in [
-        ("lax", "'lax' is no mode: write strict, close-to-open or relaxed"),
+        ("lax", "'lax' is no mode: write close-to-open or relaxed"),
         ("close-to-open 5s", "close-to-open puts nothing off"),
         ("relaxed soon", "'soon' is not from 10ms to 300s"),
         ("relaxed 1ms", "'1ms' is not from 10ms to 300s"),
