@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +20,9 @@ use std::time::{Duration, Instant};
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
 /// Bytes that are passed over where a file can't be read.
-const STEP: usize = 4096;
+const STEP: u64 = 4096;
+/// Seconds between two looks for an interrupt.
+const LOOK: f64 = 0.2;
 
 /// The outcome.
 #[derive(Debug, Default, Serialize)]
@@ -181,9 +184,9 @@ impl Scrub {
                 self.report.interrupted = true;
                 break;
             }
-            at = from + self.piece(path, &file, from);
-            if at == from {
-                break;
+            match self.piece(path, &file, from, about.len())? {
+                0 => break,
+                length => at = from + length,
             }
             self.pace(path);
         }
@@ -192,56 +195,80 @@ impl Scrub {
     }
 
     /// Reads a piece, or passes over one that can't be read; returns its length, 0 at the end.
-    fn piece(&mut self, path: &Path, file: &File, offset: u64) -> u64 {
+    fn piece(&mut self, path: &Path, file: &File, offset: u64, len: u64) -> io::Result<u64> {
         match file.read_at(&mut self.buffer, offset) {
             Ok(read) => {
                 self.report.bytes += read as u64;
-                read as u64
+                Ok(read as u64)
             }
-            Err(_) => self.damaged_piece(path, file, offset),
+            Err(error) if is_of_the_mount(&error) => Err(error),
+            Err(_) => self.damaged_piece(path, file, offset..len.min(offset + PIECE as u64)),
         }
     }
 
     /// Finds out which steps of a piece can't be read.
-    fn damaged_piece(&mut self, path: &Path, file: &File, offset: u64) -> u64 {
-        for at in (offset..offset + PIECE as u64).step_by(STEP) {
-            match file.read_at(&mut self.buffer[..STEP], at) {
-                Ok(0) => return at - offset,
-                Ok(read) => self.report.bytes += read as u64,
-                Err(error) => self.damage(path, at, &error),
+    fn damaged_piece(&mut self, path: &Path, file: &File, piece: Range<u64>) -> io::Result<u64> {
+        let mut at = piece.start;
+        while at < piece.end {
+            let step = (piece.end - at).min(STEP);
+            match file.read_at(&mut self.buffer[..step as usize], at) {
+                // It became shorter.
+                Ok(0) => return Ok(at - piece.start),
+                Ok(read) => {
+                    self.report.bytes += read as u64;
+                    at += read as u64;
+                }
+                Err(error) if is_of_the_mount(&error) => return Err(error),
+                Err(error) => {
+                    self.damage(path, at..at + step, &error);
+                    at += step;
+                }
             }
         }
-        PIECE as u64
+        Ok(piece.end - piece.start)
     }
 
-    fn damage(&mut self, path: &Path, offset: u64, error: &io::Error) {
-        let (length, error) = (STEP as u64, error.to_string());
+    fn damage(&mut self, path: &Path, part: Range<u64>, error: &io::Error) {
+        let (length, error) = (part.end - part.start, error.to_string());
         self.report.damaged_bytes += length;
         if let Some(last) = self.report.damaged.last_mut()
             && last.path == path
-            && last.offset + last.length == offset
+            && last.offset + last.length == part.start
             && last.error == error
         {
             last.length += length;
             return;
         }
-        self.report.damaged.push(Damage { path: path.to_owned(), offset, length, error });
+        self.report.damaged.push(Damage { path: path.to_owned(), offset: part.start, length, error });
     }
 
     fn pace(&mut self, path: &Path) {
         let Report { bytes, files, damaged_bytes, .. } = self.report;
-        let damaged = if damaged_bytes > 0 {
-            format!(", {} unreadable", show_size(damaged_bytes))
-        } else {
-            String::new()
+        let damaged = match damaged_bytes {
+            0 => String::new(),
+            _ => format!(", {} unreadable", show_size(damaged_bytes)),
         };
         let (files, size) = (counted(files, "file"), show_size(bytes));
         self.progress.show(&format!("{files}, {size}{damaged}: {}", path.shown()));
-        if let Some(bandwidth) = self.bandwidth {
-            let due = Duration::from_secs_f64(bytes as f64 / bandwidth as f64);
-            std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
+        let Some(bandwidth) = self.bandwidth else { return };
+        let due = bytes as f64 / bandwidth as f64;
+        loop {
+            let left = due - self.begun.elapsed().as_secs_f64();
+            if left <= 0.0 || interrupt::came() {
+                return;
+            }
+            std::thread::sleep(Duration::from_secs_f64(left.min(LOOK)));
         }
     }
+}
+
+/// Whether an error is about the mount or the file as a whole, and not about a part of it.
+fn is_of_the_mount(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(rustix::io::Errno::NOTCONN | rustix::io::Errno::STALE | rustix::io::Errno::CONNABORTED)
+    )
 }
 
 fn forget_pages(file: &File) {
@@ -272,7 +299,7 @@ mod tests {
         let mut scrub = Scrub::new(&args).unwrap();
         let error = io::Error::from_raw_os_error(5);
         for (path, offset) in [("a", 0), ("a", 4096), ("a", 12_288), ("b", 16_384)] {
-            scrub.damage(Path::new(path), offset, &error);
+            scrub.damage(Path::new(path), offset..offset + STEP, &error);
         }
         let found: Vec<_> = scrub.report.damaged.iter().map(|one| (one.offset, one.length)).collect();
         assert_eq!(found, [(0, 8192), (12_288, 4096), (16_384, 4096)]);

@@ -19,29 +19,23 @@ pub struct Caller {
     pub pid: u32,
     /// Thread id; equal to `pid` where the front end can't tell them apart.
     pub tid: u32,
+    /// Whether the stack acts by itself: see [`stack`](Self::stack). It does not go beyond the
+    /// process: neither libraries nor sessions can say so.
+    pub of_stack: bool,
 }
-
-/// No thread of Linux has this id.
-const TID_OF_STACK: u32 = u32::MAX;
 
 impl Caller {
     /// The stack itself: a module above others, or a front end that has checked the rights of the
     /// user for whom it works. The superuser, to whom no rule of a module applies.
     #[must_use]
     pub fn stack() -> Self {
-        Self { tid: TID_OF_STACK, ..Self::root() }
-    }
-
-    /// Whether this is [`stack`](Self::stack).
-    #[must_use]
-    pub fn is_stack(&self) -> bool {
-        self.tid == TID_OF_STACK
+        Self { of_stack: true, ..Self::root() }
     }
 
     /// The superuser, for Braid's own work.
     #[must_use]
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: None, pid: 0, tid: 0 }
+        Self { uid: 0, gid: 0, groups: None, pid: 0, tid: 0, of_stack: false }
     }
 
     /// Whether set-id bits survive this caller's writes, as `CAP_FSETID` does.

@@ -198,6 +198,7 @@ fn this_process() -> Caller {
         groups: Some(groups.into_iter().map(rustix::process::Gid::as_raw).collect()),
         pid,
         tid: pid,
+        of_stack: false,
     }
 }
 

@@ -33,7 +33,8 @@ pub(crate) fn modify(
     let file = Place::file(name);
     let given = yaml::parse(text, &file).map_err(invalid)?;
     // Before files are read that their settings name: those may be of others than the user who asks.
-    if let Some((name, _)) = stack_text::modules(&given).iter().find(|(name, _)| FRAMED.contains(name)) {
+    // At any depth, since only the parser knows what is a module.
+    if let Some(name) = stack_text::find_key(&given, &|key| FRAMED.contains(&key)) {
         return Err(invalid(refuse_fixed(name, &file)));
     }
     let reading =

@@ -77,6 +77,14 @@ fn has_bottom(node: &Node) -> bool {
     entries(node).iter().any(|entry| is_bottom(entry) || has_bottom(&entry.node))
 }
 
+/// A key that is this, at any depth.
+pub(crate) fn find_key<'a>(node: &'a Node, is_it: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+    entries(node).iter().find_map(|entry| match is_it(&entry.key) {
+        true => Some(entry.key.as_str()),
+        false => find_key(&entry.node, is_it),
+    })
+}
+
 /// The modules on top of the file system at the bottom in a stack's document, from the top
 /// down, each with its settings.
 pub(crate) fn modules(root: &Node) -> Vec<(&str, Node)> {

@@ -426,7 +426,7 @@ pub fn caller_of(stream: &UnixStream) -> io::Result<Caller> {
     let peer = socket_peercred(stream)?;
     let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
     let groups = Some(braid_sys::peer_groups(stream)?.into());
-    Ok(Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), groups, pid, tid: pid })
+    Ok(Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), groups, pid, tid: pid, of_stack: false })
 }
 
 fn parse(line: &[u8]) -> Result<Request, ErrorReply> {

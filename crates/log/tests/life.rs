@@ -419,7 +419,7 @@ fn a_directory_that_is_gone_and_open_is_changed_in_memory_alone() {
 fn provenance_says_who_and_survives() {
     let (device, fs) = fresh(16 << 20, 1);
     let pid = std::process::id();
-    let me = Caller { uid: 5, gid: 6, pid, tid: pid, groups: None };
+    let me = Caller { uid: 5, gid: 6, pid, tid: pid, groups: None, of_stack: false };
     let (ino, handle) = create(&fs, &me, InodeId::ROOT, "file").unwrap();
     fs.write(&Caller { uid: 7, ..me.clone() }, handle, 0, b"data", WriteFlags::default()).unwrap();
     let name = OsStr::new("braid.provenance");

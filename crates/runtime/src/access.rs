@@ -37,7 +37,7 @@ mod tests {
     use std::sync::Arc;
 
     fn caller(uid: u32, gid: u32, groups: &[u32]) -> Caller {
-        Caller { uid, gid, groups: Some(Arc::from(groups)), pid: 0, tid: 0 }
+        Caller { uid, gid, groups: Some(Arc::from(groups)), pid: 0, tid: 0, of_stack: false }
     }
 
     fn braid_testkit_attr() -> Attr {

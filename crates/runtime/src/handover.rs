@@ -130,7 +130,8 @@ impl SessionState {
 
     pub(crate) fn terms(&self) -> Terms {
         let (uid, gid, pid) = self.caller;
-        let caller = Caller { uid, gid, groups: Some(self.groups.clone().into()), pid, tid: pid };
+        let caller =
+            Caller { uid, gid, groups: Some(self.groups.clone().into()), pid, tid: pid, of_stack: false };
         let Self { geometry, class, ordered, for_others, .. } = *self;
         Terms { geometry, class, ordered, for_others, caller }
     }

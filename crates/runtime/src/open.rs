@@ -1,4 +1,4 @@
-//! KnownFiles inodes and open files of a session.
+//! Known inodes and open files of a session.
 
 use crate::ledger::{Ledger, OpenFile};
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
@@ -36,7 +36,7 @@ impl Lookups {
     }
 }
 
-/// KnownFiles inodes and open files of a session.
+/// Known inodes and open files of a session.
 #[derive(Default)]
 pub(crate) struct KnownFiles {
     inodes: Mutex<HashMap<InodeId, Lookups>>,

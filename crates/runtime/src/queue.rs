@@ -372,7 +372,7 @@ impl Queue {
             words::load(words, bytemuck::cast_slice_mut(&mut groups));
             return (asked.numbers, Cow::Owned(groups));
         }
-        let Caller { uid, gid, groups, pid, tid } = &self.shared.caller;
+        let Caller { uid, gid, groups, pid, tid, .. } = &self.shared.caller;
         let (uid, gid, pid, tid) = (*uid, *gid, *pid, *tid);
         let flags = asked.numbers.flags | abi::KNOWS_GROUPS;
         let numbers = Numbers { uid, gid, pid, tid, flags, ..asked.numbers };

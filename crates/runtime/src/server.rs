@@ -255,7 +255,8 @@ fn admit(socket: UnixStream, shared: &Arc<Common>) -> io::Result<()> {
     let peer = socket_peercred(&socket)?;
     let (pid, uid, gid) =
         (peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw(), peer.gid.as_raw());
-    let caller = Caller { uid, gid, groups: Some(peer_groups(&socket)?.into()), pid, tid: pid };
+    let caller =
+        Caller { uid, gid, groups: Some(peer_groups(&socket)?.into()), pid, tid: pid, of_stack: false };
     let mut sessions = shared.sessions.lock();
     let of_user = sessions.present.values().filter(|other| other.caller.uid == uid).count();
     if sessions.ended || sessions.present.len() >= SESSIONS_MAX || of_user >= SESSIONS_PER_USER_MAX {

@@ -283,7 +283,7 @@ impl<'a> Take<'a, &'a Caller> for place::caller {
 pub(crate) fn caller_of(message: &Message<'_>) -> Caller {
     let Numbers { uid, gid, pid, tid, flags, .. } = message.numbers;
     let groups = (flags & abi::KNOWS_GROUPS != 0).then(|| Arc::from(message.groups));
-    Caller { uid, gid, groups, pid, tid }
+    Caller { uid, gid, groups, pid, tid, of_stack: false }
 }
 
 impl<'a> Put<'a, &'a SetAttr> for place::changes {

@@ -99,7 +99,7 @@ impl DirSink for Names {
 
 /// Calls every method once, with distinct arguments, and answers the results.
 pub fn call_everything(fs: &dyn FileSystem) -> Vec<String> {
-    let caller = &Caller { uid: 11, gid: 12, groups: None, pid: 13, tid: 14 };
+    let caller = &Caller { uid: 11, gid: 12, groups: None, pid: 13, tid: 14, of_stack: false };
     let (a, b) = (OsStr::new("a"), OsStr::new("b"));
     let (i, j, h, k) = (InodeId(21), InodeId(22), HandleId(31), HandleId(32));
     let flags = OpenFlags { read: true, write: false, direct: true, sync: false };

@@ -17,6 +17,13 @@ Examples:
 Exit status: 0 all was read, 1 something can't be read or the command was interrupted,
 2 wrong arguments.";
 
+fn rate(text: &str) -> Result<u64, String> {
+    match parse_rate(text)? {
+        0 => Err("nothing would be read".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = SCRUB_HELP)]
 pub(crate) struct ScrubArgs {
@@ -25,7 +32,7 @@ pub(crate) struct ScrubArgs {
     pub(crate) paths: Vec<PathBuf>,
 
     /// Read no more than this, such as 50MiB/s
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) bandwidth: Option<u64>,
 
     /// Print JSON

@@ -582,6 +582,7 @@ fn only_who_serves_the_mount_acts_for_others() {
         groups: groups.map(std::sync::Arc::from),
         pid: 1,
         tid: 1,
+        of_stack: false,
     };
     assert_eq!(open(&Caller::root()), Ok(()));
     assert_eq!([open(&user(None)), open(&user(Some(&[5, 6])))], [Err(13), Err(13)]);

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_bits_go_and_nothing_else() {
-        let outside = Caller { uid: 7, gid: 7, groups: Some(Arc::new([8])), pid: 1, tid: 1 };
+        let outside = Caller { uid: 7, gid: 7, groups: Some(Arc::new([8])), pid: 1, tid: 1, of_stack: false };
         let inside = Caller { gid: 20, ..outside.clone() };
         let also_inside = Caller { groups: Some(Arc::new([8, 20])), ..outside.clone() };
         for (mode, others, members) in [

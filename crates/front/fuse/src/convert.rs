@@ -28,7 +28,7 @@ pub(crate) fn handle(fh: FileHandle) -> HandleId {
 /// The identity in a request. The kernel sends the id of the thread and not
 /// that of its process, so both are the thread's here.
 pub(crate) fn caller(req: &Request) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid(), groups: None, pid: req.pid(), tid: req.pid() }
+    Caller { uid: req.uid(), gid: req.gid(), groups: None, pid: req.pid(), tid: req.pid(), of_stack: false }
 }
 
 /// The error number to answer with.

@@ -91,7 +91,8 @@ pub(crate) struct Client {
     pub(crate) value: Share,
 }
 
-const TOO_MANY_LONG: &str = "too many long values are being read: try again, or read them one by one";
+pub(crate) const TOO_MANY_LONG: &str =
+    "too many long values are being read: try again, or read them one by one";
 
 /// The words of a request.
 pub(crate) type Words<'a> = &'a [&'a [u8]];
@@ -125,9 +126,14 @@ impl Client {
     }
 
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+        self.get_beside(0, key)
+    }
+
+    /// The same, where the request has `held` bytes of other values in memory.
+    pub(crate) fn get_beside(&mut self, held: usize, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
         // Before it takes memory.
         let len = self.shared.values.len(&self.caller, key)?;
-        if !self.value.fit(len.map_or(0, |len| len.min(VALUE_MAX as u64) as usize)) {
+        if !self.value.fit(held + len.map_or(0, |len| len.min(VALUE_MAX as u64) as usize)) {
             return refuse(TOO_MANY_LONG);
         }
         Ok(self.shared.values.get(&self.caller, key)?)

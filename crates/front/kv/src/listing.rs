@@ -40,8 +40,9 @@ impl Drop for UnfinishedName {
     }
 }
 
-/// Bytes of listings that are kept for further pages, unless one alone has more.
+/// Bytes of listings that are kept for further pages, unless one alone has more; and their number.
 const KEPT_MAX: usize = 64 << 20;
+const KEPT_COUNT_MAX: usize = 64;
 
 /// The listings that scans go on with, of all directories of a file system together: many open
 /// directories need no more memory than a few.
@@ -65,8 +66,9 @@ impl Listings {
         let mut kept = self.kept.lock();
         kept.retain(|(ino, _)| *ino != dir);
         kept.push((dir, listing));
-        while kept.len() > 1 && kept.iter().map(|(_, listing)| listing.bytes()).sum::<usize>() > KEPT_MAX {
-            kept.remove(0);
+        let mut bytes = kept.iter().map(|(_, listing)| listing.bytes).sum::<usize>();
+        while kept.len() > KEPT_COUNT_MAX || kept.len() > 1 && bytes > KEPT_MAX {
+            bytes -= kept.remove(0).1.bytes;
         }
     }
 
@@ -80,6 +82,8 @@ impl Listings {
 pub(crate) struct Listing {
     /// In order, each with whether its kind is known to be a regular file.
     pub(crate) keys: Vec<(Vec<u8>, bool)>,
+    /// Bytes of memory of the keys.
+    bytes: usize,
     /// Leftovers of a crash.
     pub(crate) leftovers: Vec<OsString>,
     changed: (Timestamp, Timestamp),
@@ -129,17 +133,24 @@ impl Listing {
             number.is_some_and(|number| in_use.contains(&number))
         };
         let leftovers = names.unfinished.into_iter().filter(|name| !is_used(name)).collect();
-        Ok(Self { keys: names.keys, leftovers, changed, is_settled: changed.0.max(changed.1) < before })
-    }
-
-    fn bytes(&self) -> usize {
-        self.keys.iter().map(|entry| size_of_val(entry) + entry.0.len()).sum()
+        let bytes = bytes_of(&names.keys);
+        Ok(Self {
+            keys: names.keys,
+            bytes,
+            leftovers,
+            changed,
+            is_settled: changed.0.max(changed.1) < before,
+        })
     }
 
     /// Whether the directory has had no other names since.
     pub(crate) fn is_current(&self, fs: &dyn FileSystem, dir: InodeId) -> Result<bool> {
         Ok(self.is_settled && times(fs, dir)? == self.changed)
     }
+}
+
+fn bytes_of(keys: &[(Vec<u8>, bool)]) -> usize {
+    keys.iter().map(|entry| size_of_val(entry) + entry.0.len()).sum()
 }
 
 fn times(fs: &dyn FileSystem, dir: InodeId) -> Result<(Timestamp, Timestamp)> {
@@ -154,9 +165,10 @@ mod tests {
     #[test]
     fn many_listings_take_no_more_memory_than_is_set() {
         let listing = |keys: usize| {
-            let keys = (0..keys).map(|key| (vec![b'k'; 255 - key % 2], true)).collect();
+            let keys: Vec<_> = (0..keys).map(|key| (vec![b'k'; 255 - key % 2], true)).collect();
             let changed = (Timestamp::from_nanos(0), Timestamp::from_nanos(0));
-            Arc::new(Listing { keys, leftovers: Vec::new(), changed, is_settled: true })
+            let bytes = bytes_of(&keys);
+            Arc::new(Listing { keys, bytes, leftovers: Vec::new(), changed, is_settled: true })
         };
         let (listings, one) = (Listings::default(), listing(100_000));
         for dir in 0..10 {
@@ -165,10 +177,14 @@ mod tests {
             assert!(listings.get(InodeId(0)).is_some(), "it is used all the time");
         }
         let kept = (0..10).filter(|dir| listings.get(InodeId(*dir)).is_some()).count();
-        assert_eq!(kept, KEPT_MAX / one.bytes());
+        assert_eq!(kept, KEPT_MAX / one.bytes);
         // One that has more by itself can be used, alone.
         listings.keep(InodeId(99), listing(400_000));
         assert!(listings.get(InodeId(99)).is_some() && listings.get(InodeId(0)).is_none());
+        (100..1000).for_each(|dir| listings.keep(InodeId(dir), listing(0)));
+        let kept = (100..1000).filter(|dir| listings.get(InodeId(*dir)).is_some()).count();
+        assert_eq!(kept, KEPT_COUNT_MAX);
+        listings.keep(InodeId(99), listing(1));
         listings.forget(InodeId(99));
         assert!(listings.get(InodeId(99)).is_none());
     }

@@ -269,7 +269,7 @@ impl Common {
         connections.open.insert(number, Connection { stream: kept, user, thread: None });
         let common = Arc::clone(self);
         // Workers of the log are chosen by threads.
-        let caller = Caller { tid: (number % (1 << 31)) as u32, ..caller };
+        let caller = Caller { tid: number as u32, ..caller };
         let thread = Builder::new().name("kv".into()).spawn(move || common.serve(stream, caller, number));
         match thread {
             Ok(thread) => {

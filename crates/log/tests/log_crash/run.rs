@@ -231,7 +231,7 @@ impl Run {
 
     fn caller(random: &mut SplitMix) -> Caller {
         let tid = random.below(4) as u32;
-        Caller { uid: tid * 5, gid: 7, pid: tid + 1, tid, groups: None }
+        Caller { uid: tid * 5, gid: 7, pid: tid + 1, tid, groups: None, of_stack: false }
     }
 
     fn carry_out(&mut self, kind: Kind, random: &mut SplitMix) -> Result<()> {

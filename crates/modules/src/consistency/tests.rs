@@ -66,7 +66,7 @@ struct Bed {
 }
 
 fn caller() -> Caller {
-    Caller { uid: 1, gid: 1, groups: None, pid: 1, tid: 1 }
+    Caller { uid: 1, gid: 1, groups: None, pid: 1, tid: 1, of_stack: false }
 }
 
 fn settings(text: &str) -> std::result::Result<Settings, String> {

@@ -45,7 +45,7 @@ fn deny(patterns: &[&str]) -> Deny {
 }
 
 fn caller() -> Caller {
-    Caller { uid: 0, gid: 0, groups: None, pid: 1, tid: 1 }
+    Caller { uid: 0, gid: 0, groups: None, pid: 1, tid: 1, of_stack: false }
 }
 
 fn look_up(fs: &Deny, parent: InodeId, name: &str) {

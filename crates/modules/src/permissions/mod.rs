@@ -112,7 +112,7 @@ impl Service for Guard {
 
 impl Guard {
     fn check(&self, request: &Request<'_>) -> Result<()> {
-        let Some(caller) = caller(request).filter(|caller| !caller.is_stack()) else { return Ok(()) };
+        let Some(caller) = caller(request).filter(|caller| !caller.of_stack) else { return Ok(()) };
         let who = Who { uid: caller.uid, gid: caller.gid, groups: caller.groups.as_deref() };
         let writes = |handle| self.writers.lock().contains(&handle);
         let judge =

@@ -159,7 +159,7 @@ fn island() -> Permissions {
 }
 
 fn caller(uid: u32) -> Caller {
-    Caller { uid, gid: uid, groups: Some(Arc::from([])), pid: 1, tid: 1 }
+    Caller { uid, gid: uid, groups: Some(Arc::from([])), pid: 1, tid: 1, of_stack: false }
 }
 
 fn open(fs: &Permissions, uid: u32, ino: u64, write: bool) -> std::result::Result<HandleId, Errno> {

@@ -52,7 +52,7 @@ impl Bed {
 /// A user, by a process that is there.
 fn user(uid: u32) -> Caller {
     let pid = std::process::id();
-    Caller { uid, gid: 7, groups: None, pid, tid: pid }
+    Caller { uid, gid: 7, groups: None, pid, tid: pid, of_stack: false }
 }
 
 #[test]

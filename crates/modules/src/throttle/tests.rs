@@ -178,7 +178,7 @@ fn throttle() -> Throttle {
 }
 
 fn caller(uid: u32) -> Caller {
-    Caller { uid, gid: 0, groups: None, pid: 0, tid: 0 }
+    Caller { uid, gid: 0, groups: None, pid: 0, tid: 0, of_stack: false }
 }
 
 /// The client of data written by the handle.

@@ -124,7 +124,7 @@ fn each(prepare: impl Fn(&Bed), work: Work<'_>, check: impl Fn(&Bed, Result<()>,
 
 fn me() -> Caller {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    Caller { uid, gid, groups: Some(Arc::from([])), pid: 1, tid: 1 }
+    Caller { uid, gid, groups: Some(Arc::from([])), pid: 1, tid: 1, of_stack: false }
 }
 
 fn name(name: &str) -> &OsStr {

@@ -65,7 +65,7 @@ impl Bed {
 }
 
 fn user() -> Caller {
-    Caller { uid: USER, gid: USER, groups: Some(Arc::from([])), pid: 1, tid: 1 }
+    Caller { uid: USER, gid: USER, groups: Some(Arc::from([])), pid: 1, tid: 1, of_stack: false }
 }
 
 fn refused<T>(result: Result<T>) -> Option<Errno> {
@@ -303,7 +303,7 @@ fn the_kernel_is_told_what_a_request_changed_and_nothing_of_one_that_failed() {
     view.show(InodeId::ROOT).unwrap();
     let (fs, root) = (Served(view), InodeId::ROOT);
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let me = Caller { uid, gid, groups: Some(Arc::from([])), pid: 1, tid: 1 };
+    let me = Caller { uid, gid, groups: Some(Arc::from([])), pid: 1, tid: 1, of_stack: false };
     let told = || std::mem::take(&mut *kernel.0.lock());
     let create = || fs.create(&me, root, OsStr::new("a"), 0o600, 0, false, BOTH.into()).unwrap();
     let (entry, opened) = create();

@@ -44,7 +44,7 @@ impl DirectSide {
         Direct {
             fs: Arc::clone(&self.fs),
             root,
-            caller: Caller { uid, gid, groups: None, pid, tid: pid },
+            caller: Caller { uid, gid, groups: None, pid, tid: pid, of_stack: false },
             slots: Default::default(),
             looked_up: Vec::new(),
             ctimes: HashMap::new(),

@@ -1,6 +1,6 @@
 //! Commands about values.
 
-use crate::client::{Client, Done, Refusal, Words, refuse};
+use crate::client::{Client, Done, Refusal, TOO_MANY_LONG, Words, refuse};
 use crate::limits::check_value_len;
 use braid_contract::key_value::{BATCH_MAX, VALUE_MAX};
 use braid_contract::{KeyChange, PutOptions, PutWhen};
@@ -85,7 +85,7 @@ pub(super) fn mget(client: &mut Client, words: Words<'_>) -> Done {
     // All of them before the first is answered, so that an error is the only answer.
     let (mut values, mut bytes) = (Vec::new(), 0);
     for key in &words[1..] {
-        let value = client.get(key)?;
+        let value = client.get_beside(bytes, key)?;
         bytes += value.as_ref().map_or(0, Vec::len);
         values.push(value);
         if bytes > VALUE_MAX {
@@ -93,7 +93,7 @@ pub(super) fn mget(client: &mut Client, words: Words<'_>) -> Done {
         }
     }
     if !client.share.fit(client.answers.bytes.len() + bytes) {
-        return refuse("too many long values are being read: try again, or read them one by one");
+        return refuse(TOO_MANY_LONG);
     }
     client.answers.array(values.len());
     for value in &values {

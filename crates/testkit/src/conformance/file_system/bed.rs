@@ -51,7 +51,7 @@ impl<'a> Bed<'a> {
     pub(super) fn new(fs: &'a dyn FileSystem) -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let pid = std::process::id();
-        Self { fs, caller: Caller { uid, gid, groups: None, pid, tid: pid } }
+        Self { fs, caller: Caller { uid, gid, groups: None, pid, tid: pid, of_stack: false } }
     }
 
     pub(super) fn is_superuser(&self) -> bool {
