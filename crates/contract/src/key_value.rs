@@ -129,12 +129,13 @@ pub trait KeyValue: Send + Sync {
 
     /// Replaces the contents of `value` by the value of a key, and answers whether that is
     /// there. The memory that `value` has is used again: a caller who reads many values
-    /// gives the same one. Without an answer of `true`, its contents are undefined.
+    /// gives the same one. Without an answer of `true`, its contents are undefined. A value
+    /// of more than `most` bytes takes no memory: it answers `EFBIG`.
     ///
     /// # Errors
     /// `EACCES`, `EFBIG`, `EISDIR` and `EINVAL` as above, `ENOENT` if the directory is
     /// gone, `ENAMETOOLONG` for a key that can't be, those of the device.
-    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool>;
 
     /// The value of a key; `None` if it is not there.
     ///
@@ -142,7 +143,7 @@ pub trait KeyValue: Send + Sync {
     /// As for [`read`](Self::read).
     fn get(&self, caller: &Caller, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
-        Ok(self.read(caller, key, &mut value)?.then_some(value))
+        Ok(self.read(caller, key, &mut value, VALUE_MAX)?.then_some(value))
     }
 
     /// How many bytes the value of a key has, without the right to read it; `None` if it
@@ -187,6 +188,16 @@ pub trait KeyValue: Send + Sync {
     /// # Errors
     /// Those of the device.
     fn sync(&self) -> Result<()>;
+}
+
+/// The length of a value that is about to be read, if it is at most `most` and [`VALUE_MAX`].
+///
+/// # Errors
+/// `EFBIG`
+pub fn check_len(len: u64, most: usize) -> Result<usize> {
+    let most = most.min(VALUE_MAX);
+    let fits = usize::try_from(len).ok().filter(|len| *len <= most);
+    fits.ok_or_else(|| Error::new(Errno::EFBIG, format!("{len} bytes, where a value may have up to {most}")))
 }
 
 /// Bytes of values after which a page ends.

@@ -11,7 +11,7 @@ use crate::stack_file;
 use crate::stack_text::{self, bottom_mut, get, same, set};
 use crate::yaml::{self, Node, Value};
 use braid_ipc::protocol::{ErrorReply, Modified, ModuleUpgraded};
-use braid_modules::FRAMED;
+use braid_modules::is_framed;
 use braid_stack::Registry;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) fn modify(
     let given = yaml::parse(text, &file).map_err(invalid)?;
     // Before files are read that their settings name: those may be of others than the user who asks.
     // At any depth, since only the parser knows what is a module.
-    if let Some(name) = stack_text::find_key(&given, &|key| FRAMED.contains(&key)) {
+    if let Some(name) = stack_text::find_key(&given, &is_framed) {
         return Err(invalid(refuse_fixed(name, &file)));
     }
     let reading =

@@ -7,6 +7,7 @@
 
 mod common;
 
+use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{Caller, InodeId, KeyValue, PutOptions, SplitMix};
 use braid_log::{Device, Disk, LogFs, Owner, Settings, Use, format};
 use braid_runtime::{DATA_MAX, Geometry, Options, Session};
@@ -44,7 +45,8 @@ impl Side for Library {
         let bucket = self.0.bucket(InodeId::ROOT, None).unwrap();
         for key in keys {
             assert!(
-                bucket.read(&Caller::root(), key.as_bytes(), &mut value).unwrap() && value.len() == bytes
+                bucket.read(&Caller::root(), key.as_bytes(), &mut value, VALUE_MAX).unwrap()
+                    && value.len() == bytes
             );
         }
     }
@@ -74,7 +76,8 @@ impl Side for InSession {
         let mut value = Vec::new();
         for key in keys {
             assert!(
-                self.0.read(&Caller::root(), key.as_bytes(), &mut value).unwrap() && value.len() == bytes
+                self.0.read(&Caller::root(), key.as_bytes(), &mut value, VALUE_MAX).unwrap()
+                    && value.len() == bytes
             );
         }
     }

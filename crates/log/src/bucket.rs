@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::ops::handles;
 use crate::ops::values::{self, Changed, Wanted};
-use braid_contract::key_value::{check_batch, name_of_key};
+use braid_contract::key_value::{VALUE_MAX, check_batch, name_of_key};
 use braid_contract::{
     Caller, FrontCache, InodeId, KeyChange, KeyValue, PutOptions, PutWhen, Result, ScanPage, ScanRange,
 };
@@ -63,11 +63,11 @@ impl LogBucket {
     }
 
     /// Reads the value of a name, if it is there.
-    fn value(&self, caller: &Caller, name: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn value(&self, caller: &Caller, name: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool> {
         loop {
             let Some(inode) = self.file(caller, name)? else { return Ok(false) };
             // If it was replaced at this moment, the other one counts.
-            if values::read(&self.core, caller, &inode, value)? {
+            if values::read(&self.core, caller, &inode, value, most)? {
                 return Ok(true);
             }
         }
@@ -85,8 +85,8 @@ impl KeyValue for LogBucket {
         true
     }
 
-    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.value(caller, &name_of_key(key)?, value)
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool> {
+        self.value(caller, &name_of_key(key)?, value, most)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {
@@ -126,7 +126,7 @@ impl KeyValue for LogBucket {
             last = Some(key.clone());
             let mut value = Vec::new();
             // One that went meanwhile is left out.
-            if !values || self.value(caller, &name_of_key(&key)?, &mut value)? {
+            if !values || self.value(caller, &name_of_key(&key)?, &mut value, VALUE_MAX)? {
                 bytes += value.len();
                 page.entries.push((key, values.then_some(value)));
             }

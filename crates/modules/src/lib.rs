@@ -39,14 +39,18 @@ pub use pattern::Pattern;
 use serde::{Deserialize, Deserializer};
 use std::sync::Arc;
 
-/// The keys of modules that keep files in frames: their settings may name files, which are read
-/// while they are parsed, and they stay as long as the stack is mounted.
-pub const FRAMED: &[&str] = &[compress::Compress::NAME, encrypt::Encrypt::NAME, checksum::Checksum::NAME];
-
 macro_rules! modules {
     ($($module:ty),* $(,)?) => {
         /// The keys that name modules in a stack file.
         pub const NAMES: &[&str] = &[$(<$module>::NAME),*];
+
+        /// Whether the key `name` is that of a module that keeps files in frames: its settings may
+        /// name files, which are read while they are parsed, and it stays as long as the stack is
+        /// mounted.
+        #[must_use]
+        pub fn is_framed(name: &str) -> bool {
+            $(<$module>::IS_FRAMED && name == <$module>::NAME)||*
+        }
 
         /// Parses the settings of the module that a stack file calls `name`;
         /// `None` if there is no such module.

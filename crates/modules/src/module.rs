@@ -12,6 +12,9 @@ pub trait Module: FileSystem + Sized + 'static {
     /// The key that names the module in a stack file.
     const NAME: &'static str;
 
+    /// Whether the module works on [frames](Self::frames).
+    const IS_FRAMED: bool = false;
+
     /// The settings in a stack file, with `deny_unknown_fields`. Invalid values
     /// are refused while they are parsed (`try_from`), so that the refusal
     /// names their line.

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 /// The bits of a mode with which the group or everyone may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// In a directory with this bit, nobody can replace files that are not theirs.
+/// In a directory with this bit, users can't replace the files of others.
 const STICKY: u32 = 0o1000;
 
 /// The reason why another user, who is not root, could have determined what a file has.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 const SCRUB_HELP: &str = "\
 Reads files to their ends, past the kernel's cache of the mount. The modules compress,
 encrypt and checksum check all that is read; without them, what a device can't read is
-found. Parts that can't be read are listed; the mount's log says which frame or tier it
-is. Nothing is changed: write such a part anew, or bring the file back from a backup.
+found. Parts that can't be read are listed; the mount's log names the frames.
+Nothing is changed: write such a part anew, or bring the file back from a backup.
 
 Examples:
   braid scrub /mnt/all

@@ -1,6 +1,7 @@
 //! A client of a measurement: the same operations through a session, and by system calls.
 
 use crate::args::Load;
+use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{
     Caller, FileSystem, HandleId, InodeId, KeyValue, OpenFlags, PutOptions, Result, WriteFlags,
 };
@@ -114,7 +115,10 @@ impl ByCalls {
             Load::Read => fs.read(caller, *handle, offset, buffer, false).map(drop),
             Load::Write => fs.write(caller, *handle, offset, buffer, WriteFlags::default()).map(drop),
             Load::Put => self.put(number),
-            Load::Get => values.read(caller, task.made(offset / task.size).as_bytes(), buffer).map(drop),
+            Load::Get => {
+                let key = task.made(offset / task.size);
+                values.read(caller, key.as_bytes(), buffer, VALUE_MAX).map(drop)
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! `braid top`: the activity of a volume, live on a terminal or as text.
 
+mod grid;
+mod history;
 mod input;
-mod table;
 mod view;
 mod workers;
 
@@ -9,15 +10,15 @@ use crate::args::TopArgs;
 use crate::failure::{Failure, Result};
 use crate::locate;
 use crate::poll::Poller;
-use crate::table as output;
+use crate::table;
 use braid_ipc::protocol::{Job, Status};
+use history::History;
 use input::{Input, Key, Waker, Woken};
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
-use view::{Order, Peaks, View};
-use workers::Looks;
+use view::{Order, View};
 
 /// Width of a frame that does not go to a terminal.
 const TEXT_WIDTH: u16 = 120;
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
     }
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let Some(state) = State::ask(&mut poller)? else { return Ok(()) };
-        return output::print(&once(&state));
+        return table::print(&once(&state));
     }
     live(poller, args.interval)
 }
@@ -61,7 +62,7 @@ impl State {
 fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
     loop {
         let Some(state) = State::ask(poller)? else { return Ok(()) };
-        if !output::print_to_reader(&output::json_line(&state)?)? || args.once {
+        if !table::print_to_reader(&table::json_line(&state)?)? || args.once {
             return Ok(());
         }
         std::thread::sleep(args.interval);
@@ -70,14 +71,10 @@ fn stream(poller: &mut Poller, args: &TopArgs) -> Result<()> {
 
 /// One frame as text.
 fn once(State { status, jobs }: &State) -> String {
-    let (mut peaks, mut looks) = (Peaks::default(), Looks::default());
-    peaks.see(status);
-    looks.see(status.runtime.as_ref(), Instant::now());
+    let mut history = History::default();
+    history.see(status, Instant::now());
     let (order, jobs) = (Order::default(), jobs.as_deref());
-    view::text(
-        &View { status, jobs, peaks: &peaks, looks: &looks, order, scroll: 0, keys: false },
-        TEXT_WIDTH,
-    )
+    view::text(&View { status, jobs, history: &history, order, scroll: 0, keys: false }, TEXT_WIDTH)
 }
 
 /// The settings that keys change.
@@ -147,15 +144,13 @@ fn show(
     mut state: State,
     mut input: Input,
 ) -> Result<()> {
-    let (mut choice, mut peaks, mut looks) = (Choice::default(), Peaks::default(), Looks::default());
-    peaks.see(&state.status);
-    looks.see(state.status.runtime.as_ref(), Instant::now());
+    let (mut choice, mut history) = (Choice::default(), History::default());
+    history.see(&state.status, Instant::now());
     while !choice.quit {
         let State { status, jobs } = &state;
         choice.scroll = choice.scroll.min(status.hottest.len().saturating_sub(1));
         let (order, scroll) = (choice.order, choice.scroll);
-        let view =
-            View { status, jobs: jobs.as_deref(), peaks: &peaks, looks: &looks, order, scroll, keys: true };
+        let view = View { status, jobs: jobs.as_deref(), history: &history, order, scroll, keys: true };
         let drawn = terminal.draw(|frame| view::draw(frame.area(), frame.buffer_mut(), &view));
         if let Err(error) = drawn {
             return if input.is_gone() { Ok(()) } else { Err(no_terminal(&error)) };
@@ -169,8 +164,7 @@ fn show(
             Ok(fresh) => {
                 let Some(fresh) = fresh? else { return Ok(()) };
                 state = fresh;
-                peaks.see(&state.status);
-                looks.see(state.status.runtime.as_ref(), Instant::now());
+                history.see(&state.status, Instant::now());
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),

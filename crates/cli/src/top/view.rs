@@ -1,18 +1,17 @@
 //! The picture of `braid top`: a pure function of the state of a volume. Drawn
 //! to the terminal, or printed as text.
 
-use super::table::{WIDE, fit, rows_in, table};
-use super::workers::Looks;
+use super::grid::{WIDE, fit, rows_in, table};
+use super::history::History;
 use crate::runtime;
 use braid_contract::units::{show_duration, show_latency, show_size};
-use braid_contract::{Shown, TierId, counted};
+use braid_contract::{Shown, counted};
 use braid_ipc::protocol::{Amount, HotFile, Job, Latency, Status, ThreadStatus, TierStatus};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Widget};
-use std::collections::BTreeMap;
 
 /// Most jobs that are shown.
 const JOBS_MAX: usize = 5;
@@ -81,33 +80,12 @@ impl Order {
     }
 }
 
-/// The highest rates so far, for tiers without a known maximum: read and
-/// written, by the tier's number.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Peaks(BTreeMap<TierId, [f64; 2]>);
-
-impl Peaks {
-    pub(crate) fn see(&mut self, status: &Status) {
-        for tier in &status.tiers {
-            let peak = self.0.entry(tier.id).or_default();
-            peak[0] = peak[0].max(tier.read_rate);
-            peak[1] = peak[1].max(tier.write_rate);
-        }
-    }
-
-    fn of(&self, tier: &TierStatus, side: usize) -> f64 {
-        self.0.get(&tier.id).map_or(0.0, |peak| peak[side])
-    }
-}
-
 /// The contents of a frame.
 pub(crate) struct View<'a> {
     pub(crate) status: &'a Status,
     /// Jobs, if this user may see them.
     pub(crate) jobs: Option<&'a [Job]>,
-    pub(crate) peaks: &'a Peaks,
-    /// Workers and queues.
-    pub(crate) looks: &'a Looks,
+    pub(crate) history: &'a History,
     pub(crate) order: Order,
     /// Number of hottest files to skip.
     pub(crate) scroll: usize,
@@ -136,8 +114,8 @@ pub(crate) fn draw(area: Rect, buffer: &mut Buffer, view: &View<'_>) {
     view.head(head.width).render(head, buffer);
     for (table, area) in [
         (view.tiers(tiers), tiers),
-        (view.looks.workers_in(workers), workers),
-        (view.looks.queues_in(queues), queues),
+        (view.history.looks.workers_in(workers), workers),
+        (view.history.looks.queues_in(queues), queues),
         (view.threads(threads), threads),
         (view.jobs(jobs), jobs),
         (view.files(files), files),
@@ -159,7 +137,7 @@ impl View<'_> {
         let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
         // A section without rows is left out with its head.
         let table = |rows: usize| if rows > 0 { lines(rows + 2) } else { 0 };
-        let [workers, queues] = self.looks.rows();
+        let [workers, queues] = self.history.looks.rows();
         let head = if width < WIDE { 3 } else { 2 } + u16::from(self.status.runtime.is_some());
         if self.status.tiers.is_empty() {
             return [head, 0, table(workers), table(queues), 0, 0, 0, u16::from(self.keys)];
@@ -390,7 +368,7 @@ impl View<'_> {
         sides.map(|(now, most, latency)| {
             let (seen, most) = match most {
                 Some(most) => ("", most),
-                None => ("~", self.peaks.of(tier, side)),
+                None => ("~", self.history.peaks.of(tier, side)),
             };
             side += 1;
             let (label, what) = first.next().unwrap_or_default();
@@ -533,6 +511,10 @@ mod tests {
         .unwrap()
     }
 
+    fn view<'a>(status: &'a Status, jobs: Option<&'a [Job]>, history: &'a History) -> View<'a> {
+        View { status, jobs, history, order: Order::default(), scroll: 0, keys: true }
+    }
+
     fn screen(view: &View<'_>, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame.area(), frame.buffer_mut(), view)).unwrap();
@@ -541,18 +523,10 @@ mod tests {
 
     #[test]
     fn a_frame_has_tiers_with_bars_the_hottest_files_and_the_keys() {
-        let (status, mut peaks, looks) = (status(), Peaks::default(), Looks::default());
-        peaks.see(&status);
-        let (order, jobs) = (Order::default(), [job("running"), job("done")]);
-        let mut view = View {
-            looks: &looks,
-            status: &status,
-            jobs: Some(&jobs),
-            peaks: &peaks,
-            order,
-            scroll: 0,
-            keys: true,
-        };
+        let (status, mut history) = (status(), History::default());
+        history.see(&status, Instant::now());
+        let jobs = [job("running"), job("done")];
+        let mut view = view(&status, Some(&jobs), &history);
         let shown = screen(&view, 110, 23);
         for words in [
             "/mnt  policy weighted  3 open files",
@@ -578,25 +552,15 @@ mod tests {
 
     #[test]
     fn eighty_columns_and_24_lines_have_room_for_all_that_matters() {
-        let (mut status, mut peaks) = (status(), Peaks::default());
+        let (mut status, mut history) = (status(), History::default());
         status.tiers[0].name = "the-fastest-of-all-tiers".into();
         status.tiers[0].busiest_threads[0].program = Some("a-long-programm".into());
         status.tiers[1].threads = 12;
         status.hottest[0].path = Some(format!("{}/the-end", "directory/".repeat(20)));
-        peaks.see(&status);
+        history.see(&status, Instant::now());
         let mut jobs = [job("running")];
         jobs[0].text = format!("{} to slow", "x".repeat(80));
-        let order = Order::default();
-        let looks = Looks::default();
-        let view = View {
-            looks: &looks,
-            status: &status,
-            jobs: Some(&jobs),
-            peaks: &peaks,
-            order,
-            scroll: 0,
-            keys: true,
-        };
+        let view = view(&status, Some(&jobs), &history);
         let shown = screen(&view, 80, 24);
         for words in [
             "3 open files, 4 inodes in memory, 0 removals pending  policy weighted",
@@ -632,25 +596,17 @@ mod tests {
             });
             serde_json::from_value::<braid_contract::RuntimeStatus>(json).unwrap()
         };
-        let (mut status, peaks, mut looks) = (status(), Peaks::default(), Looks::default());
+        let (mut status, mut history) = (status(), History::default());
         let begun = Instant::now();
-        looks.see(Some(&runtime(100)), begun);
-        looks.see(Some(&runtime(600)), begun + Duration::from_secs(1));
+        status.runtime = Some(runtime(100));
+        history.see(&status, begun);
         status.runtime = Some(runtime(600));
+        history.see(&status, begun + Duration::from_secs(1));
         for has_tiers in [true, false] {
             if !has_tiers {
                 status.tiers.clear();
             }
-            let order = Order::default();
-            let view = View {
-                looks: &looks,
-                status: &status,
-                jobs: None,
-                peaks: &peaks,
-                order,
-                scroll: 0,
-                keys: true,
-            };
+            let view = view(&status, None, &history);
             let shown = screen(&view, 110, 40);
             for words in [
                 "0        latency         1        500         50%    1.0 ms    awake",
@@ -664,16 +620,8 @@ mod tests {
 
     #[test]
     fn no_size_is_too_small() {
-        let (status, peaks, looks) = (status(), Peaks::default(), Looks::default());
-        let view = View {
-            looks: &looks,
-            status: &status,
-            jobs: None,
-            peaks: &peaks,
-            order: Order::Full,
-            scroll: 9,
-            keys: true,
-        };
+        let (status, history) = (status(), History::default());
+        let view = View { order: Order::Full, scroll: 9, ..view(&status, None, &history) };
         for (width, height) in [(1, 1), (20, 3), (80, 24), (300, 100)] {
             screen(&view, width, height);
         }

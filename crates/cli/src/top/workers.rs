@@ -1,6 +1,6 @@
 //! The workers and queues of a runtime in `braid top`: their load between two looks.
 
-use super::table::{WIDE, fit, rows_in, table};
+use super::grid::{WIDE, fit, rows_in, table};
 use braid_contract::units::show_latency;
 use braid_contract::{QueueStatus, RuntimeStatus, WorkerStatus};
 use ratatui::layout::Rect;

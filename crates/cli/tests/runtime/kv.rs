@@ -313,6 +313,19 @@ fn hostile_clients_get_errors_and_others_are_served() {
     more.clear();
     drop((silent, half, deaf));
     until("it serves again", || raw(&bench, b"PING\r\n") == b"+PONG\r\n");
+    // Short values and long ones, and one that is too long.
+    says(&bench, b"SET s short\r\n", "+OK\r\n");
+    let bulk = [b"$1048576\r\n", &value[..], b"\r\n"].concat();
+    let three = [b"*3\r\n", &bulk[..], b"$5\r\nshort\r\n", &bulk].concat();
+    let mut stream = UnixStream::connect(bench.path("kv.sock")).unwrap();
+    for (request, expected) in [(&b"GET k\r\n"[..], bulk), (b"MGET k s k\r\n", three)] {
+        let mut answer = vec![0; expected.len()];
+        stream.write_all(request).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+        assert!(answer == expected, "{:?}", &answer[..40]);
+    }
+    File::create(bench.path("m/long")).unwrap().set_len((16 << 20) + 1).unwrap();
+    says(&bench, b"GET long\r\n", "16777217 bytes, where a value may have up to 16777216");
     // One user does not get all of them.
     let many = "import socket\nheld = [socket.socket(socket.AF_UNIX) for _ in range(60)]\n\
                 for s in held: s.connect('kv.sock'); s.sendall(b'PING\\r\\n')\n\

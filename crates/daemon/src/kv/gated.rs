@@ -33,9 +33,9 @@ impl KeyValue for Gated {
         self.values.batch_is_atomic()
     }
 
-    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool> {
         let _pass = self.enter(false)?;
-        self.values.read(caller, key, value)
+        self.values.read(caller, key, value, most)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {

@@ -59,8 +59,8 @@ impl KeyValue for StackBucket {
         self.now().is_ok_and(KeyValue::batch_is_atomic)
     }
 
-    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.now()?.read(caller, key, value)
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool> {
+        self.now()?.read(caller, key, value, most)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {

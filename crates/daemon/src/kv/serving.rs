@@ -7,6 +7,7 @@ use crate::refusal::{Located, Refusal};
 use crate::text_file;
 use braid_contract::{Caller, Shown};
 use braid_kv::{Door, Server, Settings};
+use braid_sys::check_owner;
 use rustix::process::{getegid, geteuid};
 use std::fmt::Display;
 use std::io;
@@ -63,7 +64,7 @@ fn password(file: &Located<PathBuf>) -> Result<Vec<u8>, Refusal> {
         text_file::open(path).map_err(|error| refuse(&error, "make the file, with the password in it"))?;
     let unreadable = |error: io::Error| refuse(&error, "write the password in the first line");
     let found = file.metadata().map_err(unreadable)?;
-    if ![0, geteuid().as_raw()].contains(&found.uid()) || found.mode() & 0o077 != 0 {
+    if check_owner(&found).is_err() || found.mode() & 0o077 != 0 {
         let advice = "give it to the user who mounts, with mode 0600";
         return Err(refuse(&"others could know the password", advice));
     }

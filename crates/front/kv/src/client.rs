@@ -1,6 +1,6 @@
 //! The state that the commands of a connection work on.
 
-use crate::budget::Share;
+use crate::budget::{FREE, Share};
 use crate::resp::Answers;
 use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{Caller, Errno, Error, KeyValue};
@@ -131,12 +131,26 @@ impl Client {
 
     /// The same, where the request has `held` bytes of other values in memory.
     pub(crate) fn get_beside(&mut self, held: usize, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
-        // Before it takes memory.
-        let len = self.shared.values.len(&self.caller, key)?;
-        if !self.value.fit(held + len.map_or(0, |len| len.min(VALUE_MAX as u64) as usize)) {
-            return refuse(TOO_MANY_LONG);
+        let (mut value, mut most) = (Vec::new(), FREE);
+        loop {
+            // Before it takes memory.
+            if !self.value.fit(held + most) {
+                return refuse(TOO_MANY_LONG);
+            }
+            match self.shared.values.read(&self.caller, key, &mut value, most) {
+                // Most values are short: only of a long one, the length is asked for.
+                Err(error) if error.errno() == Errno::EFBIG && most < VALUE_MAX => {
+                    let len = self.shared.values.len(&self.caller, key)?.unwrap_or_default();
+                    // More in any case, so that this ends.
+                    most = len.max(2 * most as u64).min(VALUE_MAX as u64) as usize;
+                }
+                read => {
+                    let value = read?.then_some(value);
+                    self.value.fit(held + value.as_ref().map_or(0, Vec::len));
+                    return Ok(value);
+                }
+            }
         }
-        Ok(self.shared.values.get(&self.caller, key)?)
     }
 
     /// Answers a value, or that there is none.

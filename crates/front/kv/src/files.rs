@@ -9,7 +9,7 @@
 use crate::held::{Held, check};
 use crate::limits::check_value_len;
 use crate::listing::{Listing, Listings, UnfinishedName};
-use braid_contract::key_value::{PAGE_BYTES_MAX, VALUE_MAX, check_batch, name_of_key};
+use braid_contract::key_value::{PAGE_BYTES_MAX, VALUE_MAX, check_batch, check_len, name_of_key};
 use braid_contract::rights::{ACL, Guard, READ, SEARCH, WRITE};
 use braid_contract::{
     Attr, Caller, Errno, Error, FileKind, FileSystem, FrontCache, HandleId, InodeId, KeyChange, KeyValue,
@@ -116,27 +116,27 @@ impl FileBucket {
     }
 
     /// Reads the value of a name, if it is there.
-    fn value(&self, caller: &Caller, name: &OsStr, value: &mut Vec<u8>) -> Result<bool> {
+    fn value(&self, caller: &Caller, name: &OsStr, value: &mut Vec<u8>, most: usize) -> Result<bool> {
         let found = self.with_file(name, |file| {
             check(self.fs(), caller, &file.attr, READ)?;
             let flags = OpenFlags { read: true, ..OpenFlags::default() };
             let handle = self.fs().open(caller, file.ino(), flags.into())?.handle;
-            let read = self.read_all(caller, file.ino(), handle, value);
+            let read = self.read_all(caller, (file.ino(), handle), value, most);
             self.fs().release(handle)?;
             read
         })?;
         Ok(found.is_some())
     }
 
-    fn read_all(&self, caller: &Caller, ino: InodeId, handle: HandleId, value: &mut Vec<u8>) -> Result<()> {
+    fn read_all(
+        &self,
+        caller: &Caller,
+        (ino, handle): (InodeId, HandleId),
+        value: &mut Vec<u8>,
+        most: usize,
+    ) -> Result<()> {
         let size = self.fs().getattr(caller, ino, Some(handle))?.size;
-        if size > VALUE_MAX as u64 {
-            return Err(Error::new(
-                Errno::EFBIG,
-                format!("a file of {size} bytes; values have up to {VALUE_MAX}"),
-            ));
-        }
-        value.resize(size as usize, 0);
+        value.resize(check_len(size, most)?, 0);
         let mut done = 0;
         while done < value.len() {
             match self.fs().read(caller, handle, done as u64, &mut value[done..], false)? {
@@ -287,8 +287,8 @@ impl FileBucket {
         // Modules may keep a caller from listing, whatever another one found.
         let handle = self.fs().open_dir(caller, self.dir.ino())?;
         self.fs().release_dir(handle)?;
-        let kept = self.listings.get(self.dir.ino());
-        if let Some(kept) = kept.filter(|_| !is_first)
+        if !is_first
+            && let Some(kept) = self.listings.get(self.dir.ino())
             && kept.is_current(self.fs(), self.dir.ino())?
         {
             return Ok(kept);
@@ -323,10 +323,10 @@ impl KeyValue for FileBucket {
         false
     }
 
-    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn read(&self, caller: &Caller, key: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool> {
         let name = file_name(key)?;
         self.enter(caller, SEARCH)?;
-        self.value(caller, &name, value)
+        self.value(caller, &name, value, most)
     }
 
     fn len(&self, caller: &Caller, key: &[u8]) -> Result<Option<u64>> {
@@ -363,7 +363,7 @@ impl KeyValue for FileBucket {
             last = Some(key.clone());
             if values {
                 let mut value = Vec::new();
-                if !self.value(caller, &file_name(key)?, &mut value)? {
+                if !self.value(caller, &file_name(key)?, &mut value, VALUE_MAX)? {
                     continue;
                 }
                 bytes += value.len();

@@ -58,7 +58,9 @@ impl std::fmt::Debug for Settings {
 
 /// The part of all connections that users whom the kernel identifies may have, each, other than
 /// root and the user who serves: no user keeps all others out.
-const OF_A_USER: (usize, usize) = (3, 8);
+fn most_of_user(connections: usize) -> usize {
+    (connections * 3 / 8).max(1)
+}
 
 /// The answer to a client that is one too many.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -258,9 +260,8 @@ impl Common {
         let is_own = [0, rustix::process::geteuid().as_raw()].contains(&caller.uid);
         let user = (matches!(stream, Stream::Unix(_)) && !is_own).then_some(caller.uid);
         let of_user = connections.open.values().filter(|one| user.is_some() && one.user == user).count();
-        let (share, of) = OF_A_USER;
-        let most_of_user = (self.settings.connections * share / of).max(1);
-        if connections.open.len() >= self.settings.connections || of_user >= most_of_user {
+        let most = self.settings.connections;
+        if connections.open.len() >= most || of_user >= most_of_user(most) {
             drop(connections);
             return stream.write_all(TOO_MANY);
         }

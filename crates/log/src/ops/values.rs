@@ -13,7 +13,7 @@ use crate::ops::set_id::CAPABILITY;
 use crate::record::{Change, Name};
 use crate::room;
 use crate::sync::RwLockWriteGuard;
-use braid_contract::key_value::{PAGE_BYTES_MAX, VALUE_MAX};
+use braid_contract::key_value::{PAGE_BYTES_MAX, VALUE_MAX, check_len};
 use braid_contract::rights::{Guard, READ, SEARCH, WRITE};
 use braid_contract::{Caller, Errno, Error, FileKind, PutWhen, Result, ScanRange, Timestamp};
 use std::collections::BTreeMap;
@@ -66,18 +66,20 @@ pub(crate) fn look_up(core: &Core, caller: &Caller, dir: &Inode, name: &[u8]) ->
     core.named(found.ino).map(Some)
 }
 
-/// Reads the bytes of a file in place of the contents of `value`; `false` if it is gone.
-pub(crate) fn read(core: &Core, caller: &Caller, inode: &Inode, value: &mut Vec<u8>) -> Result<bool> {
+/// Reads the bytes of a file, up to `most`, in place of the contents of `value`; `false` if it is gone.
+pub(crate) fn read(
+    core: &Core,
+    caller: &Caller,
+    inode: &Inode,
+    value: &mut Vec<u8>,
+    most: usize,
+) -> Result<bool> {
     let state = inode.state.read();
     if !state.is_live() {
         return Ok(false);
     }
     check(guard(&state).lets(caller, READ))?;
-    if state.size > VALUE_MAX as u64 {
-        let text = format!("a file of {} bytes; values have up to {VALUE_MAX}", state.size);
-        return Err(Error::new(Errno::EFBIG, text));
-    }
-    value.resize(state.size as usize, 0);
+    value.resize(check_len(state.size, most)?, 0);
     read_state(core, &state, 0, value)?;
     Ok(true)
 }

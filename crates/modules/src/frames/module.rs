@@ -29,6 +29,7 @@ impl<S> Layer for OfFrames<S> {
 
 impl<S: FrameSettings> Module for OfFrames<S> {
     const NAME: &'static str = S::NAME;
+    const IS_FRAMED: bool = true;
     type Settings = S;
 
     fn new(settings: &S, child: Arc<dyn FileSystem>) -> Result<Self> {

@@ -70,7 +70,7 @@ pub(super) type Debt = (f64, f64);
 /// Debts, for other buckets with the same rates.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Debts {
-    pub(super) all: Debt,
+    all: Debt,
     clients: Vec<(Client, Debt)>,
 }
 

@@ -305,7 +305,7 @@ fn requests_go_on_when_one_gives_back_what_it_did_not_use() {
         // By the limit, the other one waits for half a day.
         let copy = scope.spawn(|| fs.copy_range(&copier, handle, 0, handle, 0, 3 << 30));
         let write = scope.spawn(|| {
-            while fs.0.gate.debts().all == (0.0, 0.0) {
+            while fs.0.gate.debts() == Debts::default() {
                 std::thread::yield_now();
             }
             fs.write(&writer, handle, 0, &[0; 4096], WriteFlags::default())

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::layout::NAME_MAX;
 use crate::values::wire::{self, ValueOperation};
-use braid_contract::key_value::name_of_key;
+use braid_contract::key_value::{check_len, name_of_key};
 use braid_contract::{
     Caller, Errno, Error, InodeId, KeyChange, KeyValue, PutOptions, Result, ScanPage, ScanRange,
 };
@@ -59,8 +59,9 @@ impl KeyValue for SessionValues {
         self.ask(ValueOperation::About, &[], &[], |_| {}).is_ok_and(|answer| answer.answers.count == 1)
     }
 
-    fn read(&self, _: &Caller, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn read(&self, _: &Caller, key: &[u8], value: &mut Vec<u8>, most: usize) -> Result<bool> {
         let Answer { answers, bytes, .. } = self.ask(ValueOperation::Get, key, &[], |_| {})?;
+        check_len(bytes.len() as u64, most)?;
         *value = bytes;
         Ok(answers.count > 0)
     }

@@ -79,13 +79,8 @@ impl Requests {
         answer.answers.count = match operation {
             ValueOperation::About => u64::from(bucket.batch_is_atomic()),
             ValueOperation::Get => {
-                let value = bucket.get(caller, key)?;
-                let count = one_more(value.as_ref().map(|value| value.len() as u64));
-                bytes = value.unwrap_or_default();
-                if bytes.len() > self.room {
-                    return Err(self.too_large(bytes.len()));
-                }
-                count
+                let is_there = bucket.read(caller, key, &mut bytes, self.room)?;
+                one_more(is_there.then_some(bytes.len() as u64))
             }
             ValueOperation::Len => one_more(bucket.len(caller, key)?),
             ValueOperation::Put => {

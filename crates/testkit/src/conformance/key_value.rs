@@ -146,7 +146,7 @@ fn agrees_with_a_map(fresh: &Fresh) -> Option<()> {
             9 if random.below(20) == 0 => values.sync().unwrap(),
             _ => {
                 // Into memory that has another value.
-                let is_there = values.read(&root(), &key, &mut read).unwrap();
+                let is_there = values.read(&root(), &key, &mut read, fresh.value_max).unwrap();
                 assert_eq!(is_there.then_some(&read), model.get(&key));
             }
         }
@@ -314,5 +314,9 @@ fn limits(fresh: &Fresh) -> Option<()> {
     assert_eq!(all(&**values, &ScanRange::default(), 64, false).len(), BATCH_MAX);
     assert!(values.put(&root(), &keys[0], &long[..value_max], PutOptions::default()).unwrap());
     assert_eq!(values.get(&root(), &keys[0]).unwrap().unwrap().len(), value_max);
+    let mut value = Vec::new();
+    fails(values.read(&root(), &keys[0], &mut value, value_max - 1).map(drop), Errno::EFBIG);
+    assert!(value.capacity() < value_max, "it takes no memory");
+    assert!(values.read(&root(), &keys[1], &mut value, 512).unwrap() && value.len() == 512);
     Some(())
 }
