@@ -23,6 +23,8 @@ pub struct IndexDir {
     dirs: RwLock<Arc<Dirs>>,
     /// Indexes whose directory entry may not be durable yet.
     unsynced: Mutex<HashSet<ObjectId>>,
+    /// Held for reading while an index is made, which has no header at first.
+    making: RwLock<()>,
     marks: Mutex<Marks>,
     spares: Spares,
     /// Marks that may not be durable yet.
@@ -101,6 +103,7 @@ impl IndexDir {
         Ok(Self {
             dirs: RwLock::new(Arc::new(Dirs::open(braid, home)?)),
             unsynced: Mutex::new(HashSet::new()),
+            making: RwLock::new(()),
             marks: Mutex::new(Marks::default()),
             spares: Spares::default(),
             marks_unsynced: Unsynced::new(),
@@ -131,6 +134,7 @@ impl IndexDir {
         let id = header.id;
         let path = index_path(id);
         let dirs = self.dirs();
+        let _making = self.making.read();
         let open = || dirs.ballast.or_spend(|| dirs.index.create_at(OsStr::new(&path), 0o600));
         let fd = match open() {
             Err(error) if error.errno() == Errno::ENOENT => {
@@ -145,9 +149,16 @@ impl IndexDir {
         Index::create(fd, header, dirs.home, &dirs.ballast).inspect_err(|_| drop(self.remove_index(id)))
     }
 
-    /// Opens the index of this id, as [`Dirs::open_index`] does.
+    /// Opens the index of this id, as [`Dirs::open_index`] does. One that is
+    /// being made is waited for.
     pub fn open_index(&self, id: ObjectId) -> Result<Index> {
-        self.dirs().open_index(id)
+        match self.dirs().open_index(id) {
+            Err(error) if error.errno() == Errno::EUCLEAN => {
+                drop(self.making.write());
+                self.dirs().open_index(id)
+            }
+            result => result,
+        }
     }
 
     /// The header of an index, without opening the rest.
@@ -382,4 +393,48 @@ fn has_header(file: &Fd) -> Result<bool> {
     let mut page = [0; HEADER_LEN];
     let len = file.read_at(0, &mut [IoSliceMut::new(&mut page)], false)?;
     Ok(page[..len.min(MUTABLE_FROM)].iter().any(|byte| *byte != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_contract::VolumeId;
+    use braid_format::RangeSize;
+    use braid_stores::native::open_tier_dir;
+
+    #[test]
+    fn an_index_that_is_being_made_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let braid = open_tier_dir(root.path()).unwrap();
+        IndexDir::create(&*braid).unwrap();
+        let dir = IndexDir::open(&*braid, TierId(0)).unwrap();
+        let made = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..2000_u16 {
+                    let mut id = [0; 16];
+                    id[1..3].copy_from_slice(&n.to_le_bytes());
+                    let header = Header {
+                        volume: VolumeId([1; 16]),
+                        id: ObjectId(id),
+                        range_size: RangeSize::new(1 << 16).unwrap(),
+                        ino: 1,
+                        btime_ns: 0,
+                        plain_size: 0,
+                        handle: None,
+                    };
+                    dir.create_index(header).unwrap();
+                    dir.remove_index(ObjectId(id)).unwrap();
+                }
+                made.store(true, Ordering::Release);
+            });
+            while !made.load(Ordering::Acquire) {
+                dir.list(&mut |id| match dir.open_index(id) {
+                    Err(error) if error.errno() == Errno::ENOENT => Ok(()),
+                    result => result.map(drop),
+                })
+                .unwrap();
+            }
+        });
+    }
 }

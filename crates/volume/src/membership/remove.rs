@@ -233,8 +233,9 @@ impl Membership {
         self.core.index.list(&mut |id| {
             let mentions = match self.mentions(id, tier.id) {
                 Ok(mentions) => mentions,
-                // The file was removed, or is being created.
+                // The file was removed.
                 Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+                // A crash interrupted its creation.
                 Err(_) if self.core.index.is_unfinished(id).unwrap_or(false) => return Ok(()),
                 Err(error) => return Err(error),
             };
