@@ -3,6 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/crashing.rs"]
+mod crashing;
 #[path = "../common/in_libraries.rs"]
 mod in_libraries;
 #[path = "../common/users.rs"]
