@@ -3,7 +3,7 @@
 //! with the suites' options.
 //!
 //! Trials run one after the other: they make mounts and loads, and would wait
-//! for one another. Those that only compute run beside them.
+//! for one another. Those that only compute run beside them, one at a time too.
 #![forbid(unsafe_code)]
 
 use braid_tests::report::Verdict;
@@ -48,11 +48,12 @@ fn test() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     catch_interrupts()?;
-    command.harness.test_threads = Some(2);
-    let turn = Arc::default();
+    // While one thread computes and another one waits to, the third goes on with the mounts.
+    command.harness.test_threads = Some(3);
+    let (mounts, computes) = Default::default();
     let named = suites::named(&command.options.suites)?;
-    let mut sums: Vec<Sum> = named.into_iter().map(|suite| Sum::of(suite, &turn)).collect();
-    // While one thread computes, the other one goes on with the mounts.
+    let turn = |suite: &Suite| if suite.only_computes { &computes } else { &mounts };
+    let mut sums: Vec<Sum> = named.into_iter().map(|suite| Sum::of(suite, turn(suite))).collect();
     sums.sort_by_key(|sum| !sum.suite.only_computes);
     let mut trials = Vec::new();
     for sum in &sums {
@@ -77,7 +78,7 @@ fn test() -> Result<ExitCode> {
 struct Sum {
     suite: &'static Suite,
     found: Arc<Mutex<(Counts, Duration)>>,
-    /// Held by a trial that does not only compute.
+    /// Held by a trial while it runs.
     turn: Arc<Mutex<()>>,
 }
 
@@ -89,9 +90,9 @@ impl Sum {
     /// The trial as the harness runs it, with its checks counted.
     fn count(&self, trial: Trial) -> libtest_mimic::Trial {
         let found = Arc::clone(&self.found);
-        let turn = (!self.suite.only_computes).then(|| Arc::clone(&self.turn));
+        let turn = Arc::clone(&self.turn);
         libtest_mimic::Trial::ignorable_test(format!("{}::{}", self.suite.name, trial.name()), move || {
-            let _turn = turn.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
             let begun = Instant::now();
             let (verdict, counts) = trial.run();
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

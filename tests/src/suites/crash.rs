@@ -28,7 +28,7 @@ fn trials(options: &Options) -> Vec<Trial> {
         // Without arguments, it looks for its own first.
         explore("log_crash", &build, &[])
     });
-    let states = options.iterations.unwrap_or_else(|| options.scale(20_000, 40_000, 1_000_000));
+    let states = options.iterations.unwrap_or_else(|| options.scale(10_000, 20_000, 1_000_000));
     let seed = options.seed.to_string();
     // Full optimisation only pays for a long search.
     let build: &[&str] = if options.long { &["--release"] } else { &[] };

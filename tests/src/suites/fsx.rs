@@ -52,18 +52,18 @@ const SHAPES: &[Shape] = &[
     Shape::spread(Kind::Btrfs, Kind::Ext4).policy(SIZE).mib(512),
     Shape::spread(Kind::Tmpfs, Kind::Ext4).policy(HOME_FIRST).mib(512),
     Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(COMPRESSED),
-    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(ENCRYPTED),
     Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[2]),
-    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[3]),
-    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[4]),
-    Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[5]),
-    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[6]),
     Shape::log(ENCRYPTED),
     Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(COMPRESSED).in_view(),
 ];
 
-/// Log file systems, below other modules, and other views: in long runs only.
+/// Frames in other orders, log file systems below other modules, and other views: in long runs only.
 const MORE: &[Shape] = &[
+    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(ENCRYPTED),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[3]),
+    Shape::spread(Kind::Xfs, Kind::Ext4).mib(512).below(FRAMES[4]),
+    Shape::spread(Kind::Ext4, Kind::Ext4).mib(512).below(FRAMES[5]),
+    Shape::spread(Kind::Ext4, Kind::Xfs).mib(512).below(FRAMES[6]),
     Shape::log(&[]),
     Shape::log(COMPRESSED),
     Shape::log(FRAMES[2]),
