@@ -11,10 +11,10 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::runtime::RuntimeSettings;
 use crate::source::Source;
 use crate::view::settings::ViewSettings;
-use braid_contract::Shown;
+use braid_contract::{OpenFlags, Shown};
 use braid_fuse::CacheMode;
 use braid_hint::HintConfig;
-use braid_modules::frames::Pipeline;
+use braid_modules::frames::{Framed, Pipeline};
 use braid_modules::{Configured, fused};
 use braid_placement::{Condition, PolicyConfig, Reserve, RuleConfig};
 use braid_stores::zoned::ZonedSettings;
@@ -150,6 +150,11 @@ impl StackNode {
     pub(crate) fn fixed_module(&self) -> Option<&str> {
         let fixed = self.wrappers().into_iter().find(|module| module.frames().is_some());
         fixed.map(|module| module.name())
+    }
+
+    /// How the file system at the bottom opens a file that a program opens with `flags`.
+    pub(crate) fn flags_below(&self, flags: OpenFlags) -> OpenFlags {
+        if self.fixed_module().is_some() { Framed::flags_below(flags) } else { flags }
     }
 
     /// All modules, from the top down.

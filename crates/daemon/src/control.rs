@@ -316,6 +316,7 @@ impl Handler for Control {
         let launch = self.launch.of(&self.mount.running, &self.mountpoint);
         let successor = Successor::start(Path::new(program), &launch).map_err(ErrorReply::new)?;
         self.volume.volume.save_knowledge();
+        self.volume.modules.prepare_to_give();
         self.depart(session, successor, launch)
     }
 

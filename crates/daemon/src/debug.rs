@@ -130,7 +130,7 @@ fn play_in(
 ) -> Result<(Report, Tallies), Refusal> {
     let config = config(dir, module)?;
     if let (true, Some(module)) = (repairs, config.stack.fixed_module()) {
-        let found = format!("'{module}' has open files to itself, and no place in a mount with restart");
+        let found = format!("'{module}' has open files to itself, which only a mount with restart hands on");
         return Err(Place::flag("--repair").refuse(found, "leave it out"));
     }
     let handle = wire::open(&config, true)?;
@@ -165,7 +165,7 @@ fn repair(handle: &VolumeHandle, config: &Config) -> Repair {
     let failed = match Modules::new(&config.stack, handle.volume.clone()) {
         Err(refusal) => Some(refusal.found),
         Ok(next) => {
-            let went_on = next.go_on_after_crash(&kept, 1);
+            let went_on = next.go_on_after_crash(&[], &kept, 1);
             let status = next.status();
             next.end();
             let failed = status.into_iter().find_map(|module| module.after_crash?.error);

@@ -90,7 +90,7 @@ impl VolumeHandle {
     /// Ends the use of the volume in this process, for another one; nothing uses it any
     /// more. Returns the state for it, and the states of the modules.
     pub(crate) fn give(&self) -> (LiveState, Vec<(String, State)>) {
-        let modules = self.modules.export();
+        let modules = self.modules.give();
         (self.volume.give(), modules)
     }
 
@@ -98,9 +98,6 @@ impl VolumeHandle {
     pub(crate) fn ends_with_process(&self) -> Option<String> {
         if let Some(tier) = self.memory.first() {
             return Some(format!("tier {tier} is in the memory of the process"));
-        }
-        if let Some(module) = self.modules.fixed() {
-            return Some(format!("the module '{module}' has open files to itself"));
         }
         self.volume.ends_with_process()
     }
@@ -111,10 +108,6 @@ impl VolumeHandle {
             return Err(ErrorReply::new(format!(
                 "tier {tier} is in the memory of the process: remove it first (braid tier remove {tier})"
             )));
-        }
-        if let Some(module) = self.modules.fixed() {
-            let message = format!("the module '{module}' has open files to itself: unmount, and mount anew");
-            return Err(ErrorReply::new(message));
         }
         Ok(self.volume.may_be_given()?)
     }

@@ -9,8 +9,8 @@ use crate::guard::{Exchanged, KeptState};
 use crate::refusal::{Place, Refusal};
 use arc_swap::ArcSwap;
 use braid_contract::{
-    AfterCrash, Errno, Error, FileSystem, FileSystemCapabilities, ModuleStatus, Reply, Request, Result,
-    Served, Service, dispatch,
+    AfterCrash, Errno, Error, FileSystem, FileSystemCapabilities, HandleId, InodeId, ModuleStatus, Reply,
+    Request, Result, Served, Service, dispatch,
 };
 use braid_modules::{Member, State};
 use parking_lot::RwLock;
@@ -99,7 +99,7 @@ impl Modules {
         members.iter().for_each(|member| member.end());
     }
 
-    /// A module that keeps open files to itself, so that no other process can go on.
+    /// A module that keeps open files to itself, so that modules can't be exchanged.
     pub(crate) fn fixed(&self) -> Option<&str> {
         self.fixed.as_deref()
     }
@@ -141,22 +141,35 @@ impl Modules {
         let _ = self.exchanged.set(exchanged);
     }
 
-    /// After a crash, before the first operation: has modules take over their kept states, then
-    /// repair leftovers, the lowest first (LabStor §3.3, `StateRepair`).
+    /// After a crash, before the first operation: has modules take over the files that are `open`
+    /// below and their kept states, then repair leftovers, the lowest first (LabStor §3.3,
+    /// `StateRepair`).
     ///
     /// # Errors
     /// If a module says that going on would be wrong.
-    pub(crate) fn go_on_after_crash(&self, kept: &[KeptState], count: u64) -> Result<()> {
-        *self.after_crash() = after_crash::go_on(&self.present(), kept, count)?;
+    pub(crate) fn go_on_after_crash(
+        &self,
+        open: &[(HandleId, InodeId)],
+        kept: &[KeptState],
+        count: u64,
+    ) -> Result<()> {
+        let members = self.present();
+        members.iter().for_each(|member| member.take_open_files(open));
+        *self.after_crash() = after_crash::go_on(&members, kept, count)?;
         Ok(())
     }
 
-    /// The names of the modules from the top down, and the state of each. No operation is under
-    /// way.
-    pub(crate) fn export(&self) -> Vec<(String, State)> {
+    /// Another process is about to go on: see [`Member::prepare_to_give`].
+    pub(crate) fn prepare_to_give(&self) {
+        self.present().iter().for_each(|member| member.prepare_to_give());
+    }
+
+    /// The names of the modules from the top down, and the state of each, for another process. No
+    /// operation is under way or comes any more.
+    pub(crate) fn give(&self) -> Vec<(String, State)> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let state = |member: &Arc<dyn Member>| {
-            member.export().unwrap_or_else(|error| {
+            member.give().unwrap_or_else(|error| {
                 tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
                 State::default()
             })
@@ -167,7 +180,7 @@ impl Modules {
     /// Takes over the states of the modules of another process, before the first operation.
     ///
     /// # Errors
-    /// If a module that comes in a library can't.
+    /// If a module that needs its state can't.
     pub(crate) fn import(&self, states: &[(String, State)]) -> Result<()> {
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         for (member, (name, state)) in members.iter().zip(states) {
@@ -262,10 +275,10 @@ fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
     Ok(())
 }
 
-/// A module that comes in a library may insist on its predecessor's state; others go on without.
+/// A module may need its predecessor's state; others go on without.
 fn took_over(module: &dyn Member, imported: Result<()>) -> Result<()> {
     match imported {
-        Err(error) if module.is_loaded() => Err(error.context(format!("module {}", module.name()))),
+        Err(error) if module.needs_state() => Err(error.context(format!("module {}", module.name()))),
         Err(error) => {
             tracing::error!(module = module.name(), %error, "what the module had gathered is lost");
             Ok(())

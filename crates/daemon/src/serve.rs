@@ -384,7 +384,11 @@ impl VolumeServer<'_> {
             passthrough: false,
             opener: file.opener,
         });
-        let open = open.chain(in_sessions).collect();
+        let stack = &self.mount.config.stack;
+        let open = open
+            .chain(in_sessions)
+            .map(|file| OpenBefore { flags: file.flags.map(|flags| stack.flags_below(flags)), ..file });
+        let open = open.collect();
         let crashed = CrashState { open, nameless: crash.nameless.clone(), crashes };
         wire::open_after_crash(self.mount.config, &crashed, &crash.modules)
     }

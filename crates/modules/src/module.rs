@@ -2,7 +2,7 @@
 //! state that it hands to its successor.
 
 use crate::frames::Pipeline;
-use braid_contract::{Crash, Errno, Error, Figure, FileSystem, Result};
+use braid_contract::{Crash, Errno, Error, Figure, FileSystem, HandleId, InodeId, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
@@ -105,6 +105,11 @@ pub trait Member: FileSystem {
         false
     }
 
+    /// Whether it can't go on without the state of the module before it.
+    fn needs_state(&self) -> bool {
+        self.is_loaded()
+    }
+
     /// [`Module::figures`]; none of a loaded module.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
@@ -115,6 +120,19 @@ pub trait Member: FileSystem {
     /// # Errors
     /// If a loaded module fails to export it.
     fn export(&self) -> Result<State>;
+
+    /// Another process is about to go on. Does beforehand, while operations are under way, what
+    /// would take [`give`](Self::give) long.
+    fn prepare_to_give(&self) {}
+
+    /// The [state](Self::export), for another process. No operation is under way or comes any more,
+    /// and the module leaves what is below it alone from now on.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    fn give(&self) -> Result<State> {
+        self.export()
+    }
 
     /// [`Module::import`]
     fn import(&self, state: &State) -> Result<()>;
@@ -132,6 +150,10 @@ pub trait Member: FileSystem {
     fn snapshot(&self) -> Result<Option<State>> {
         Ok(None)
     }
+
+    /// After a crash of the process before, and before [`repair`](Self::repair): these files are
+    /// open below.
+    fn take_open_files(&self, _open: &[(HandleId, InodeId)]) {}
 
     /// [`Module::repair`]
     fn repair(&self, _after: Crash) -> Result<()> {

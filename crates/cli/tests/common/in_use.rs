@@ -3,15 +3,26 @@
 use crate::common::{Bench, RANGE, pattern, until};
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 pub(crate) const LEN: usize = 5 * RANGE + 777;
 
 pub(crate) fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Writes a stack that compresses, encrypts and checks.
+pub(crate) fn write_frames(bench: &Bench) {
+    let key = bench.path("key");
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let tiers = "{ fast: { dir: a, weight: 3 }, slow: { dir: b, weight: 1 } }";
+    let volume = format!("volume: {{ home: fast, policy: weighted, range: 64KiB, tiers: {tiers} }}");
+    let encrypt = format!("encrypt: {{ key_file: {}, checksum: {{ {volume} }} }}", key.display());
+    bench.write_stack(&format!("stack: {{ compress: {{ {encrypt} }} }}\n"));
 }
 
 /// Open files of all kinds.

@@ -2,7 +2,7 @@
 //! (`braid upgrade`). Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, RANGE, drop_caches, is_well, kill_and_wait, pattern, until};
-use crate::in_use::{InUse, LEN, open};
+use crate::in_use::{InUse, LEN, open, write_frames};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -84,6 +84,27 @@ fn files_open_by_passthrough_are_closed_and_opened_again() {
     fs::write(&path, "after").unwrap();
     bench.ok(&["umount", "m"]);
     assert_eq!(fs::read(bench.path("a/file")).unwrap(), b"after");
+}
+
+#[test]
+fn files_in_frames_go_on() {
+    let _turn = crate::common::turn();
+    let Some(bench) = Bench::new() else { return };
+    write_frames(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let used = InUse::of(&bench);
+    for turn in 0..3 {
+        exchange(&bench);
+        used.goes_on(&bench, turn);
+    }
+    // A program that can't be a daemon: the process before goes on.
+    bench.fails(&["upgrade", "--to", "/bin/false", "m"]);
+    used.goes_on(&bench, 3);
+    drop(used);
+    bench.unmount_clean();
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(fs::read(bench.path("m/spread")).unwrap()[..LEN] == pattern(1, LEN));
+    bench.unmount_clean();
 }
 
 #[test]

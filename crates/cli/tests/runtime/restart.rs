@@ -3,7 +3,7 @@
 
 use crate::common::{Bench, RANGE, is_well, kill_and_wait, pattern, until};
 use crate::crashing::{crash, pid, serves_for_a_while};
-use crate::in_use::{LEN, open};
+use crate::in_use::{InUse, LEN, open, write_frames};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -17,10 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn mounted(flags: &[&str]) -> Option<Bench> {
     let bench = Bench::new()?;
+    mount(&bench, flags);
+    Some(bench)
+}
+
+fn mount(bench: &Bench, flags: &[&str]) {
     bench.ok(&[&["mount", "--restart"], flags, &["s.yaml", "m"]].concat());
     let status = bench.status();
     assert!(status["outlives_crash"] == true && status["transport"] == "device", "{status}");
-    Some(bench)
 }
 
 fn goes_on_with(flags: &[&str]) {
@@ -108,7 +112,12 @@ fn blocks(file: &Path, stop: &AtomicBool) -> u64 {
 
 fn programs_see_only_a_pause(flags: &[&str]) {
     let _turn = crate::common::turn();
-    let Some(bench) = mounted(flags) else { return };
+    if let Some(bench) = mounted(flags) {
+        programs_outlive_crashes(&bench);
+    }
+}
+
+fn programs_outlive_crashes(bench: &Bench) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let deeds: Vec<_> = ["a", "b"]
@@ -124,12 +133,12 @@ fn programs_see_only_a_pause(flags: &[&str]) {
         let blocks = scope.spawn(|| blocks(&bench.path("m/blocks"), &stop));
         let crashes = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for count in 1..=8 {
-                crash(&bench);
+                crash(bench);
                 assert_eq!(bench.status()["restarts"]["count"], count);
                 let lines = || fs::metadata(bench.path("m/a/log")).map_or(0, |log| log.len());
                 let before = lines();
                 until("programs go on", || lines() > before + 200);
-                serves_for_a_while(&bench);
+                serves_for_a_while(bench);
             }
         }));
         stop.store(true, Ordering::Relaxed);
@@ -137,6 +146,34 @@ fn programs_see_only_a_pause(flags: &[&str]) {
         crashes.unwrap();
         assert!(rounds.iter().all(|rounds| *rounds > 10), "{rounds:?}");
     });
+    bench.unmount_clean();
+}
+
+#[test]
+fn programs_see_only_a_pause_with_files_in_frames() {
+    let _turn = crate::common::turn();
+    let Some(bench) = Bench::new() else { return };
+    write_frames(&bench);
+    mount(&bench, &[]);
+    programs_outlive_crashes(&bench);
+}
+
+#[test]
+fn files_in_frames_stay_open() {
+    let _turn = crate::common::turn();
+    let Some(bench) = Bench::new() else { return };
+    write_frames(&bench);
+    mount(&bench, &[]);
+    let used = InUse::of(&bench);
+    for turn in 0..3 {
+        serves_for_a_while(&bench);
+        crash(&bench);
+        used.goes_on(&bench, turn);
+    }
+    drop(used);
+    bench.unmount_clean();
+    mount(&bench, &[]);
+    assert!(fs::read(bench.path("m/spread")).unwrap()[..LEN] == pattern(1, LEN));
     bench.unmount_clean();
 }
 

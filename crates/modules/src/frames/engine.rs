@@ -237,7 +237,7 @@ impl Engine {
         Ok(())
     }
 
-    fn leave(&self, file: &File, state: &mut State) -> Result<()> {
+    pub(crate) fn leave(&self, file: &File, state: &mut State) -> Result<()> {
         self.files.set_untidy(file.ino, false);
         state.own.take().map_or(Ok(()), |own| self.child().release(own))
     }

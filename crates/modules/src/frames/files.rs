@@ -95,6 +95,15 @@ impl Files {
         self.handles.write().insert(handle, file);
     }
 
+    /// The open files, each handle with its inode, and the inodes that were looked up once more than
+    /// the front end knows.
+    pub(crate) fn open(&self) -> (Vec<(HandleId, InodeId)>, Vec<InodeId>) {
+        let handles = self.handles.read().iter().map(|(handle, file)| (*handle, file.ino)).collect();
+        let used = self.used.lock();
+        let held = used.iter().filter(|(_, used)| used.is_held).map(|(ino, _)| *ino).collect();
+        (handles, held)
+    }
+
     pub(crate) fn of(&self, handle: HandleId) -> Result<Arc<File>> {
         self.handles.read().get(&handle).cloned().ok_or_else(|| Errno::EBADF.into())
     }

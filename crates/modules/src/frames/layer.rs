@@ -5,11 +5,12 @@ use super::files::Kind;
 use super::pipeline::Pipeline;
 use super::record::is_ours;
 use super::settler::Settler;
+use crate::sync::Mutex;
 use crate::traffic::visible;
 use braid_contract::{
     Attr, Caller, DirEntry, DirSink, Entry, Errno, FallocateMode, FileKind, FileSystem,
-    FileSystemCapabilities, HandleId, InodeId, Layer, OpenRequest, Opened, Result, SeekTarget, SetAttr,
-    WriteFlags, XattrMode,
+    FileSystemCapabilities, HandleId, InodeId, Layer, OpenFlags, OpenRequest, Opened, Result, SeekTarget,
+    SetAttr, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub struct Framed {
     pub(super) engine: Arc<Engine>,
     /// Not there where the caller settles.
-    settler: Option<Settler>,
+    settler: Mutex<Option<Settler>>,
 }
 
 impl Framed {
@@ -31,7 +32,13 @@ impl Framed {
     pub fn new(pipeline: Pipeline, child: Arc<dyn FileSystem>, settles: bool) -> Result<Self> {
         let engine = Arc::new(Engine::new(pipeline, child)?);
         let settler = settles.then(|| Settler::begin(Arc::clone(&engine)));
-        Ok(Self { engine, settler })
+        Ok(Self { engine, settler: Mutex::new(settler) })
+    }
+
+    /// How the child opens a file that a program opens with `flags`.
+    #[must_use]
+    pub fn flags_below(flags: OpenFlags) -> OpenFlags {
+        Engine::asked(flags.into()).flags
     }
 
     /// Makes everything durable, and gives the space of older slots back.
@@ -47,6 +54,11 @@ impl Framed {
         if let Err(error) = self.engine.end() {
             tracing::error!(%error, "what was written in frames could not be settled at the end");
         }
+    }
+
+    /// Ends the thread that settles; answers whether there was one.
+    pub(super) fn stop_settling(&self) -> bool {
+        self.settler.lock().take().is_some()
     }
 
     /// The attributes of a file as programs see it.
@@ -301,7 +313,7 @@ impl Layer for Framed {
 impl Drop for Framed {
     fn drop(&mut self) {
         // The thread ends first.
-        if self.settler.take().is_some() {
+        if self.stop_settling() {
             self.end();
         }
     }

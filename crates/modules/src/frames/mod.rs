@@ -10,8 +10,8 @@
 //! From the bytes up: `geometry` (places), `header`, `codec` and `key` (contents),
 //! `record` and `sequence` (numbers); `door` (the child's file), `file` and `files` (files in use),
 //! `shared` and `access` with `read`, `put`, `cut`, `write`, `holes` and `tidy` (one file's
-//! frames); `engine` and `operations` (all files), `settler`, `layer`, `module`; `cat` reads
-//! without a mount.
+//! frames); `engine` and `operations` (all files), `settler`, `handover`, `layer`,
+//! `module`; `cat` reads without a mount.
 
 mod access;
 mod cat;
@@ -22,6 +22,7 @@ mod engine;
 mod file;
 mod files;
 mod geometry;
+mod handover;
 mod header;
 mod holes;
 mod key;

@@ -1,9 +1,10 @@
 //! A module of frames by itself, and several of them on each other.
 
+use super::handover::OpenFiles;
 use super::layer::Framed;
 use super::pipeline::Pipeline;
 use crate::{Member, Module, State};
-use braid_contract::{Figure, FileSystem, Layer, Result};
+use braid_contract::{Crash, Figure, FileSystem, HandleId, InodeId, Layer, Result};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
@@ -59,12 +60,37 @@ impl Member for Framed {
         self.engine.shared.counts.figures()
     }
 
+    fn needs_state(&self) -> bool {
+        true
+    }
+
     fn export(&self) -> Result<State> {
-        Ok(State::default())
+        Ok(OpenFiles::of(&self.engine).encode())
+    }
+
+    fn prepare_to_give(&self) {
+        if let Err(error) = self.settle() {
+            tracing::warn!(%error, "what was written in frames could not be settled beforehand");
+        }
+    }
+
+    fn give(&self) -> Result<State> {
+        self.stop_settling();
+        Ok(self.engine.give().encode())
     }
 
     fn import(&self, state: &State) -> Result<()> {
-        state.expect_version(State::default().version)
+        self.engine.take(&OpenFiles::decode(state)?);
+        Ok(())
+    }
+
+    fn take_open_files(&self, open: &[(HandleId, InodeId)]) {
+        self.engine.take(&OpenFiles { handles: open.to_vec(), held: Vec::new() });
+    }
+
+    /// A file that was emptied may have to be so durably, which the process before knew.
+    fn repair(&self, _after: Crash) -> Result<()> {
+        self.engine.child().sync()
     }
 
     fn end(&self) {

@@ -29,10 +29,7 @@ impl Engine {
         is_new: bool,
     ) -> Result<Opened> {
         let handle = opened.handle;
-        let held = self.files.hold(ino, || {
-            let stored = self.child().getattr(&Caller::stack(), ino, Some(handle))?.size;
-            self.load(ino, stored, is_new)
-        });
+        let held = self.hold(ino, handle, is_new);
         let admitted = held.and_then(|file| match self.admit(&file, request.flags.write) {
             Ok(()) => Ok(file),
             Err(error) => {
@@ -52,6 +49,14 @@ impl Engine {
             opened.mode = IoMode::Direct;
         }
         Ok(opened)
+    }
+
+    /// The file of an open one of the child, which it is held for.
+    pub(crate) fn hold(&self, ino: InodeId, handle: HandleId, is_new: bool) -> Result<Arc<File>> {
+        self.files.hold(ino, || {
+            let stored = self.child().getattr(&Caller::stack(), ino, Some(handle))?.size;
+            self.load(ino, stored, is_new)
+        })
     }
 
     pub(crate) fn release(&self, handle: HandleId) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A directory, the engine over it, and one file.
 
+use crate::Member;
 use crate::frames::codec::Codec;
 use crate::frames::key::tests::key;
 use crate::frames::{Framed, Pipeline};
@@ -9,7 +10,7 @@ use braid_contract::{
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -53,6 +54,15 @@ impl Bed {
     /// The daemon is killed, and comes again.
     pub(super) fn kill(&mut self) {
         self.fs = framed(&self.dir, &self.pipeline).unwrap();
+    }
+
+    /// Another process goes on with the open files.
+    pub(super) fn hand_over(&mut self) {
+        let child = Arc::clone(&self.fs.engine.shared.child);
+        let state = self.fs.give().unwrap();
+        let next = Framed::new(self.pipeline.clone(), child, false).unwrap();
+        next.import(&state).unwrap();
+        self.fs = next;
     }
 
     /// As a front end sees it.
@@ -123,6 +133,11 @@ impl Bed {
     /// Where the child has a file.
     pub(super) fn below(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Bytes that a file takes below.
+    pub(super) fn space(&self, name: &str) -> u64 {
+        fs::metadata(self.below(name)).unwrap().blocks() * 512
     }
 
     /// Changes a byte of the child's file.

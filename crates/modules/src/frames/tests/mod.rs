@@ -5,5 +5,6 @@ mod bed;
 mod damage;
 mod document;
 mod forms;
+mod handover;
 mod model;
 mod space;

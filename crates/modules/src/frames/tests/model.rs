@@ -43,7 +43,7 @@ impl Run {
     fn step(&mut self) {
         let (offset, len) = self.part();
         let end = (offset + len) as usize;
-        match self.random.below(24) {
+        match self.random.below(25) {
             0..=7 => self.write(offset, len as usize),
             8..=9 => self.write(self.model.len() as u64, (len % 9000 + 1) as usize),
             10 => self.resize(offset / 3),
@@ -64,6 +64,7 @@ impl Run {
             19 => self.bed.fs.settle().unwrap(),
             20 => self.reopen(false),
             21 => self.reopen(true),
+            22 => self.bed.hand_over(),
             _ => self.look(offset, len as usize),
         }
         assert_eq!(self.bed.attr(self.ino).size, self.model.len() as u64);

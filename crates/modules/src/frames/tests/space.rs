@@ -5,12 +5,6 @@ use crate::frames::Pipeline;
 use crate::frames::codec::Codec;
 use braid_contract::FallocateMode;
 
-/// Bytes that a file takes below.
-fn used(bed: &Bed, name: &str) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(bed.below(name)).unwrap().blocks() * 512
-}
-
 #[test]
 fn small_files_take_two_blocks_and_large_ones_little_more_than_their_data() {
     let bed = Bed::new(Pipeline::default());
@@ -21,9 +15,9 @@ fn small_files_take_two_blocks_and_large_ones_little_more_than_their_data() {
         bed.close(handle);
     };
     put("small", 100);
-    assert_eq!(used(&bed, "small"), 8192);
+    assert_eq!(bed.space("small"), 8192);
     put("large", 8 << 20);
-    let more = used(&bed, "large") as f64 / f64::from(8 << 20);
+    let more = bed.space("large") as f64 / f64::from(8 << 20);
     assert!(more < 1.01, "{more}");
 }
 
@@ -34,11 +28,11 @@ fn what_is_compressed_takes_less() {
     let text = "it is the same again and again; ".repeat(1 << 15);
     bed.write(handle, 0, text.as_bytes());
     bed.fsync(handle);
-    assert!(used(&bed, "text") < text.len() as u64 / 8, "{}", used(&bed, "text"));
+    assert!(bed.space("text") < text.len() as u64 / 8, "{}", bed.space("text"));
     // Written over, each frame has one slot again, later.
     (0..5).for_each(|_| bed.write(handle, 0, text.as_bytes()));
     bed.fs.settle().unwrap();
-    assert!(used(&bed, "text") < text.len() as u64 / 8, "{}", used(&bed, "text"));
+    assert!(bed.space("text") < text.len() as u64 / 8, "{}", bed.space("text"));
     bed.close(handle);
 }
 
@@ -52,7 +46,7 @@ fn holes_take_nothing_and_come_back_as_holes() {
     bed.fs.settle().unwrap();
     bed.fs.settle().unwrap();
     // Only blocks of headers remain.
-    assert!(used(&bed, "a") <= 5 * 4096, "{}", used(&bed, "a"));
+    assert!(bed.space("a") <= 5 * 4096, "{}", bed.space("a"));
     bed.close(handle);
     bed.mount(checked()).unwrap();
     let (_, handle) = bed.open("a", false).unwrap();
