@@ -237,5 +237,5 @@ fn the_repair_of_a_module_is_tried_alone() {
         "{said}"
     );
     let said = refused(&bench, &["module", "debug", "compress", "--trace", "trace", "--repair"]);
-    assert!(said.contains("no place in a mount with restart"), "{said}");
+    assert!(said.contains("which only a mount with restart hands on"), "{said}");
 }

@@ -219,6 +219,8 @@ fn what_is_mounted_read_only_is_so_for_a_session() {
     let elsewhere = Seen::with(&bench, "a", Options::default());
     assert_eq!(elsewhere.err().map(|error| error.errno()), Some(Errno::EXDEV));
     drop(seen);
+    rustix::mount::unmount(bench.path("ro"), rustix::mount::UnmountFlags::empty()).unwrap();
+    bench.ok(&["umount", "m"]);
 }
 
 #[test]
