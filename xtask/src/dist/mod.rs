@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 
 /// The names by which mount(8) and umount(8) call the command.
 const HELPERS: &[&str] = &["mount.fuse.braid", "mount.braid", "umount.fuse.braid", "umount.braid"];
+/// Units of systemd.
+const UNITS: &[&str] = &["braid@.service", "braid-scrub@.service", "braid-scrub@.timer"];
+
 const MAINTAINER: &str = "The Braid developers <braid@braid.invalid>";
 const DOC: &str = "usr/share/doc/braid";
 
@@ -60,7 +63,9 @@ fn build(braid: &Path, library: &Path) -> Result<PathBuf> {
     stage.manual(braid)?;
     stage.documents(&version)?;
     let ours = paths::root().join("xtask/dist");
-    stage.file(&ours.join("braid@.service"), "usr/lib/systemd/system/braid@.service", 0o644)?;
+    for unit in UNITS {
+        stage.file(&ours.join(unit), &format!("usr/lib/systemd/system/{unit}"), 0o644)?;
+    }
     stage.file(&paths::root().join("crates/cli/rescue/rescue.py"), "usr/share/braid/rescue.py", 0o755)?;
     stage.client(library)?;
     stage.dir("etc/braid")?;

@@ -1,6 +1,7 @@
 //! The package is tried by installing it: in an empty directory, or in a clean
 //! Debian. Its contents are used; after a purge, nothing may be left.
 
+use super::UNITS;
 use super::files::entries;
 use crate::setup;
 use braid_tests_support::error::{Context, Result, ensure, fail};
@@ -16,7 +17,6 @@ const FILES: &[&str] = &[
     "usr/sbin/mount.fuse.braid",
     "usr/sbin/mount.braid",
     "usr/sbin/umount.fuse.braid",
-    "usr/lib/systemd/system/braid@.service",
     "usr/share/man/man1/braid.1.gz",
     "usr/share/man/man1/braid-mount.1.gz",
     "usr/share/man/man1/braid-tier-replace.1.gz",
@@ -86,7 +86,7 @@ fn used(root: &Path) -> Result<()> {
         }
     }
     pages(root)?;
-    unit(root)
+    units(root)
 }
 
 /// Every man page can be formatted, and without a complaint.
@@ -108,22 +108,24 @@ fn pages(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn unit(root: &Path) -> Result<()> {
+fn units(root: &Path) -> Result<()> {
+    let (own, here) = (root.join("usr/lib/systemd/system"), paths::target().join("dist"));
+    // They name the command where it is installed for good.
+    let braid = root.join("usr/bin/braid").display().to_string();
+    for unit in UNITS {
+        let text = fs::read_to_string(own.join(unit)).at(&own.join(unit))?;
+        fs::write(here.join(unit), text.replace("/usr/bin/braid", &braid)).at(&here.join(unit))?;
+    }
     if !exists("systemd-analyze") {
-        println!("not looked at, there is no systemd-analyze here: the unit");
+        println!("not looked at, there is no systemd-analyze here: the units");
         return Ok(());
     }
-    // The unit names the command where it is installed for good.
-    let own = root.join("usr/lib/systemd/system/braid@.service");
-    let text = fs::read_to_string(&own).at(&own)?;
-    let braid = root.join("usr/bin/braid");
-    let here = paths::target().join("dist/braid@.service");
-    fs::write(&here, text.replace("/usr/bin/braid", &braid.display().to_string())).at(&here)?;
-    let output = cmd("systemd-analyze").args(["verify", "--man=no"]).arg(&here).output()?;
+    let files = UNITS.iter().map(|unit| here.join(unit));
+    let output = cmd("systemd-analyze").args(["verify", "--man=no"]).args(files).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     // It looks at units that are there besides.
     let about = said.lines().find(|line| line.contains("braid"));
-    about.map_or(Ok(()), |line| fail(format!("the unit: {line}")))
+    about.map_or(Ok(()), |line| fail(format!("the units: {line}")))
 }
 
 /// All files below a directory.
