@@ -12,6 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn mounted(flags: &[&str]) -> Option<Bench> {
     let bench = Bench::new()?;
@@ -93,10 +94,32 @@ fn files_in_frames_go_on() {
     write_frames(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
     let used = InUse::of(&bench);
-    for turn in 0..3 {
-        exchange(&bench);
-        used.goes_on(&bench, turn);
-    }
+    // The kernel has data to write back all the time.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| {
+            let file = open(&bench.path("m/written"));
+            let mut rounds = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                for part in 0..40 {
+                    file.write_all_at(&pattern(rounds, 40_000), part * 30_000).unwrap();
+                }
+                if rounds % 4 == 3 {
+                    file.sync_all().unwrap();
+                }
+                rounds += 1;
+            }
+            rounds
+        });
+        for turn in 0..3 {
+            exchange(&bench);
+            used.goes_on(&bench, turn);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let rounds = written.join().unwrap();
+        let found = fs::read(bench.path("m/written")).unwrap();
+        assert!(found[39 * 30_000..] == pattern(rounds - 1, 40_000), "{rounds}");
+    });
     // A program that can't be a daemon: the process before goes on.
     bench.fails(&["upgrade", "--to", "/bin/false", "m"]);
     used.goes_on(&bench, 3);

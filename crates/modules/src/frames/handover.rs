@@ -37,12 +37,10 @@ impl OpenFiles {
 }
 
 impl Engine {
-    /// Settles for the last time, and lists the open files. Nothing of the child's is used by the
-    /// module itself after that.
+    /// Closes files of the module's own, and lists the open ones. What was not settled is to the
+    /// next process as after a crash.
     pub(crate) fn give(&self) -> OpenFiles {
-        if let Err(error) = self.end() {
-            tracing::error!(%error, "what was written in frames could not be settled");
-        }
+        self.relieve();
         // After an error: their space is given back when they are written again.
         for file in self.files.untidy() {
             if let Err(error) = self.leave(&file, &mut file.state.write()) {

@@ -69,7 +69,7 @@ impl Member for Framed {
     }
 
     fn prepare_to_give(&self) {
-        if let Err(error) = self.settle() {
+        if let Err(error) = self.engine.prepare_to_give() {
             tracing::warn!(%error, "what was written in frames could not be settled beforehand");
         }
     }
