@@ -264,7 +264,15 @@ impl Handler for Control {
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
-        self.mount.sync(&*self.volume.file_system())
+        let holder = self.session.as_ref().map(|session| &session.holder);
+        let turns = holder.map_or(0, |holder| holder.turns());
+        self.mount.sync(&*self.volume.file_system())?;
+        match holder {
+            Some(holder) if holder.was_held_up_since(turns) => {
+                Err(ErrorReply::new("meanwhile, another process was to take the mount over: ask again"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn kv(

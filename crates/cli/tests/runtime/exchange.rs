@@ -1,7 +1,7 @@
 //! The program that serves a mount is exchanged while the volume is in use
 //! (`braid upgrade`). Needs root and /dev/fuse; skipped without them.
 
-use crate::common::{Bench, RANGE, drop_caches, is_well, kill_and_wait, pattern, until};
+use crate::common::{Bench, RANGE, drop_caches, is_well, kill_and_wait, pattern, stack, until};
 use crate::in_use::{InUse, LEN, open, write_frames};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -87,14 +87,8 @@ fn files_open_by_passthrough_are_closed_and_opened_again() {
     assert_eq!(fs::read(bench.path("a/file")).unwrap(), b"after");
 }
 
-#[test]
-fn files_in_frames_go_on() {
-    let _turn = crate::common::turn();
-    let Some(bench) = Bench::new() else { return };
-    write_frames(&bench);
-    bench.ok(&["mount", "s.yaml", "m"]);
-    let used = InUse::of(&bench);
-    // The kernel has data to write back all the time.
+/// Does `work` while a program writes, so that the kernel always has data to write back.
+fn beside_writes(bench: &Bench, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let written = scope.spawn(|| {
@@ -111,14 +105,26 @@ fn files_in_frames_go_on() {
             }
             rounds
         });
-        for turn in 0..3 {
-            exchange(&bench);
-            used.goes_on(&bench, turn);
-        }
+        work();
         stop.store(true, Ordering::Relaxed);
         let rounds = written.join().unwrap();
         let found = fs::read(bench.path("m/written")).unwrap();
         assert!(found[39 * 30_000..] == pattern(rounds - 1, 40_000), "{rounds}");
+    });
+}
+
+#[test]
+fn files_in_frames_go_on() {
+    let _turn = crate::common::turn();
+    let Some(bench) = Bench::new() else { return };
+    write_frames(&bench);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let used = InUse::of(&bench);
+    beside_writes(&bench, || {
+        for turn in 0..3 {
+            exchange(&bench);
+            used.goes_on(&bench, turn);
+        }
     });
     // A program that can't be a daemon: the process before goes on.
     bench.fails(&["upgrade", "--to", "/bin/false", "m"]);
@@ -127,6 +133,30 @@ fn files_in_frames_go_on() {
     bench.unmount_clean();
     bench.ok(&["mount", "s.yaml", "m"]);
     assert!(fs::read(bench.path("m/spread")).unwrap()[..LEN] == pattern(1, LEN));
+    bench.unmount_clean();
+}
+
+#[test]
+fn syncs_that_modules_and_users_make_do_not_keep_the_process() {
+    let _turn = crate::common::turn();
+    let Some(bench) = Bench::new() else { return };
+    let relaxed = "consistency:\n    mode: relaxed\n    within: 10ms\n";
+    bench.write_stack(&stack(&bench).replace("noop:\n", relaxed));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let syncs = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let output = bench.braid(&["sync", "m"]);
+                let said = String::from_utf8_lossy(&output.stderr);
+                // It ends with the process.
+                assert!(output.status.success() || said.contains("braid: "), "{said}");
+            }
+        });
+        beside_writes(&bench, || (0..12).for_each(|_| exchange(&bench)));
+        over.store(true, Ordering::Relaxed);
+        syncs.join().unwrap();
+    });
     bench.unmount_clean();
 }
 

@@ -149,21 +149,25 @@ fn programs_outlive_crashes(bench: &Bench) {
     bench.unmount_clean();
 }
 
+fn mounted_in_frames() -> Option<Bench> {
+    let bench = Bench::new()?;
+    write_frames(&bench);
+    mount(&bench, &[]);
+    Some(bench)
+}
+
 #[test]
 fn programs_see_only_a_pause_with_files_in_frames() {
     let _turn = crate::common::turn();
-    let Some(bench) = Bench::new() else { return };
-    write_frames(&bench);
-    mount(&bench, &[]);
-    programs_outlive_crashes(&bench);
+    if let Some(bench) = mounted_in_frames() {
+        programs_outlive_crashes(&bench);
+    }
 }
 
 #[test]
 fn files_in_frames_stay_open() {
     let _turn = crate::common::turn();
-    let Some(bench) = Bench::new() else { return };
-    write_frames(&bench);
-    mount(&bench, &[]);
+    let Some(bench) = mounted_in_frames() else { return };
     let used = InUse::of(&bench);
     for turn in 0..3 {
         serves_for_a_while(&bench);

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod cache;
 mod coherence;
 mod config;
 mod convert;
@@ -43,9 +44,10 @@ mod rings;
 mod serve;
 mod session;
 
+pub use cache::KernelCache;
 pub use config::{CacheMode, FuseConfig};
 pub use groups::of_thread as groups_of_thread;
 pub use handover::FrontState;
 pub use ledger::{Ledger, OpenKind, OpenRecord};
 pub use mount::{access_times, generic_options, remount};
-pub use session::{Again, Given, Holder, KernelCache, Session, Unmounter, mount, resume};
+pub use session::{Again, Given, Holder, Session, Unmounter, mount, resume};

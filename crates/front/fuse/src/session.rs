@@ -1,5 +1,6 @@
 //! The life of a mount: mounted, served, unmounted.
 
+use crate::cache::{Answers, KernelCache};
 use crate::config::{CacheMode, FuseConfig};
 use crate::front::{Front, Notifying};
 use crate::handover::FrontState;
@@ -11,11 +12,10 @@ use crate::no_room;
 use crate::pause::Waking;
 use crate::rings::{RequestSource, at_a_time, prepare_rings};
 use crate::serve::{End, serve};
-use braid_contract::{Caller, Context, Error, FileSystem, FrontCache, InodeId};
+use braid_contract::{Caller, FileSystem};
 use braid_sys::RingArea;
-use fuser::{Config, Dispatcher, INodeNo, Notifier, SessionACL};
+use fuser::{Config, Dispatcher, Notifier, SessionACL};
 use rustix::event::Timespec;
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +30,7 @@ pub struct Session {
     transport: RequestSource,
     notifier: Notifier,
     unmounter: Unmounter,
+    answers: Answers,
     asked: CacheMode,
     agreed: Agreed,
     /// The version of the kernel's protocol.
@@ -102,6 +103,7 @@ impl Session {
             transport,
             notifier,
             unmounter,
+            answers: Answers::default(),
             asked: config.cache,
             agreed,
             protocol,
@@ -174,7 +176,8 @@ impl Session {
     /// A handle to hold requests up with.
     #[must_use]
     pub fn holder(&self) -> Holder {
-        Holder { transport: self.transport.clone(), root: self.unmounter.mountpoint().to_owned() }
+        let root = self.unmounter.mountpoint().to_owned();
+        Holder { transport: self.transport.clone(), answers: self.answers.clone(), root }
     }
 
     /// A handle to unmount with.
@@ -186,7 +189,7 @@ impl Session {
     /// The kernel's cache of this mount.
     #[must_use]
     pub fn cache(&self) -> KernelCache {
-        KernelCache { notifier: self.notifier.clone(), writes_back: self.agreed.write_back }
+        KernelCache::new(self.notifier.clone(), self.answers.clone(), self.agreed.write_back)
     }
 
     /// The mode of that cache that the kernel agreed to. `None`: it caches
@@ -208,70 +211,6 @@ impl Session {
     pub fn rings(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let transport = self.transport.clone();
         move || transport.uses_rings()
-    }
-}
-
-/// Inodes that one notification has the kernel forget.
-const FORGET_BATCH: usize = 512;
-
-/// The kernel's cache of a mount.
-pub struct KernelCache {
-    notifier: Notifier,
-    writes_back: bool,
-}
-
-impl KernelCache {
-    /// Has the kernel look names up anew before it uses them again.
-    ///
-    /// # Errors
-    /// If it can't: that came with Linux 6.16.
-    pub fn look_up_anew(&self) -> io::Result<()> {
-        self.notifier.increment_epoch()
-    }
-}
-
-impl FrontCache for KernelCache {
-    fn names_came(&self, dir: InodeId, names: &[OsString]) {
-        let ino = INodeNo(dir.0);
-        // A missing entry needs no drop.
-        for name in names {
-            let _ = self.notifier.inval_entry(ino, name);
-        }
-        // Its listing too.
-        let _ = self.notifier.inval_inode(ino, 0, 0);
-    }
-
-    fn attributes_changed(&self, ino: InodeId) {
-        let _ = self.notifier.inval_inode(INodeNo(ino.0), -1, 0);
-    }
-
-    fn data_changed(&self, ino: InodeId) {
-        let _ = self.notifier.inval_inode(INodeNo(ino.0), 0, 0);
-        if self.writes_back {
-            // It believes its own size as long as it has the inode.
-            let _ = self.notifier.prune(&[ino.0]);
-        }
-    }
-
-    fn knows(&self, ino: InodeId) -> bool {
-        // One that can't be asked gives them back, as far as is known.
-        self.notifier.knows_inode(INodeNo(ino.0)).unwrap_or(true)
-    }
-
-    fn forget(&self, inodes: &[InodeId]) -> braid_contract::Result<()> {
-        for batch in inodes.chunks(FORGET_BATCH) {
-            let batch: Vec<u64> = batch.iter().map(|ino| ino.0).collect();
-            self.notifier.prune(&batch).map_err(Error::from).context("having the kernel forget inodes")?;
-        }
-        Ok(())
-    }
-
-    fn write_back(&self, ino: InodeId) -> braid_contract::Result<()> {
-        if !self.writes_back {
-            return Ok(());
-        }
-        let written = self.notifier.inval_inode(INodeNo(ino.0), 0, 0);
-        written.map_err(Error::from).context("writing back the kernel's cache")
     }
 }
 
@@ -351,15 +290,37 @@ impl Given {
 #[derive(Clone, Debug)]
 pub struct Holder {
     transport: RequestSource,
+    answers: Answers,
     root: PathBuf,
 }
 
 impl Holder {
     /// Holds requests up, and has [`Session::run`] return. Answers whether none was
-    /// under way within `patience`; if not, they are served as before.
+    /// under way within `patience`; if not, they are served as before. Meanwhile and
+    /// afterwards, the [cache](KernelCache) is not asked.
     #[must_use]
     pub fn hold_up(&self, patience: Duration) -> bool {
-        self.transport.pause.hold_up(patience, &self.root)
+        if !self.answers.end(patience) {
+            return false;
+        }
+        let is_held_up = self.transport.pause.hold_up(patience, &self.root);
+        if !is_held_up {
+            self.answers.begin_again();
+        }
+        is_held_up
+    }
+
+    /// How often requests began or ceased to be held up.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.answers.turns()
+    }
+
+    /// Whether requests were held up at any time since there were so many
+    /// [turns](Self::turns): what was synced then lacks data that the kernel keeps.
+    #[must_use]
+    pub fn was_held_up_since(&self, turns: u64) -> bool {
+        turns != self.answers.turns() || !turns.is_multiple_of(2)
     }
 }
 

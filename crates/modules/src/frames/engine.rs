@@ -9,29 +9,21 @@ use super::header::Head;
 use super::pipeline::Pipeline;
 use super::record::ATTRIBUTES;
 use super::shared::Shared;
-use crate::sync::Mutex;
 use braid_contract::{
     Caller, Errno, Error, FileSystem, HandleId, InodeId, OpenFlags, Result, Shown, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The module without its thread.
 pub(crate) struct Engine {
     pub(crate) shared: Shared,
     pub(crate) files: Files,
-    /// Held while the thread settles. Until then, it does not: the mount is being given away.
-    given_until: Mutex<Option<Instant>>,
 }
-
-/// The time in which a mount is given away, or not.
-const GIVEN_WITHIN: Duration = Duration::from_secs(60);
 
 impl Engine {
     pub(crate) fn new(pipeline: Pipeline, child: Arc<dyn FileSystem>) -> Result<Self> {
-        let shared = Shared::new(pipeline, child)?;
-        Ok(Self { shared, files: Files::default(), given_until: Mutex::default() })
+        Ok(Self { shared: Shared::new(pipeline, child)?, files: Files::default() })
     }
 
     pub(crate) fn child(&self) -> &dyn FileSystem {
@@ -196,20 +188,6 @@ impl Engine {
         }
         self.forget_unused();
         Ok(())
-    }
-
-    /// Settles now and then.
-    pub(crate) fn settle_sometimes(&self) -> Result<()> {
-        let until = self.given_until.lock();
-        if until.is_some_and(|until| Instant::now() < until) { Ok(()) } else { self.settle() }
-    }
-
-    /// Settles, before the mount is given away. After that, the child can't be synced as a whole:
-    /// this has the kernel write back, which no process would answer.
-    pub(crate) fn prepare_to_give(&self) -> Result<()> {
-        let mut until = self.given_until.lock();
-        *until = Some(Instant::now() + GIVEN_WITHIN);
-        self.settle()
     }
 
     /// Gives the space of older slots back at once; answers whether there were any. The child is

@@ -37,18 +37,15 @@ impl OpenFiles {
 }
 
 impl Engine {
-    /// Closes files of the module's own, and lists the open ones. What was not settled is to the
-    /// next process as after a crash.
-    pub(crate) fn give(&self) -> OpenFiles {
-        self.relieve();
-        // After an error: their space is given back when they are written again.
+    /// Closes files of the module's own. Those that an error has left have their space given back
+    /// when they are written again.
+    pub(crate) fn leave_all(&self) {
         for file in self.files.untidy() {
             if let Err(error) = self.leave(&file, &mut file.state.write()) {
                 tracing::warn!(ino = file.ino.0, %error, "a file could not be closed");
             }
         }
         self.forget_unused();
-        OpenFiles::of(self)
     }
 
     /// Goes on with the open files of the process before. The handles of one that can't be read any

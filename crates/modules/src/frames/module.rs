@@ -69,14 +69,16 @@ impl Member for Framed {
     }
 
     fn prepare_to_give(&self) {
-        if let Err(error) = self.engine.prepare_to_give() {
+        if let Err(error) = self.settle() {
             tracing::warn!(%error, "what was written in frames could not be settled beforehand");
         }
     }
 
     fn give(&self) -> Result<State> {
         self.stop_settling();
-        Ok(self.engine.give().encode())
+        self.end();
+        self.engine.leave_all();
+        self.export()
     }
 
     fn import(&self, state: &State) -> Result<()> {

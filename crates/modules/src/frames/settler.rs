@@ -40,7 +40,7 @@ impl Shared {
             self.changed.wait_while_for(&mut is_over, |is_over| !*is_over, EVERY);
             if !*is_over && engine.is_unsettled() {
                 parking_lot::MutexGuard::unlocked(&mut is_over, || {
-                    if let Err(error) = engine.settle_sometimes() {
+                    if let Err(error) = engine.settle() {
                         tracing::error!(%error, "what was written could not be made durable");
                     }
                 });
