@@ -124,6 +124,29 @@ impl Directory {
             .filter(|(_, named)| named.kind() == Some(FileKind::Regular))
     }
 
+    /// The offset of the next name that comes.
+    pub(crate) fn next_offset(&self) -> u64 {
+        self.next
+    }
+
+    /// Gives its names these offsets, in their order, and `next` to the one that comes next; `None`
+    /// if they are not as many, or not in order: nothing is changed then.
+    pub(crate) fn move_names(&mut self, next: u64, offsets: &[u64]) -> Option<()> {
+        let ascends = offsets.first().is_none_or(|first| *first >= FIRST)
+            && offsets.is_sorted_by(|one, other| one < other)
+            && offsets.last().is_none_or(|last| *last < next);
+        if !ascends || offsets.len() != self.entries.len() {
+            return None;
+        }
+        let entries = std::mem::take(&mut self.entries).into_values();
+        self.entries = offsets.iter().copied().zip(entries).collect();
+        for (offset, named) in &self.entries {
+            self.offsets.insert(Name::clone(&named.name), *offset);
+        }
+        self.next = next.max(FIRST);
+        Some(())
+    }
+
     /// The entries after an offset, with theirs.
     pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &Named)> {
         self.entries.range(offset.saturating_add(1)..).map(|(offset, named)| (*offset, named))

@@ -4,6 +4,7 @@ use crate::bucket::LogBucket;
 use crate::checkpoint::checkpoint;
 use crate::core::Core;
 use crate::device::{BLOCK, Device};
+use crate::handover::LiveLog;
 use crate::open::open;
 use crate::ops::{attributes, data, handles, names, paths, rename, reserve, xattrs};
 use crate::room;
@@ -55,7 +56,29 @@ impl LogFs {
         settings: Settings,
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
-        let core = Arc::new(open(&device, settings, Arc::clone(&environment))?);
+        Self::open_with(device, settings, environment, None)
+    }
+
+    /// Goes on with the file system of another process, which [gave](Self::give) it.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is not as that process left it, and those of [`open`](Self::open).
+    pub fn open_taken(
+        device: Arc<dyn Device>,
+        settings: Settings,
+        environment: Arc<dyn Environment>,
+        live: LiveLog,
+    ) -> Result<Self> {
+        Self::open_with(device, settings, environment, Some(live))
+    }
+
+    fn open_with(
+        device: Arc<dyn Device>,
+        settings: Settings,
+        environment: Arc<dyn Environment>,
+        live: Option<LiveLog>,
+    ) -> Result<Self> {
+        let core = Arc::new(open(&device, settings, Arc::clone(&environment), live)?);
         let background = environment.threads().then(|| Background::begin(&core)).transpose()?;
         Ok(Self { core, background: Mutex::new(background) })
     }
@@ -71,6 +94,35 @@ impl LogFs {
         checkpoint(&self.core, true)?;
         self.core.journal.close();
         Ok(())
+    }
+
+    /// Shortens what [`give`](Self::give) has to do, while operations go on.
+    ///
+    /// # Errors
+    /// `EIO` if the log takes no changes any more; those of the device.
+    pub fn prepare_to_give(&self) -> Result<()> {
+        self.core.journal.check()?;
+        match checkpoint(&self.core, false) {
+            // The next process reads the logs, then.
+            Err(error) if error.errno() == Errno::ENOSPC => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Ends the use of it in this process, for another one, and returns the state that is not on
+    /// the device. No operation is under way, and none comes any more. The device is free when this
+    /// is dropped.
+    ///
+    /// # Errors
+    /// Those of the device: no process can go on then.
+    pub fn give(&self) -> Result<LiveLog> {
+        self.end_background();
+        match checkpoint(&self.core, true) {
+            Err(error) if error.errno() == Errno::ENOSPC => self.sync()?,
+            done => done?,
+        }
+        self.core.journal.close();
+        Ok(LiveLog::of(&self.core))
     }
 
     /// A directory as keys and values. `cache` is that of the mount which shows the same

@@ -310,6 +310,20 @@ impl State {
         portions
     }
 
+    /// The changes that make an inode that is gone.
+    pub(crate) fn describe_gone(&self) -> Vec<Change> {
+        let mut changes = self.describe_itself();
+        changes.extend([Change::Size(self.size), Change::End]);
+        // One that is open may get some still.
+        changes.extend(self.xattrs.iter().map(|(name, value)| Change::SetXattr(name.clone(), value.clone())));
+        changes
+    }
+
+    /// Gives the names of a directory these offsets; `None` if they don't fit.
+    pub(crate) fn move_names(&mut self, next: u64, offsets: &[u64]) -> Option<()> {
+        if let Content::Names(names) = &mut self.content { names.move_names(next, offsets) } else { None }
+    }
+
     fn describe_itself(&self) -> Vec<Change> {
         let begin = Begin {
             mode: self.mode,

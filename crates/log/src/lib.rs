@@ -9,7 +9,7 @@
 //! Reading order: `device`, and what is used as one (`disk`); `record` and `inode` (changes,
 //! and the inodes that they change); `layout`, `writer`, `journal` (how that becomes durable);
 //! `space`, `account`; `core`, `checkpoint`, `room`; `scan`, `load`, `open` (recovery); `ops` (the
-//! operations), `fs`; `bucket` (keys and values).
+//! operations), `fs`; `bucket` (keys and values); `handover` (from process to process).
 #![forbid(unsafe_code)]
 
 mod account;
@@ -26,6 +26,7 @@ mod disk;
 mod extents;
 mod failpoint;
 mod fs;
+mod handover;
 mod inode;
 mod journal;
 mod kernel;
@@ -52,6 +53,7 @@ pub use disk::{Disk, Use, is_log_at, make_file};
 #[cfg(feature = "failpoints")]
 pub use failpoint::{Failpoint, set_failpoint};
 pub use fs::LogFs;
+pub use handover::LiveLog;
 pub use known::{is_log, known};
 pub use layout::{SIZE_MIN, WORKERS_MAX};
 pub use open::{Owner, format};

@@ -12,6 +12,7 @@ use crate::scan::{Numbered, find_superblock, scan};
 use crate::space::Space;
 use crate::table::Table;
 use braid_contract::{Errno, Error, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes that are read at a time to be checked.
@@ -43,12 +44,12 @@ pub(crate) struct Loaded {
     pub(crate) orphans: usize,
 }
 
-/// Reads a file system.
+/// Reads a file system; files without a name stay if `open` has them.
 ///
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it is damaged, with the place; those of the
 /// device.
-pub(crate) fn load(device: &dyn Device) -> Result<Loaded> {
+pub(crate) fn load(device: &dyn Device, open: &HashSet<u64>) -> Result<Loaded> {
     let superblock = find_superblock(device)?;
     let mut loaded = Loaded {
         table: Table::default(),
@@ -66,7 +67,7 @@ pub(crate) fn load(device: &dyn Device) -> Result<Loaded> {
     };
     loaded.read_image(device)?;
     loaded.replay(device)?;
-    loaded.drop_orphans();
+    loaded.drop_orphans(open);
     Ok(loaded)
 }
 
@@ -174,9 +175,9 @@ impl Loaded {
         self.next_ino = self.next_ino.max(ino + 1);
     }
 
-    fn drop_orphans(&mut self) {
-        let orphans: Vec<u64> =
-            self.table.iter().filter(|inode| inode.state.read().nlink == 0).map(|inode| inode.ino).collect();
+    fn drop_orphans(&mut self, open: &HashSet<u64>) {
+        let is_orphan = |inode: &Arc<Inode>| inode.state.read().nlink == 0 && !open.contains(&inode.ino);
+        let orphans: Vec<u64> = self.table.iter().filter(is_orphan).map(|inode| inode.ino).collect();
         self.orphans = orphans.len();
         orphans.iter().for_each(|ino| drop(self.table.remove(*ino)));
     }

@@ -6,6 +6,7 @@ use crate::checkpoint::{Image, write_image, write_superblock};
 use crate::core::{Anchor, Core, RECOVERY_GROUPS, Start, groups_of_image};
 use crate::device::{BLOCK, Device};
 use crate::extents::Run;
+use crate::handover::LiveLog;
 use crate::inode::Inode;
 use crate::journal::Journal;
 use crate::layout::{SIZE_MIN, Superblock, WORKERS_MAX};
@@ -119,14 +120,17 @@ fn anew(
     Ok((superblock, image, chains))
 }
 
-/// Opens the file system on a device: reads it, and recovers after a crash.
+/// Opens the file system on a device: reads it, and recovers after a crash, or goes on from the
+/// state of the process before.
 ///
 /// # Errors
-/// `EINVAL` if there is none, `EUCLEAN` if it is damaged, those of the device.
+/// `EINVAL` if there is none, `EUCLEAN` if it is damaged, `ESTALE` if it is not as that process
+/// left it, those of the device.
 pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: Settings,
     environment: Arc<dyn Environment>,
+    live: Option<LiveLog>,
 ) -> Result<Core> {
     let workers = settings.workers;
     if !(1..=WORKERS_MAX).contains(&workers) {
@@ -135,7 +139,9 @@ pub(crate) fn open(
     }
     // Writes of a killed process are to be durable before they count.
     device.flush()?;
-    let loaded = load(&**device)?;
+    let in_use = live.as_ref().map(LiveLog::open).unwrap_or_default();
+    let loaded = load(&**device, &in_use)?;
+    live.as_ref().map_or(Ok(()), |live| live.is_of(&loaded))?;
     let goes_on = loaded.superblock.is_clean && loaded.superblock.logs.len() == workers;
     let next_segment = if goes_on { loaded.next_segment } else { skip(loaded.next_segment, &*environment)? };
     let medium = medium(device, &loaded.superblock, workers, next_segment);
@@ -163,14 +169,10 @@ pub(crate) fn open(
     let first_record = superblock.first_record;
     let anchor = Anchor { superblock, image, stale: Vec::new() };
     let journal = Journal::new(medium, chains, first_record);
-    Ok(Core::new(Start {
-        journal,
-        table: loaded.table,
-        settings,
-        environment,
-        anchor,
-        next_ino: before.next_ino,
-    }))
+    let next_ino = before.next_ino;
+    let core = Core::new(Start { journal, table: loaded.table, settings, environment, anchor, next_ino });
+    live.map_or(Ok(()), |live| live.restore(&core))?;
+    Ok(core)
 }
 
 /// A number for the next segment that none has. Segments that a crash cut off, also of

@@ -45,6 +45,13 @@ impl<T> Sharded<T> {
         self.shards.iter().flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>())
     }
 
+    /// The same with their numbers.
+    pub(crate) fn iter_numbered(&self) -> impl Iterator<Item = (u64, Arc<T>)> + '_ {
+        self.shards.iter().flat_map(|shard| {
+            shard.read().iter().map(|(number, value)| (*number, Arc::clone(value))).collect::<Vec<_>>()
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }

@@ -436,3 +436,107 @@ fn provenance_says_who_and_survives() {
     let fs = open(device.moment().after_power_loss(Left::Nothing), 1).unwrap();
     assert_eq!(fs.getxattr(&me, ino, name).unwrap(), told);
 }
+
+/// The names behind an offset of an open directory, each with its own.
+fn names_after(fs: &LogFs, dir: HandleId, offset: i64, most: usize) -> Vec<(i64, String)> {
+    struct Names(Vec<(i64, String)>, usize);
+    impl braid_contract::DirSink for Names {
+        fn add(&mut self, entry: &braid_contract::DirEntry<'_>) -> bool {
+            let is_room = self.0.len() < self.1;
+            if is_room {
+                self.0.push((entry.next_offset, entry.name.to_string_lossy().into_owned()));
+            }
+            is_room
+        }
+    }
+    let mut names = Names(Vec::new(), most);
+    fs.read_dir(&caller(1), dir, offset, false, &mut names).unwrap();
+    names.0
+}
+
+#[test]
+fn another_process_goes_on_with_everything_that_is_open() {
+    let (device, fs) = fresh(32 << 20, 2);
+    let (root, me) = (InodeId::ROOT, caller(1));
+    let (named, of_named) = create(&fs, &me, root, "named").unwrap();
+    let (gone, of_gone) = create(&fs, &me, root, "removed").unwrap();
+    let unnamed = fs.tmpfile(&me, root, 0o600, 0, READ_WRITE.into()).unwrap();
+    let (nameless, of_nameless) = (unnamed.0.attr.ino, unnamed.1.handle);
+    for handle in [of_named, of_gone, of_nameless] {
+        write(&fs, handle, 0, &[7; 100_000]).unwrap();
+    }
+    fs.unlink(&me, root, OsStr::new("removed")).unwrap();
+    // A directory that is listed in two steps, with a name that goes in between.
+    let dir = fs.mkdir(&me, root, OsStr::new("dir"), 0o755, 0).unwrap().attr.ino;
+    for name in ["a", "b", "c", "d", "e"] {
+        let (_, handle) = create(&fs, &me, dir, name).unwrap();
+        fs.release(handle).unwrap();
+    }
+    fs.unlink(&me, dir, OsStr::new("a")).unwrap();
+    let listing = fs.open_dir(&me, dir).unwrap();
+    let first = names_after(&fs, listing, 0, 4);
+    assert_eq!(first.iter().map(|(_, name)| &name[..]).collect::<Vec<_>>(), [".", "..", "b", "c"]);
+    // A directory that is removed while it is in use.
+    let removed = fs.mkdir(&me, root, OsStr::new("cwd"), 0o750, 0).unwrap().attr.ino;
+    fs.rmdir(&me, root, OsStr::new("cwd")).unwrap();
+    let before = [named, gone, nameless, dir, removed].map(|ino| fs.getattr(&me, ino, None).unwrap());
+    let free = fs.statfs(&me).unwrap().files_free;
+
+    let live = fs.give().unwrap();
+    assert_eq!(create(&fs, &me, root, "late").unwrap_err().errno(), Errno::EIO, "it is given away");
+    let live = braid_log::LiveLog::unpack(&live.pack()).unwrap();
+    let settings = Settings { workers: 2, ..Settings::default() };
+    let disk: Arc<dyn Device> = device.clone();
+    let fs = LogFs::open_taken(disk, settings, environment(), live.clone()).unwrap();
+
+    assert_eq!([named, gone, nameless, dir, removed].map(|ino| fs.getattr(&me, ino, None).unwrap()), before);
+    assert!(free.abs_diff(fs.statfs(&me).unwrap().files_free) < 1000);
+    for handle in [of_named, of_gone, of_nameless] {
+        let mut read = vec![0; 100_000];
+        assert_eq!(fs.read(&me, handle, 0, &mut read, false).unwrap(), 100_000);
+        assert!(read.iter().all(|byte| *byte == 7));
+        write(&fs, handle, 100_000, b"more").unwrap();
+    }
+    let rest = names_after(&fs, listing, first[3].0, 9);
+    assert_eq!(rest.iter().map(|(_, name)| &name[..]).collect::<Vec<_>>(), ["d", "e"]);
+    let (_, new) = create(&fs, &me, root, "new").unwrap();
+    assert!(![of_named, of_gone, of_nameless, listing].contains(&new), "a handle was given twice");
+    assert!(fs.link(&me, gone, root, OsStr::new("back")).is_err(), "what was removed came back");
+    fs.link(&me, nameless, root, OsStr::new("got-a-name")).unwrap();
+    fs.forget(removed, 1);
+    assert_eq!(fs.getattr(&me, removed, None).unwrap_err().errno(), Errno::ESTALE);
+    for handle in [of_named, of_gone, of_nameless, new] {
+        fs.release(handle).unwrap();
+    }
+    fs.release_dir(listing).unwrap();
+    fs.audit().unwrap();
+    fs.close().unwrap();
+    assert_eq!(check(&*device).unwrap().problems, [""; 0]);
+
+    // The state is of the moment when it was given.
+    let disk: Arc<dyn Device> = device.clone();
+    let refused = LogFs::open_taken(disk, Settings::default(), environment(), live).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ESTALE, "{refused}");
+    let other = SimDisk::new(32 << 20);
+    let disk: Arc<dyn Device> = other.clone();
+    format(&disk, Owner::default(), &*environment()).unwrap();
+    let fs = open(disk, 1).unwrap();
+    let live = fs.give().unwrap();
+    let disk: Arc<dyn Device> = device;
+    let refused = LogFs::open_taken(disk, Settings::default(), environment(), live).unwrap_err();
+    assert!(refused.to_string().contains("record") || refused.to_string().contains("another"), "{refused}");
+}
+
+#[test]
+fn a_state_of_another_version_or_cut_off_is_refused() {
+    let (_, fs) = fresh(32 << 20, 1);
+    let (_, handle) = create(&fs, &caller(1), InodeId::ROOT, "a").unwrap();
+    write(&fs, handle, 0, b"a").unwrap();
+    let packed = fs.give().unwrap().pack();
+    for len in 0..packed.len() {
+        assert_eq!(braid_log::LiveLog::unpack(&packed[..len]).unwrap_err().errno(), Errno::EINVAL);
+    }
+    let other = [&[9][..], &packed[1..]].concat();
+    assert!(braid_log::LiveLog::unpack(&other).unwrap_err().to_string().contains("form 9"));
+    assert!(braid_log::LiveLog::unpack(&[&packed[..], &[0]].concat()).is_err());
+}

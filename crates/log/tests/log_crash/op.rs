@@ -48,6 +48,8 @@ pub(crate) enum Kind {
     Checkpoint,
     /// Closes and opens the file system.
     Restart,
+    /// Gives it away, and goes on with it, with the files that are kept.
+    HandOver,
     /// Opens it again without closing it.
     Kill,
     /// Writes until there is no room.
@@ -65,13 +67,13 @@ pub(crate) struct Op {
 }
 
 use Kind::{
-    Allocate, Append, Audit, Batch, Checkpoint, Chmod, Clear, Create, Drop, Exchange, Fill, Fsync, Hold,
-    Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir, SetXattr, Symlink,
+    Allocate, Append, Audit, Batch, Checkpoint, Chmod, Clear, Create, Drop, Exchange, Fill, Fsync, HandOver,
+    Hold, Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir, SetXattr, Symlink,
     Sync, SyncDir, Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
 };
 
 /// How often each is drawn.
-const WEIGHTS: [(Kind, u64); 35] = [
+const WEIGHTS: [(Kind, u64); 36] = [
     (Create, 60),
     (Mkdir, 20),
     (Symlink, 8),
@@ -103,6 +105,7 @@ const WEIGHTS: [(Kind, u64); 35] = [
     (Sync, 24),
     (Checkpoint, 24),
     (Restart, 4),
+    (HandOver, 6),
     (Kill, 4),
     (Fill, 2),
     (Clear, 2),

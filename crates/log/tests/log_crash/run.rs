@@ -4,10 +4,10 @@ use super::common::{Fault, SimDisk};
 use super::op::{Kind, NAMES, Op, SLOTS};
 use super::tree::Tree;
 use braid_contract::{
-    Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags, PutOptions,
+    Attr, Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags, PutOptions,
     RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
 };
-use braid_log::{Device, LogFs, Owner, Settings, format};
+use braid_log::{Device, LiveLog, LogFs, Owner, Settings, format};
 use braid_testkit::sim::{SimClock, SimEnvironment};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -151,6 +151,11 @@ impl Run {
                 self.history.synced = self.history.now();
                 Ok(())
             }
+            Kind::HandOver => {
+                self.hand_over(&mut random)?;
+                self.history.synced = self.history.now();
+                Ok(())
+            }
             Kind::Kill => {
                 self.drop_all()?;
                 // Data only in memory is lost, all written data is there.
@@ -190,6 +195,48 @@ impl Run {
             return Err(format!("it is another one after it was closed:\n{}", before.difference(&tree)));
         }
         told("audit after a restart", self.fs.audit())
+    }
+
+    /// Gives the file system away, and goes on with what is left in memory.
+    fn hand_over(&mut self, random: &mut SplitMix) -> std::result::Result<(), String> {
+        if random.below(2) == 0 {
+            match self.fs.prepare_to_give() {
+                Err(error) if error.errno() != Errno::ENOSPC => return Err(format!("preparing: {error}")),
+                _ => {}
+            }
+        }
+        let kept = self.kept()?;
+        let live = told("giving", self.fs.give())?;
+        let live = told("the state handed over", LiveLog::unpack(&live.pack()))?;
+        self.setup.workers = 1 + random.below(3) as usize;
+        self.setup.chance = random.next_u64();
+        let environment = Arc::new(SimEnvironment::new(Arc::clone(&self.clock), self.setup.chance));
+        self.device.plant(self.setup.fault);
+        let device: Arc<dyn Device> = self.device.clone();
+        let taken = LogFs::open_taken(device, self.setup.settings(), environment, live);
+        self.fs = told("it can't be taken", taken)?;
+        let tree = told("reading", Tree::read(&self.fs))?;
+        let before = &self.history.trees[self.history.now()];
+        if *before != tree {
+            return Err(format!("it is another one after it was taken:\n{}", before.difference(&tree)));
+        }
+        if kept != self.kept()? {
+            return Err("a kept file is another one after it was taken".to_owned());
+        }
+        told("audit after it was taken", self.fs.audit())
+    }
+
+    /// The attributes and contents of the kept files.
+    fn kept(&self) -> std::result::Result<Vec<(Attr, Vec<u8>)>, String> {
+        let root = Caller::root();
+        let read = |(ino, handle): (InodeId, HandleId)| {
+            let attr = self.fs.getattr(&root, ino, Some(handle))?;
+            let mut data = vec![0; attr.size as usize];
+            let len = self.fs.read(&root, handle, 0, &mut data, false)?;
+            data.truncate(len);
+            Ok((attr, data))
+        };
+        told("a kept file", self.held.into_iter().flatten().map(read).collect())
     }
 
     fn restart_lossy(&mut self, history: &History) -> std::result::Result<(), String> {
