@@ -1,6 +1,6 @@
 //! `braid upgrade`, and `braid take-over`, by which the new program begins.
 
-use crate::args::{Command, CommandLine, MountArgs, UpgradeArgs};
+use crate::args::{Command, CommandLine, FrontArgs, LogCommand, UpgradeArgs};
 use crate::failure::{Failure, Result};
 use crate::{background, locate, mount, serving, table};
 use braid_contract::Shown;
@@ -107,16 +107,21 @@ pub(crate) fn take_over() -> Result<()> {
 
 /// Reads the stack to be mounted.
 fn prepare(launch: &Launch) -> Result<Config> {
-    let args = args_of(launch)?;
-    background::begin_log(&args.front.log_level, launch.log_file.as_deref())?;
-    mount::config_of(&args, launch.stack()?)
-}
-
-fn args_of(launch: &Launch) -> Result<MountArgs> {
     let words = std::iter::once(OsString::from("braid")).chain(launch.words());
     let parsed = CommandLine::try_parse_from(words);
+    let begin_log = |front: &FrontArgs| background::begin_log(&front.log_level, launch.log_file.as_deref());
     match parsed.map(|line| line.command) {
-        Ok(Command::Mount(args)) => args.settled(),
+        Ok(Command::Mount(args)) => {
+            let args = args.settled()?;
+            begin_log(&args.front)?;
+            mount::config_of(&args, launch.stack()?)
+        }
+        Ok(Command::Log(LogCommand::Mount(args))) => {
+            begin_log(&args.front)?;
+            let mut config = launch.stack()?;
+            config.mount = mount::mount_settings(&args.front)?;
+            Ok(config)
+        }
         Ok(_) => Err(Failure::new("the mount was made by another command")),
         Err(error) => {
             Err(Failure::new(format!("this version does not know how the mount was made: {error}")))

@@ -2,6 +2,7 @@
 //! and values, sessions of applications, and signals.
 
 use crate::config::MountSettings;
+use crate::fuse_session::FuseSession;
 use crate::guard::States;
 use crate::kv::{self, Buckets, Owner};
 use crate::metrics::{self, Listener};
@@ -10,13 +11,14 @@ use crate::refusal::Refusal;
 use crate::runtime::{self, RuntimeSettings, WithoutXattrs};
 use crate::signals::Watch;
 use braid_contract::{FileSystem, FrontCache, Shown};
-use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
+use braid_fuse::Session;
 use braid_ipc::{Handler, Server, VolumeHandler, mounts, socket};
 use braid_runtime::{Before, Mounted, Runtime, Values};
 use sd_notify::NotifyState;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Addresses that are bound before anything is mounted.
 #[derive(Default)]
@@ -90,6 +92,9 @@ pub(crate) struct Beside<C> {
     pub(crate) server: Server,
     pub(crate) metrics: Option<metrics::Server>,
     pub(crate) kv: Option<kv::KvServer>,
+    /// Doors to keys and values that are still to be opened.
+    held: Option<kv::Prepared>,
+    buckets: Arc<Buckets>,
     pub(crate) signals: Watch,
     pub(crate) runtime: Option<Arc<Runtime>>,
     /// Has a guard keep the states of modules.
@@ -116,6 +121,11 @@ impl<C: MountHandler + 'static> Beside<C> {
         let how = (allow_other, &mount.options[..]);
         let buckets = Arc::new(Buckets::new(owner, Arc::clone(&kernel), point, how));
         control.mount().set_buckets(&buckets);
+        let waits = before.waits;
+        if waits {
+            // No one uses it yet.
+            let _ = buckets.gate().pause(Instant::now());
+        }
         let server = start(Arc::clone(&control))?;
         let (path, _) = server.socket()?;
         let mounted = || {
@@ -129,7 +139,8 @@ impl<C: MountHandler + 'static> Beside<C> {
         runtime.iter().for_each(|runtime| control.mount().set_runtime(runtime));
         let metrics =
             bound.metrics.map(|listener| serve_metrics(listener, Arc::clone(&control))).transpose()?;
-        let kv = bound.kv.map(|prepared| prepared.serve(&buckets)).transpose()?;
+        let (held, at_once) = if waits { (bound.kv, None) } else { (None, bound.kv) };
+        let kv = at_once.map(|prepared| prepared.serve(&buckets)).transpose()?;
         let reloader = Arc::clone(&control);
         let signals = Watch::start(session.unmounter(), move || reloader.reload_and_log())?;
         // A working directory would keep some other file system from being
@@ -138,47 +149,25 @@ impl<C: MountHandler + 'static> Beside<C> {
         let fuse = FuseSession::of(session);
         let (cache, transport) = (fuse.cache, fuse.transport());
         tracing::info!(mountpoint = %point.shown(), cache, transport, "mounted");
-        Ok(Self { control, server, metrics, kv, signals, runtime, states: None })
+        Ok(Self { control, server, metrics, kv, held, buckets, signals, runtime, states: None })
     }
-}
 
-/// The FUSE session, for requests about it.
-pub(crate) struct FuseSession {
-    pub(crate) unmounter: Unmounter,
-    pub(crate) holder: Holder,
-    /// The mode of the kernel's cache.
-    pub(crate) cache: &'static str,
-    has_rings: Box<dyn Fn() -> bool + Send + Sync>,
-    kernel_cache: KernelCache,
-}
-
-impl FuseSession {
-    pub(crate) fn of(session: &Session) -> Self {
-        Self {
-            unmounter: session.unmounter(),
-            holder: session.holder(),
-            cache: match session.cache_mode() {
-                Some(CacheMode::WriteBack) => "writeback",
-                Some(CacheMode::Passthrough) => "passthrough",
-                Some(CacheMode::Direct) => "direct",
-                None => "writethrough",
-            },
-            has_rings: Box::new(session.rings()),
-            kernel_cache: session.cache(),
+    /// Carries out requests of sessions and about keys and values from now on, where they wait: the
+    /// process before has ended its use of the file system for good.
+    pub(crate) fn release(mut self) -> Self {
+        if let Some(prepared) = self.held.take() {
+            self.buckets.gate().resume();
+            self.kv = prepared.serve(&self.buckets).map_or_else(
+                |error| {
+                    tracing::error!("no keys and values any more: {error}");
+                    None
+                },
+                Some,
+            );
         }
-    }
-
-    /// How requests come.
-    pub(crate) fn transport(&self) -> &'static str {
-        if (self.has_rings)() { "io_uring" } else { "device" }
-    }
-
-    /// Has the kernel look names up anew: a module that goes by names, and came just now, has
-    /// not seen those that the kernel knows.
-    pub(crate) fn look_up_anew(&self) {
-        if let Err(error) = self.kernel_cache.look_up_anew() {
-            tracing::warn!(%error, "the kernel does not look names up anew: new modules go by a file's path at home");
-        }
+        self.buckets.gate().resume();
+        self.runtime.iter().for_each(|runtime| runtime.resume());
+        self
     }
 }
 

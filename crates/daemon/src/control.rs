@@ -1,62 +1,34 @@
 //! The control socket of a mounted volume: the requests that any mount has; `volume` has those
 //! about the volume.
 
-use crate::beside::{FuseSession, MountHandler};
-use crate::clock::now_ns;
-use crate::config::Config;
-use crate::guard::{CrashProtection, Guarded};
+use crate::beside::MountHandler;
+use crate::fuse_session::FuseSession;
 use crate::handle::VolumeHandle;
-use crate::modify;
 use crate::mount_control::MountControl;
 use crate::reload::{self, Mounted};
 use crate::stack_text::Edit;
-use crate::upgrade::{Launch, Successor, departure};
-use crate::validate::MountPoint;
-use crate::{jobs, tiers, trace};
+use crate::{jobs, modify, tiers, trace};
 use braid_contract::{AccessTimes, Caller, Errno, JobId, Renewal, RuntimeStatus};
 use braid_ipc::protocol::{
     ErrorReply, Hello, Job, JobKind, JobState, KvAnswer, KvRequest, Modified, ModifyStack, ModuleUpgraded,
-    Reloaded, Reply, Saved, StackDump, Status, TraceRequest, Upgrade, Upgrading,
+    Reloaded, Reply, Saved, StackDump, Status, TraceRequest, Upgrading,
 };
 use braid_ipc::{Handler, VolumeHandler};
 use braid_modules::trace::Traced;
-use braid_runtime::Gate;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod volume;
-
-/// How long an upgrade waits for operations under way, before it is given up.
-const DRAINED_WITHIN: Duration = Duration::from_secs(2);
-
-/// A mount with a volume: how it is to be served.
-pub(crate) struct VolumeMount<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) launch: &'a Launch,
-    pub(crate) point: &'a MountPoint,
-}
 
 /// The state of a mounted volume for the control socket.
 pub(crate) struct Control {
     pub(crate) volume: VolumeHandle,
-    hello: Hello,
-    mountpoint: PathBuf,
     /// Held while the volume is checked.
     checking: Mutex<()>,
     mount: MountControl,
     followed: Mutex<Followed>,
-    /// `None` where nothing is mounted.
-    session: Option<FuseSession>,
-    /// How the mount was begun.
-    launch: Launch,
-    /// The outcome of the last upgrade, once it is known.
-    upgrade: Arc<OnceLock<Option<Upgrade>>>,
-    /// The process that waits for the mount.
-    departure: Mutex<Option<departure::Request>>,
-    protection: CrashProtection,
 }
 
 /// How far the stack file reflects completed jobs.
@@ -69,90 +41,12 @@ struct Followed {
 }
 
 impl Control {
-    pub(crate) fn new(
-        volume: VolumeHandle,
-        mount: &VolumeMount<'_>,
-        session: Option<FuseSession>,
-        protection: CrashProtection,
-    ) -> Self {
-        let mountpoint = &mount.point.path;
-        let hello = Hello {
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            mountpoint: mountpoint.to_string_lossy().into_owned(),
-            serving: true,
-            upgrade: None,
-        };
+    pub(crate) fn new(volume: VolumeHandle, mount: MountControl) -> Self {
         let home = volume.volume.status().tiers.into_iter().find(|tier| tier.home);
         let home = home.map_or_else(String::new, |home| home.location);
         let jobs = jobs::all(&volume.volume);
         let jobs = jobs.iter().filter(|job| changed_tiers(job)).map(|job| (job.id, None)).collect();
-        Self {
-            volume,
-            hello,
-            followed: Mutex::new(Followed { home, jobs }),
-            mountpoint: mountpoint.to_owned(),
-            checking: Mutex::new(()),
-            mount: MountControl::new(mount.config),
-            session,
-            launch: mount.launch.clone(),
-            upgrade: Arc::default(),
-            departure: Mutex::default(),
-            protection,
-        }
-    }
-
-    /// Has the guard follow the stack, from now on.
-    pub(crate) fn tell_stack(&self) {
-        let Some(guard) = &self.protection.guard else { return };
-        let (link, launch, point) = (Arc::clone(&guard.link), self.launch.clone(), self.mountpoint.clone());
-        self.mount.running.follow(move |running| link.stack_is(&launch.of(running, &point)));
-    }
-
-    pub(crate) fn protection(&self) -> &CrashProtection {
-        &self.protection
-    }
-
-    pub(crate) fn guard(&self) -> Option<&Guarded> {
-        self.protection.guard.as_ref()
-    }
-
-    /// The place for the outcome of the last upgrade, if there was one: until it is set, clients
-    /// that ask for it wait.
-    pub(crate) fn last_upgrade(&self) -> Arc<OnceLock<Option<Upgrade>>> {
-        Arc::clone(&self.upgrade)
-    }
-
-    /// The process that waits for the mount.
-    pub(crate) fn take_departure(&self) -> Option<departure::Request> {
-        self.departure.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Has the session give the mount to a process that waits for it.
-    fn depart(
-        &self,
-        session: &FuseSession,
-        successor: Successor,
-        launch: Launch,
-    ) -> Result<Upgrading, ErrorReply> {
-        let upgrading = Upgrading { pid: successor.pid(), version: successor.version.clone() };
-        let before = self.upgrade.wait().as_ref().map_or(0, |last| last.count);
-        let request = departure::Request { successor, launch, paused_at_ns: now_ns(), before };
-        *self.departure.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
-        // First the sources whose requests may cause requests of the kernel.
-        let (runtime, gate) = (self.mount.runtime(), self.mount.buckets().map(|buckets| buckets.gate()));
-        let quiet = runtime.as_ref().is_none_or(|runtime| runtime.pause(DRAINED_WITHIN));
-        let closed = quiet && gate.is_none_or(|gate| gate.pause(Instant::now() + DRAINED_WITHIN));
-        if closed && session.holder.hold_up(DRAINED_WITHIN) {
-            return Ok(upgrading);
-        }
-        gate.into_iter().filter(|_| closed).for_each(Gate::resume);
-        runtime.iter().filter(|_| quiet).for_each(|runtime| runtime.resume());
-        if let Some(request) = self.take_departure() {
-            request.successor.give_up();
-        }
-        let message = "operations under way do not end, perhaps since a tier hangs: braid status tells";
-        Err(ErrorReply::new(format!("nothing is changed: {message}")))
+        Self { volume, followed: Mutex::new(Followed { home, jobs }), checking: Mutex::new(()), mount }
     }
 
     /// Updates the stack file after completed jobs: a removed tier, or a moved
@@ -239,9 +133,7 @@ impl MountHandler for Control {
 
 impl Handler for Control {
     fn hello(&self) -> Hello {
-        let serving = self.session.as_ref().is_none_or(|session| !session.unmounter.is_over());
-        let upgrade = self.upgrade.wait().clone();
-        Hello { serving, upgrade, ..self.hello.clone() }
+        self.mount.hello()
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
@@ -249,13 +141,8 @@ impl Handler for Control {
         if let Some(_changing) = self.mount.try_changing() {
             self.follow_volume();
         }
-        let mut status = self.volume.status(&self.hello);
-        if let Some(session) = &self.session {
-            (status.cache, status.transport) = (session.cache.to_owned(), session.transport().to_owned());
-        }
-        status.outlives_crash = self.guard().is_some_and(|guard| guard.link.outlives());
-        status.restarts.clone_from(&self.protection.restarts);
-        status.runtime = self.mount.runtime().map(|runtime| runtime.status());
+        let mut status = self.volume.status(&self.mount.identity());
+        self.mount.tell(&mut status);
         Ok(status)
     }
 
@@ -264,15 +151,7 @@ impl Handler for Control {
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
-        let holder = self.session.as_ref().map(|session| &session.holder);
-        let turns = holder.map_or(0, |holder| holder.turns());
-        self.mount.sync(&*self.volume.file_system())?;
-        match holder {
-            Some(holder) if holder.was_held_up_since(turns) => {
-                Err(ErrorReply::new("meanwhile, another process was to take the mount over: ask again"))
-            }
-            _ => Ok(()),
-        }
+        self.mount.sync(&*self.volume.file_system())
     }
 
     fn kv(
@@ -302,30 +181,28 @@ impl Handler for Control {
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
         let _changing = self.mount.changing();
         self.follow_volume();
-        let mounted =
-            Mounted { handle: &self.volume, running: &self.mount.running, mountpoint: &self.mountpoint };
+        let mounted = Mounted {
+            handle: &self.volume,
+            running: &self.mount.running,
+            mountpoint: &self.mount.mountpoint,
+        };
         reload::reload(&mounted, dry_run)
     }
 
     fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
         let _changing = self.mount.changing();
         self.follow_volume();
-        let session = self.session.as_ref().filter(|session| !session.unmounter.is_over());
-        let session = session.ok_or_else(|| ErrorReply::new("nothing is mounted"))?;
-        if !session.unmounter.is_mounted() {
-            let message = "it is not mounted there any more, or another mount covers it";
-            return Err(ErrorReply::new(message));
-        }
-        if let Some(tier) = self.mount.running.absent() {
-            let message = format!("it was mounted without tier {tier}: unmount, and mount with the program");
-            return Err(ErrorReply::new(message));
-        }
-        self.volume.may_be_given()?;
-        let launch = self.launch.of(&self.mount.running, &self.mountpoint);
-        let successor = Successor::start(Path::new(program), &launch).map_err(ErrorReply::new)?;
-        self.volume.volume.save_knowledge();
-        self.volume.modules.prepare_to_give();
-        self.depart(session, successor, launch)
+        let may = || match self.mount.running.absent() {
+            Some(tier) => Err(ErrorReply::new(format!(
+                "it was mounted without tier {tier}: unmount, and mount with the program"
+            ))),
+            None => self.volume.may_be_given(),
+        };
+        self.mount.upgrade(program, may, || {
+            self.volume.volume.save_knowledge();
+            self.volume.modules.prepare_to_give();
+            Ok(())
+        })
     }
 
     fn may_modify(&self, uid: u32) -> bool {
@@ -341,7 +218,7 @@ impl Handler for Control {
             request.dry_run,
         )?;
         if came && !request.dry_run {
-            self.session.iter().for_each(FuseSession::look_up_anew);
+            self.mount.session.iter().for_each(FuseSession::look_up_anew);
         }
         Ok(modified)
     }

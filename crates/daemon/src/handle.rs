@@ -13,10 +13,9 @@ use braid_ipc::protocol::{
     AffectedFile, Drill, ErrorReply, Explanation, Hello, HotFile, NamedTier, Pin, PlacedRun, Status,
     TierStatus,
 };
-use braid_modules::State;
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
-use braid_volume::{FileLayout, LiveState, Volume};
+use braid_volume::{FileLayout, Volume};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -85,13 +84,6 @@ impl VolumeHandle {
     pub(crate) fn stop_recording(&self) {
         self.trace.close();
         self.drills.lift();
-    }
-
-    /// Ends the use of the volume in this process, for another one; nothing uses it any
-    /// more. Returns the state for it, and the states of the modules.
-    pub(crate) fn give(&self) -> (LiveState, Vec<(String, State)>) {
-        let modules = self.modules.give();
-        (self.volume.give(), modules)
     }
 
     /// The reason why no process could go on after a crash of this one; `None` if one could.

@@ -8,7 +8,7 @@ use crate::known::is_log;
 use crate::namespace::Namespace;
 use crate::persistent::Persistent;
 use braid_contract::{Errno, Error, Result, Shown};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
 use std::io::IoSlice;
 use std::path::Path;
 
@@ -26,6 +26,34 @@ pub enum Use {
 pub struct Disk {
     device: Box<dyn Device>,
     driver: &'static str,
+    id: DiskId,
+}
+
+/// The identity of what a path leads to, as long as the machine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskId {
+    /// The bits of its type.
+    kind: u32,
+    /// The number of a device; of a regular file, its file system and inode.
+    numbers: (u64, u64),
+}
+
+impl DiskId {
+    /// That of what `path` leads to.
+    ///
+    /// # Errors
+    /// Those of `stat(2)`.
+    pub fn at(path: &Path) -> Result<Self> {
+        let told = |error| Error::from(error).context(path.shown().to_string());
+        rustix::fs::stat(path).map(|found| Self::of(&found)).map_err(told)
+    }
+
+    fn of(found: &Stat) -> Self {
+        let kind = FileType::from_raw_mode(found.st_mode);
+        let is_file = kind == FileType::RegularFile;
+        let numbers = if is_file { (found.st_dev, found.st_ino) } else { (found.st_rdev, 0) };
+        Self { kind: kind.as_raw_mode(), numbers }
+    }
 }
 
 impl Disk {
@@ -52,12 +80,13 @@ impl Disk {
         let fd =
             rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
         let fd = fd.map_err(|error| if error == rustix::io::Errno::BUSY { in_use() } else { told(error) })?;
+        let id = DiskId::of(&rustix::fs::fstat(&fd).map_err(told)?);
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
             locked => locked.map_err(told)?,
         }
         if kind == FileType::CharacterDevice {
-            return Ok(Self { device: Box::new(Namespace::new(fd, path)?), driver: "nvme" });
+            return Ok(Self { device: Box::new(Namespace::new(fd, path)?), driver: "nvme", id });
         }
         let (file, path) = (Locked(fd), path.to_owned());
         let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
@@ -65,11 +94,17 @@ impl Disk {
             FileType::BlockDevice => (file, Discard::Blocks),
             _ if usage == Use::Read => (file, Discard::Hole),
             _ => match Persistent::of(file, size, path.clone()).map_err(told)? {
-                Ok(mapped) => return Ok(Self { device: Box::new(mapped), driver: "dax" }),
+                Ok(mapped) => return Ok(Self { device: Box::new(mapped), driver: "dax", id }),
                 Err(file) => (file, Discard::Hole),
             },
         };
-        Ok(Self { device: Box::new(Kernel { path, size, file, discard }), driver: "kernel" })
+        Ok(Self { device: Box::new(Kernel { path, size, file, discard }), driver: "kernel", id })
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> DiskId {
+        self.id
     }
 
     /// The name of the driver: `kernel`, `dax` or `nvme`.

@@ -206,8 +206,10 @@ impl LiveInode {
             offsets: names
                 .map(|names| (names.next_offset(), names.after(0).map(|(offset, _)| offset).collect())),
         };
-        let is_known =
-            lookups > 0 || live.is_unnamed || live.offsets.is_some() || live.gone.is_some() && inode.is_open();
+        let is_known = lookups > 0
+            || live.is_unnamed
+            || live.offsets.is_some()
+            || live.gone.is_some() && inode.is_open();
         is_known.then_some(live)
     }
 
@@ -256,7 +258,10 @@ impl LiveInode {
         state.is_unnamed = is_unnamed;
         if let Some((next, offsets)) = offsets {
             state.move_names(next, &offsets).ok_or_else(|| {
-                Error::new(Errno::ESTALE, format!("directory {ino} has other names than when it was given away"))
+                Error::new(
+                    Errno::ESTALE,
+                    format!("directory {ino} has other names than when it was given away"),
+                )
             })?;
         }
         Ok(())

@@ -83,6 +83,8 @@ pub struct Before {
     pub listener: Option<OwnedFd>,
     /// Requests that the crashed process did not answer are refused.
     pub refuse: bool,
+    /// No request is carried out before the runtime is [resumed](crate::Runtime::resume).
+    pub waits: bool,
     /// Keeps sessions for a process that goes on after a crash of this one.
     pub keeper: Option<Arc<dyn SessionKeeper>>,
 }

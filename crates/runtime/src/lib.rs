@@ -38,7 +38,7 @@ mod view;
 mod words;
 mod worker;
 
-pub use client::{GroupsOf, Options, Session};
+pub use client::{GivenLink, GroupsOf, LinkState, Options, Session};
 pub use found::{Before, FoundSession, SessionFile};
 pub use gate::{Gate, Pass};
 pub use handover::{GivenSession, SessionState};

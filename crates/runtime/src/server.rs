@@ -55,6 +55,9 @@ struct Common {
     kept: Option<Kept>,
 }
 
+/// Time for new workers to notice that they are to wait.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+
 #[derive(Default)]
 struct Sessions {
     present: HashMap<u64, Present>,
@@ -83,13 +86,20 @@ impl Runtime {
         mounted: Mounted,
         before: Before,
     ) -> io::Result<Self> {
-        let Before { given, found, listener, refuse, keeper } = before;
+        let Before { given, found, listener, refuse, waits, keeper } = before;
         // The kernel lets no other user in there.
         let open_to_all = open_to_all && lets_others_in(&std::fs::read_to_string(MOUNTS)?, mounted.device);
         let (pool, leaving) = (Pool::start(settings)?, eventfd(0, EventfdFlags::CLOEXEC)?);
         let (sessions, gate, leaving) = (Arc::default(), Arc::default(), Arc::new(leaving));
         let kept = keeper.map(|keeper| Kept { keeper, names: Arc::default(), refuse });
         let shared = Arc::new(Common { mounted, pool, sessions, gate, leaving, kept });
+        if waits {
+            // There are no requests yet, and hardly a worker that could be late.
+            let _ = shared.gate.pause(Instant::now());
+            if !shared.pool.pause(NOTICED_WITHIN) {
+                return Err(io::Error::other("the workers of the runtime do not start"));
+            }
+        }
         for one in given {
             let number = one.state.number;
             if let Err(error) = go_on(&shared, one) {

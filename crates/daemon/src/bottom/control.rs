@@ -1,12 +1,11 @@
 //! The control socket of a mounted stack without a volume.
 
 use super::handle::Handle;
-use crate::beside::{FuseSession, MountHandler};
-use crate::config::Config;
+use crate::beside::MountHandler;
+use crate::fuse_session::FuseSession;
 use crate::mount_control::MountControl;
 use crate::{modify, stack_changes, trace};
 use braid_contract::{Caller, ModuleStatus, RuntimeStatus};
-use braid_fuse::Session;
 use braid_ipc::protocol::{
     ErrorReply, Hello, KvAnswer, KvRequest, Modified, ModifyStack, ModuleUpgraded, Reloaded, Reply,
     StackDump, Status, TraceRequest, Upgrading,
@@ -21,21 +20,15 @@ use std::time::Instant;
 const RANGE_TRACED: u32 = 2 << 20;
 
 /// The state of a mounted stack without a volume for the control socket.
-pub(super) struct Control {
+pub(crate) struct Control {
     handle: Handle,
-    session: FuseSession,
     mount: MountControl,
     opened: Instant,
 }
 
 impl Control {
-    pub(super) fn new(handle: Handle, config: &Config, session: &Session) -> Self {
-        Self {
-            handle,
-            session: FuseSession::of(session),
-            mount: MountControl::new(config),
-            opened: Instant::now(),
-        }
+    pub(super) fn new(handle: Handle, mount: MountControl) -> Self {
+        Self { handle, mount, opened: Instant::now() }
     }
 }
 
@@ -47,14 +40,7 @@ impl MountHandler for Control {
 
 impl Handler for Control {
     fn hello(&self) -> Hello {
-        let unmounter = &self.session.unmounter;
-        Hello {
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            mountpoint: unmounter.mountpoint().to_string_lossy().into_owned(),
-            serving: !unmounter.is_over(),
-            upgrade: None,
-        }
+        self.mount.hello()
     }
 
     fn runtime(&self) -> Result<RuntimeStatus, ErrorReply> {
@@ -62,7 +48,7 @@ impl Handler for Control {
     }
 
     fn status(&self) -> Result<Status, ErrorReply> {
-        let hello = self.hello();
+        let hello = self.mount.identity();
         let mut modules = self.handle.modules_status();
         let place = modules.len() as u32;
         let bottom = &self.handle.bottom;
@@ -76,14 +62,14 @@ impl Handler for Control {
             range_size: 0,
             policy: String::new(),
             remaps: None,
-            cache: self.session.cache.to_owned(),
-            transport: self.session.transport().to_owned(),
+            cache: String::new(),
+            transport: String::new(),
             log: None,
             log_driver: None,
             view: None,
             outlives_crash: false,
             restarts: None,
-            runtime: self.mount.runtime().map(|runtime| runtime.status()),
+            runtime: None,
             open_files: 0,
             known_inodes: 0,
             pending_removals: 0,
@@ -94,6 +80,7 @@ impl Handler for Control {
             moves: Vec::new(),
             modules,
         };
+        self.mount.tell(&mut status);
         bottom.tell(&mut status);
         Ok(status)
     }
@@ -103,7 +90,7 @@ impl Handler for Control {
     }
 
     fn sync(&self) -> Result<(), ErrorReply> {
-        self.mount.sync(&*self.handle.file_system())
+        self.mount.sync(&*self.handle.trace)
     }
 
     fn kv(
@@ -133,8 +120,17 @@ impl Handler for Control {
         stack_changes::reload(&self.mount.stack(&self.handle.modules), keys, dry_run)
     }
 
-    fn upgrade(&self, _: &str) -> Result<Upgrading, ErrorReply> {
-        Err(ErrorReply::new(self.handle.bottom.no_upgrade()))
+    fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
+        let _changing = self.mount.changing();
+        let Handle { bottom, modules, .. } = &self.handle;
+        self.mount.upgrade(
+            program,
+            || bottom.may_be_given(),
+            || {
+                modules.prepare_to_give();
+                Ok(bottom.prepare_to_give()?)
+            },
+        )
     }
 
     fn may_modify(&self, uid: u32) -> bool {
@@ -147,7 +143,7 @@ impl Handler for Control {
         let (modified, came) =
             modify::modify(&self.mount.stack(&self.handle.modules), given, request.dry_run)?;
         if came && !request.dry_run {
-            self.session.look_up_anew();
+            self.mount.session.iter().for_each(FuseSession::look_up_anew);
         }
         Ok(modified)
     }

@@ -1,11 +1,18 @@
 //! An open file system that is no volume, with the modules on top of it.
 
 use super::Bottom;
-use crate::config::Config;
+use super::control::Control;
+use crate::config::{Config, MountSettings};
+use crate::guard::Guarded;
 use crate::kv::Owner;
+use crate::life::Stack;
 use crate::modules::Modules;
+use crate::mount_control::MountControl;
 use crate::refusal::Refusal;
-use braid_contract::{FileSystem, ModuleStatus};
+use crate::upgrade::BottomState;
+use braid_contract::{FileSystem, InodeId, ModuleStatus, Result as FsResult};
+use braid_fuse::Session;
+use braid_modules::State;
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
 use std::sync::Arc;
@@ -20,7 +27,7 @@ pub(crate) fn modules_on(config: &Config, bottom: &Arc<dyn Bottom>) -> Result<Ar
 
 /// An open file system that is no volume, with the modules on top of it.
 #[derive(Clone)]
-pub(super) struct Handle {
+pub(crate) struct Handle {
     pub(super) bottom: Arc<dyn Bottom>,
     pub(super) modules: Arc<Modules>,
     /// On top of the other modules.
@@ -29,20 +36,21 @@ pub(super) struct Handle {
 
 impl Handle {
     /// Puts the modules of a stack on it.
-    pub(super) fn new(config: &Config, bottom: Arc<dyn Bottom>) -> Result<Self, Refusal> {
+    ///
+    /// # Errors
+    /// The reason why one can't be put on it.
+    pub(crate) fn new(config: &Config, bottom: Arc<dyn Bottom>) -> Result<Self, Refusal> {
         let modules = modules_on(config, &bottom)?;
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
         Ok(Self { bottom, modules, trace })
     }
 
-    /// The whole stack as a file system.
-    pub(super) fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.trace.clone()
-    }
-
-    /// The owner of the directories that are served as keys and values.
-    pub(super) fn owner(&self) -> Owner {
-        self.bottom.owner(&self.modules, self.file_system())
+    /// Takes over the states of the modules of another process.
+    ///
+    /// # Errors
+    /// If a module that needs its state can't.
+    pub(crate) fn import(&self, states: &[(String, State)]) -> FsResult<()> {
+        self.modules.import(states)
     }
 
     /// The modules, that of the daemon before those of the stack file.
@@ -50,9 +58,50 @@ impl Handle {
         let trace = ModuleStatus::new("trace", 0, self.trace.figures());
         std::iter::once(trace).chain(self.modules.status()).collect()
     }
+}
 
-    /// Ends all use, and closes the file system.
-    pub(super) fn close(&self) -> braid_contract::Result<()> {
+impl Stack for Handle {
+    type Control = Control;
+
+    fn file_system(&self) -> Arc<dyn FileSystem> {
+        self.trace.clone()
+    }
+
+    fn modules(&self) -> &Arc<Modules> {
+        &self.modules
+    }
+
+    fn owner(&self) -> Owner {
+        self.bottom.owner(&self.modules, self.file_system())
+    }
+
+    fn ends_with_process(&self) -> Option<String> {
+        Some(format!("a {} has its state in its process", self.bottom.name()))
+    }
+
+    fn connect(&self, _: &Session, _: &MountSettings, _: Option<&Guarded>) {}
+
+    fn control(&self, mount: MountControl) -> Control {
+        Control::new(self.clone(), mount)
+    }
+
+    fn begin(&self, _: &Config) {}
+
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn settle_found(&self, _: Vec<InodeId>) {}
+
+    fn stop_recording(&self) {
+        self.trace.close();
+    }
+
+    fn give(&self) -> FsResult<BottomState> {
+        self.bottom.give()
+    }
+
+    fn close(&self) -> FsResult<()> {
         self.trace.close();
         self.modules.end();
         self.bottom.close()

@@ -2,17 +2,16 @@
 //! its control socket. There are no tiers, ranges or jobs.
 //!
 //! A [`Bottom`] is such a file system; `logfs` has one, `view` another. `handle` is one that is
-//! open, with modules on top; `mount` is its life, and `control` its control socket.
+//! open, with modules on top, and `control` its control socket.
 
 mod control;
 mod handle;
-mod mount;
 
-pub(crate) use handle::modules_on;
-pub(crate) use mount::serve;
+pub(crate) use handle::{Handle, modules_on};
 
 use crate::kv::Owner;
 use crate::modules::Modules;
+use crate::upgrade::BottomState;
 use braid_contract::{Errno, Figure, FileSystem, Result};
 use braid_ipc::protocol::{ErrorReply, Status};
 use std::sync::Arc;
@@ -47,8 +46,26 @@ pub(crate) trait Bottom: Send + Sync {
     /// The reason why it has no parts that only a volume has, with advice.
     fn no_volume(&self) -> String;
 
-    /// The reason why no other program can go on with the mount.
-    fn no_upgrade(&self) -> &'static str;
+    /// Refuses that another process goes on with it.
+    ///
+    /// # Errors
+    /// The reason why none can.
+    fn may_be_given(&self) -> std::result::Result<(), ErrorReply>;
+
+    /// Shortens what [`give`](Self::give) has to do, while it is used.
+    ///
+    /// # Errors
+    /// If it fails.
+    fn prepare_to_give(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends its use in this process, for another one. No operation is under way, and none comes any
+    /// more.
+    ///
+    /// # Errors
+    /// If no process can go on, not even this one.
+    fn give(&self) -> Result<BottomState>;
 
     /// The reason why reading does not renew access times as an option asks for.
     fn no_access_times(&self) -> &'static str;

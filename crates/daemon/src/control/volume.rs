@@ -30,7 +30,7 @@ impl VolumeHandler for Control {
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
         let _changing = self.mount.changing();
-        let replaced = replacement::replace(&self.volume, tier, Path::new(dir), &self.mountpoint)?;
+        let replaced = replacement::replace(&self.volume, tier, Path::new(dir), &self.mount.mountpoint)?;
         let saved =
             self.mount.running.change(&[Edit::Set(tier.to_owned(), "dir", replaced.location.clone())]);
         Ok(Replaced { saved, ..replaced })
@@ -39,7 +39,7 @@ impl VolumeHandler for Control {
     fn add_tier(&self, tier: &str, dir: &str, settings: &Settings) -> Result<TierAdded, ErrorReply> {
         let _changing = self.mount.changing();
         self.follow_volume();
-        let (tier, edit) = tiers::add(&self.volume, tier, Path::new(dir), settings, &self.mountpoint)?;
+        let (tier, edit) = tiers::add(&self.volume, tier, Path::new(dir), settings, &self.mount.mountpoint)?;
         Ok(TierAdded { tier, location: dir.to_owned(), saved: self.mount.running.change(&[edit]) })
     }
 
@@ -77,7 +77,7 @@ impl VolumeHandler for Control {
     }
 
     fn start_job(&self, request: &StartJob) -> Result<Job, ErrorReply> {
-        jobs::start(&self.volume, request, &self.mountpoint)
+        jobs::start(&self.volume, request, &self.mount.mountpoint)
     }
 
     fn jobs(&self) -> Vec<Job> {
@@ -113,7 +113,7 @@ impl VolumeHandler for Control {
         bandwidth: Option<u64>,
         tell: &mut dyn FnMut(Job) -> io::Result<()>,
     ) -> Result<HomeReplaced, ErrorReply> {
-        let job = rehome::start(&self.volume, Path::new(dir), bandwidth, &self.mountpoint)?;
+        let job = rehome::start(&self.volume, Path::new(dir), bandwidth, &self.mount.mountpoint)?;
         let JobId::Number(id) = job.id else { return Err(ErrorReply::new("the job has no number")) };
         let replaced = rehome::wait(&self.volume, id, tell)?;
         self.follow();
@@ -136,7 +136,7 @@ impl VolumeHandler for Control {
             tier,
             (by, Path::new(dir), settings),
             bandwidth,
-            &self.mountpoint,
+            &self.mount.mountpoint,
         )?;
         let saved = self.mount.running.change(&[edit]);
         Ok(Replacing { added: TierAdded { tier: added, location: dir.to_owned(), saved }, job })
@@ -168,10 +168,10 @@ impl VolumeHandler for Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::VolumeMount;
     use super::*;
     use crate::flags::{StackFlags, parse};
     use crate::guard::CrashProtection;
+    use crate::mount_control::{MountControl, MountSetup};
     use crate::upgrade::Launch;
     use crate::validate::MountPoint;
     use crate::wire;
@@ -184,8 +184,9 @@ mod tests {
         let config = parse(&flags).unwrap();
         let volume = wire::open(&config, true).unwrap();
         let (launch, point) = (Launch::default(), MountPoint::of(Path::new("/nowhere")));
-        let mount = VolumeMount { config: &config, launch: &launch, point: &point };
-        let control = Control::new(volume, &mount, None, CrashProtection::default());
+        let setup = MountSetup { config: &config, launch: &launch, point: &point };
+        let mount = MountControl::new(setup, None, CrashProtection::default());
+        let control = Control::new(volume, mount);
         std::thread::scope(|scope| {
             let panics = || {
                 let _checking = control.checking.lock().unwrap();

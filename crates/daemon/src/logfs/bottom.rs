@@ -7,10 +7,12 @@ use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::paths;
 use crate::refusal::Refusal;
-use braid_contract::{Caller, Figure, FileSystem, Result};
-use braid_ipc::protocol::Status;
-use braid_log::{Device, Disk, LogFs, Settings, Use};
+use crate::upgrade::BottomState;
+use braid_contract::{Caller, Environment, Figure, FileSystem, Result, Shown};
+use braid_ipc::protocol::{ErrorReply, Status};
+use braid_log::{Device, Disk, DiskId, LiveLog, LogFs, Settings, Use};
 use braid_stores::native::Machine;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An open log file system.
@@ -20,21 +22,43 @@ pub(crate) struct OpenLog {
     /// That of the device.
     driver: &'static str,
     workers: u64,
+    /// The path by which it was opened, and the device that it led to.
+    path: PathBuf,
+    disk: DiskId,
     fs: Arc<LogFs>,
 }
 
 impl OpenLog {
     /// Opens a log file system, and recovers it if need be.
     pub(crate) fn open(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
+        Self::open_with(log, LogFs::open)
+    }
+
+    /// Goes on with the log file system of another process.
+    pub(crate) fn open_taken(
+        log: &LogSettings,
+        live: &LiveLog,
+    ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
+        Self::open_with(log, |device, settings, environment| {
+            LogFs::open_taken(device, settings, environment, live.clone())
+        })
+    }
+
+    fn open_with(
+        log: &LogSettings,
+        open: impl FnOnce(Arc<dyn Device>, Settings, Arc<dyn Environment>) -> Result<LogFs>,
+    ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
         let told = |error| refuse_at(&log.device, &error);
-        let disk = Disk::open(&log.device.value, Use::Write).map_err(told)?;
-        let driver = disk.driver();
-        let device: Arc<dyn Device> = Arc::new(disk);
+        let path = log.device.value.clone();
+        let disk = Disk::open(&path, Use::Write).map_err(told)?;
+        let (driver, id) = (disk.driver(), disk.id());
         let settings = Settings { workers: log.workers_or_default(), ..Settings::default() };
-        let fs = Arc::new(LogFs::open(device, settings, Arc::new(Machine)).map_err(told)?);
+        let fs = Arc::new(open(Arc::new(disk), settings, Arc::new(Machine)).map_err(told)?);
         let workers = fs.free_by_worker().len() as u64;
-        let device = paths::real(&log.device.value).to_string_lossy().into_owned();
-        Ok(Arc::new(Self { device, driver, workers, fs }))
+        let device = paths::real(&path).to_string_lossy().into_owned();
+        // The working directory is left later.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Ok(Arc::new(Self { device, driver, workers, path, disk: id, fs }))
     }
 }
 
@@ -92,8 +116,22 @@ impl Bottom for OpenLog {
             .into()
     }
 
-    fn no_upgrade(&self) -> &'static str {
-        "a log file system has what is open in its process: unmount, and mount with the program"
+    fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {
+        let why = match DiskId::at(&self.path) {
+            Ok(found) if found == self.disk => return Ok(()),
+            Ok(_) => format!("{}: it is another file or device now", self.path.shown()),
+            Err(error) => error.to_string(),
+        };
+        let advice = "bring the one that is mounted back to this path, or unmount";
+        Err(ErrorReply::new(format!("{why}\n  help: {advice}")))
+    }
+
+    fn prepare_to_give(&self) -> Result<()> {
+        self.fs.prepare_to_give()
+    }
+
+    fn give(&self) -> Result<BottomState> {
+        self.fs.give().map(BottomState::Log)
     }
 
     fn no_access_times(&self) -> &'static str {

@@ -1,12 +1,15 @@
 //! A suspended mount in the form in which it goes from one process to the other.
 
-use super::suspended::{FoundSessions, GuardedState, MountState, ProcessState, SuspendedMount, Suspension};
+use super::suspended::{
+    BottomState, FoundSessions, GuardedState, MountState, ProcessState, SuspendedMount, Suspension, ViewState,
+};
 use crate::guard::{CrashProtection, Guarded, KeptState};
 use braid_contract::{Fd, InodeId};
 use braid_fuse::{Again, FrontState, Given};
 use braid_ipc::protocol::{Restarts, Upgrade};
+use braid_log::LiveLog;
 use braid_modules::State;
-use braid_runtime::{FoundSession, GivenSession, SessionState};
+use braid_runtime::{FoundSession, GivenLink, GivenSession, LinkState, SessionState};
 use braid_stores::native::KernelFd;
 use braid_volume::LiveState;
 use serde::{Deserialize, Serialize};
@@ -38,6 +41,9 @@ pub(crate) struct PackedState {
     /// Whether the memory of rings comes with it.
     rings: bool,
     live: LiveState,
+    /// What is at the bottom of the stack.
+    #[serde(default)]
+    bottom: PackedBottom,
     /// Of each module from the top down: its name, and its state.
     modules: Vec<(String, u32, Vec<u8>)>,
     history: Upgrade,
@@ -63,10 +69,25 @@ pub(crate) struct PackedState {
     kept: Vec<KeptState>,
 }
 
+/// The state of the bottom of a stack.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PackedBottom {
+    /// A volume: `live` has its state.
+    #[default]
+    Volume,
+    /// A log file system: its state comes in place of packed inodes.
+    Log,
+    /// A view; the descriptors of its session's memory and socket, and of the place that it shows,
+    /// come behind those of sessions.
+    View { of: PathBuf, root: u64, link: LinkState },
+}
+
 /// A packed mount.
 #[derive(Debug)]
 pub(crate) struct PackedMount {
     pub(super) state: PackedState,
+    /// The packed inodes of a volume, or the state of a log file system.
     pub(super) inodes: Vec<u8>,
     /// The device; if there are such, the memory of rings, the control socket, the socket to
     /// the guard and the memory of records; those of sessions; after a crash, the socket at
@@ -125,7 +146,8 @@ impl MountState {
         let to_guard = guard.as_ref().map(Guarded::descriptors).transpose()?.unwrap_or_default();
         let guard_count = to_guard.len();
         descriptors.extend(to_guard);
-        let (inodes, more) = process.pack_descriptors()?;
+        descriptors.extend(process.session_descriptors()?);
+        let PackedParts { live, bottom, inodes, descriptors: more } = process.bottom.pack()?;
         descriptors.extend(more);
         let modules = process.modules.iter();
         let modules = modules.map(|(name, state)| (name.clone(), state.version, state.bytes.clone()));
@@ -137,7 +159,8 @@ impl MountState {
             keeps_states: guard.as_ref().is_some_and(|guard| guard.keeps_states),
             restarts: restarts.clone(),
             rings: rings.is_some(),
-            live: process.live.clone(),
+            live,
+            bottom,
             modules: modules.collect(),
             history: history.clone(),
             sessions: process.sessions.iter().map(|session| session.state.clone()).collect(),
@@ -148,19 +171,69 @@ impl MountState {
 }
 
 impl ProcessState {
-    /// The packed inodes, and the descriptors of sessions and of inodes without a name.
-    fn pack_descriptors(&self) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    /// The descriptors of sessions.
+    fn session_descriptors(&self) -> io::Result<Vec<OwnedFd>> {
         let mut descriptors = Vec::new();
         for session in &self.sessions {
             descriptors.push(session.memory.try_clone()?);
             descriptors.push(session.socket.try_clone()?);
         }
-        let (inodes, nameless) = self.live.parts();
-        for fd in nameless {
-            let fd = fd.kernel_fd().ok_or_else(|| io::Error::other("an inode has no descriptor"))?;
-            descriptors.push(fd.try_clone()?);
-        }
-        Ok((inodes.to_vec(), descriptors))
+        Ok(descriptors)
+    }
+}
+
+/// The parts in which the bottom of a stack is packed.
+#[derive(Default)]
+struct PackedParts {
+    live: LiveState,
+    bottom: PackedBottom,
+    inodes: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl BottomState {
+    fn pack(&self) -> io::Result<PackedParts> {
+        Ok(match self {
+            Self::Volume(live) => {
+                let (inodes, nameless) = live.parts();
+                let descriptor = |fd: &Fd| {
+                    let fd = fd.kernel_fd().ok_or_else(|| io::Error::other("an inode has no descriptor"))?;
+                    fd.try_clone()
+                };
+                let descriptors = nameless.iter().map(descriptor).collect::<io::Result<_>>()?;
+                PackedParts {
+                    live: (**live).clone(),
+                    inodes: inodes.to_vec(),
+                    descriptors,
+                    ..Default::default()
+                }
+            }
+            Self::Log(live) => {
+                PackedParts { bottom: PackedBottom::Log, inodes: live.pack(), ..PackedParts::default() }
+            }
+            Self::View(ViewState { of, root, link, in_use }) => {
+                let GivenLink { state, memory, socket } = link.try_clone()?;
+                let bottom = PackedBottom::View { of: of.clone(), root: root.0, link: state };
+                let descriptors = vec![memory, socket, in_use.try_clone()?];
+                PackedParts { bottom, descriptors, ..PackedParts::default() }
+            }
+        })
+    }
+
+    fn unpack(
+        (live, bottom): (LiveState, PackedBottom),
+        inodes: Vec<u8>,
+        mut descriptors: Descriptors,
+    ) -> io::Result<Self> {
+        Ok(match bottom {
+            PackedBottom::Volume => Self::Volume(Box::new(live.with_parts(inodes, descriptors.rest()))),
+            PackedBottom::Log => Self::Log(LiveLog::unpack(&inodes).map_err(io::Error::other)?),
+            PackedBottom::View { of, root, link } => {
+                let link =
+                    GivenLink { state: link, memory: descriptors.next()?, socket: descriptors.next()? };
+                Self::View(ViewState { of, root: InodeId(root), link, in_use: descriptors.next()? })
+            }
+        })
     }
 }
 
@@ -270,10 +343,10 @@ impl PackedState {
         });
         let sessions = sessions.collect::<io::Result<_>>()?;
         let front = Given::received(self.front, device, rings)?;
-        let live = self.live.with_parts(inodes, descriptors.rest());
+        let bottom = BottomState::unpack((self.live, self.bottom), inodes, descriptors)?;
         let modules = self.modules.into_iter();
         let modules = modules.map(|(name, version, bytes)| (name, State { version, bytes })).collect();
-        let state = Box::new(ProcessState { live, modules, sessions });
+        let state = Box::new(ProcessState { bottom, modules, sessions });
         Ok((front, Suspension::Upgrade { state, history: self.history }))
     }
 
@@ -316,6 +389,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "bottom",
                 "found",
                 "front",
                 "guard",

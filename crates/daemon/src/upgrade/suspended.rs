@@ -2,11 +2,13 @@
 
 use crate::clock::now_ns;
 use crate::guard::{CrashProtection, KeptState};
+use crate::refusal::{Place, Refusal};
 use braid_contract::{Fd, InodeId};
 use braid_fuse::{Given, OpenRecord};
 use braid_ipc::protocol::{Restarts, Upgrade};
+use braid_log::LiveLog;
 use braid_modules::State;
-use braid_runtime::{FoundSession, GivenSession};
+use braid_runtime::{FoundSession, GivenLink, GivenSession};
 use braid_volume::LiveState;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -42,11 +44,44 @@ pub(crate) enum Suspension {
 /// The state in memory of a process that gives its mount up.
 #[derive(Debug)]
 pub(crate) struct ProcessState {
-    pub(crate) live: LiveState,
+    pub(crate) bottom: BottomState,
     /// Of each module from the top down: its name, and its state.
     pub(crate) modules: Vec<(String, State)>,
     /// Applications' sessions.
     pub(crate) sessions: Vec<GivenSession>,
+}
+
+/// The state of the file system at the bottom of a stack.
+#[derive(Debug)]
+pub(crate) enum BottomState {
+    Volume(Box<LiveState>),
+    Log(LiveLog),
+    View(ViewState),
+}
+
+/// The state of a view: its session with the mount below.
+#[derive(Debug)]
+pub(crate) struct ViewState {
+    /// The place that it shows.
+    pub(crate) of: PathBuf,
+    /// The inode of that in the session.
+    pub(crate) root: InodeId,
+    pub(crate) link: GivenLink,
+    /// The place, open.
+    pub(crate) in_use: OwnedFd,
+}
+
+impl ProcessState {
+    /// Refuses a stack with a file system of another kind at the bottom than the process had.
+    pub(crate) fn refuse_bottom(&self) -> Refusal {
+        let had = match self.bottom {
+            BottomState::Volume(_) => "a volume",
+            BottomState::Log(_) => "a log file system",
+            BottomState::View(_) => "a view",
+        };
+        Place::flag("take-over")
+            .refuse(format!("the process before served {had}"), "unmount, and mount with this program")
+    }
 }
 
 /// The state that a guard kept for the case of a crash.

@@ -6,8 +6,9 @@ use crate::bottom::Bottom;
 use crate::kv::Owner;
 use crate::modules::Modules;
 use crate::refusal::{Place, Refusal};
-use braid_contract::{Errno, Error, Figure, FileSystem, Result, Shown};
-use braid_ipc::protocol::Status;
+use crate::upgrade::{BottomState, ViewState};
+use braid_contract::{Errno, Error, Figure, FileSystem, InodeId, Result, Shown};
+use braid_ipc::protocol::{ErrorReply, Status};
 use braid_runtime::{Geometry, Options, Session};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
@@ -24,8 +25,10 @@ pub(crate) struct OpenView {
     of: PathBuf,
     fs: Arc<dyn FileSystem>,
     session: Arc<Session>,
+    /// The inode of that place in the session.
+    root: InodeId,
     /// Keeps the mount below from being unmounted: it is in use.
-    _in_use: OwnedFd,
+    in_use: OwnedFd,
 }
 
 impl OpenView {
@@ -40,8 +43,22 @@ impl OpenView {
         let options = Options { geometry: GEOMETRY, for_others, ..Options::default() };
         let (session, root) =
             Session::begin(&socket, &dir, options).map_err(|error| refuse_session(place, &error))?;
+        Ok(Arc::new(Self::of(dir, (session, root), in_use)))
+    }
+
+    /// Goes on with the session of another process.
+    ///
+    /// # Errors
+    /// If its state makes no sense, or there are no descriptors left.
+    pub(crate) fn open_taken(given: &ViewState) -> std::io::Result<Arc<dyn Bottom>> {
+        let session = Session::go_on(given.link.try_clone()?)?;
+        let in_use = given.in_use.try_clone()?;
+        Ok(Arc::new(Self::of(given.of.clone(), (session, given.root), in_use)))
+    }
+
+    fn of(of: PathBuf, (session, root): (Arc<Session>, InodeId), in_use: OwnedFd) -> Self {
         let fs = session.rooted(root, braid_fuse::groups_of_thread);
-        Ok(Arc::new(Self { of: dir, fs, session, _in_use: in_use }))
+        Self { of, fs, session, root, in_use }
     }
 }
 
@@ -94,8 +111,19 @@ impl Bottom for OpenView {
         )
     }
 
-    fn no_upgrade(&self) -> &'static str {
-        "a view has its session in its process: unmount, and mount with the program"
+    fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {
+        if self.session.is_over() {
+            return Err(ErrorReply::new(
+                "the session with the mount below is over: unmount the view, and mount it anew",
+            ));
+        }
+        Ok(())
+    }
+
+    fn give(&self) -> Result<BottomState> {
+        let in_use = self.in_use.try_clone()?;
+        let Self { of, root, .. } = self;
+        Ok(BottomState::View(ViewState { of: of.clone(), root: *root, link: self.session.give()?, in_use }))
     }
 
     fn no_access_times(&self) -> &'static str {

@@ -68,8 +68,8 @@ pub(crate) struct Op {
 
 use Kind::{
     Allocate, Append, Audit, Batch, Checkpoint, Chmod, Clear, Create, Drop, Exchange, Fill, Fsync, HandOver,
-    Hold, Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir, SetXattr, Symlink,
-    Sync, SyncDir, Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
+    Hold, Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir, SetXattr,
+    Symlink, Sync, SyncDir, Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
 };
 
 /// How often each is drawn.

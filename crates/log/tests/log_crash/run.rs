@@ -4,8 +4,8 @@ use super::common::{Fault, SimDisk};
 use super::op::{Kind, NAMES, Op, SLOTS};
 use super::tree::Tree;
 use braid_contract::{
-    Attr, Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags, PutOptions,
-    RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
+    Attr, Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags,
+    PutOptions, RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
 };
 use braid_log::{Device, LiveLog, LogFs, Owner, Settings, format};
 use braid_testkit::sim::{SimClock, SimEnvironment};

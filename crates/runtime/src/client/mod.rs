@@ -1,6 +1,7 @@
 //! The side of an application: a session, as a file system.
 
 mod calls;
+mod handover;
 mod link;
 mod queue;
 mod rooted;
@@ -11,6 +12,7 @@ use crate::layout::Geometry;
 use crate::polling::Polling;
 use braid_contract::{Class, Errno, Error, InodeId, Result, Shown};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
+pub use handover::{GivenLink, LinkState};
 use link::Link;
 use queue::Queue;
 pub use rooted::GroupsOf;

@@ -5,7 +5,7 @@ use crate::layout::{ENTRIES, GROUPS_MAX, Geometry, NAME_MAX, Slot, state};
 use crate::{entries, words};
 use braid_contract::Errno;
 use braid_sdk::abi::{self, Answer, Failure, Message, Numbers};
-use braid_sys::{FutexScope, futex_wait, futex_wake};
+use braid_sys::{FutexScope, SharedWords, futex_wait, futex_wake};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
@@ -42,6 +42,26 @@ impl Queue {
             state: Mutex::new(State { free, posted: VecDeque::new(), tail: 0 }),
             freed: Condvar::new(),
         }
+    }
+
+    /// The queue of another process, with these slots in use; the memory has how far it got.
+    pub(super) fn resumed(
+        index: usize,
+        geometry: Geometry,
+        posted: Vec<usize>,
+        memory: &SharedWords,
+    ) -> Self {
+        let free = (0..geometry.depth).rev().filter(|slot| !posted.contains(slot)).collect();
+        let tail = memory.words()[geometry.tail(index)].load(Ordering::Acquire);
+        let state = State { free, posted: posted.into(), tail };
+        Self { index, geometry, state: Mutex::new(state), freed: Condvar::new() }
+    }
+
+    /// The slots with a request, the oldest of those first whose answer no thread waits for.
+    pub(super) fn busy(&self) -> Vec<usize> {
+        let State { free, posted, .. } = &*self.state.lock();
+        let posted_not = |slot: &usize| !free.contains(slot) && !posted.contains(slot);
+        posted.iter().copied().chain((0..self.geometry.depth).filter(posted_not)).collect()
     }
 
     /// Has a request carried out, and waits for its answer. Data and names have to fit.

@@ -1,0 +1,45 @@
+//! Opens the file systems at the bottom of stacks that are no volumes.
+
+use crate::bottom::{Bottom, Handle};
+use crate::config::{BottomNode, Config};
+use crate::life::Opener;
+use crate::logfs::bottom::OpenLog;
+use crate::refusal::{Place, Refusal};
+use crate::upgrade::{BottomState, Suspension};
+use crate::view::bottom::OpenView;
+use std::sync::Arc;
+
+/// Opens file systems that are no volumes.
+pub(crate) struct BottomOpener;
+
+impl Opener for BottomOpener {
+    type Stack = Handle;
+
+    fn open(&self, config: &Config) -> Result<Handle, Refusal> {
+        let bottom = match config.stack.bottom() {
+            BottomNode::Log(log) => OpenLog::open(log)?,
+            BottomNode::View(view) => OpenView::open(view)?,
+            BottomNode::Volume(volume) => {
+                return Err(volume.place.refuse("it is a volume", "mount it as one"));
+            }
+        };
+        Handle::new(config, bottom)
+    }
+
+    fn open_again(&self, config: &Config, suspension: &Suspension, _: u64) -> Result<Handle, Refusal> {
+        let place = Place::flag("take-over");
+        let Suspension::Upgrade { state, .. } = suspension else {
+            return Err(place.refuse("no process can go on after its crash", "mount it anew"));
+        };
+        let bottom: Arc<dyn Bottom> = match (config.stack.bottom(), &state.bottom) {
+            (BottomNode::Log(log), BottomState::Log(live)) => OpenLog::open_taken(log, live)?,
+            (BottomNode::View(_), BottomState::View(given)) => OpenView::open_taken(given)
+                .map_err(|error| place.refuse(format!("no session goes on: {error}"), "mount it anew"))?,
+            _ => return Err(state.refuse_bottom()),
+        };
+        let handle = Handle::new(config, bottom)?;
+        let imported = handle.import(&state.modules);
+        imported.map_err(|error| place.refuse(error.to_string(), "unmount, and mount with this program"))?;
+        Ok(handle)
+    }
+}
