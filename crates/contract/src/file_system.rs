@@ -317,4 +317,9 @@ pub trait FrontCache: Send + Sync {
     /// # Errors
     /// Those of the requests.
     fn write_back(&self, ino: InodeId) -> Result<()>;
+    /// The same for all inodes of which only the cache may have data.
+    ///
+    /// # Errors
+    /// Those of the requests; all were tried.
+    fn write_back_all(&self) -> Result<()>;
 }

@@ -1,5 +1,6 @@
 //! The FUSE session of a mount, for requests about it.
 
+use braid_contract::FrontCache;
 use braid_fuse::{CacheMode, Holder, KernelCache, Session, Unmounter};
 
 /// The FUSE session, for requests about it.
@@ -31,6 +32,14 @@ impl FuseSession {
     /// How requests come.
     pub(crate) fn transport(&self) -> &'static str {
         if (self.has_rings)() { "io_uring" } else { "device" }
+    }
+
+    /// Has the kernel write back all data that only its cache has.
+    ///
+    /// # Errors
+    /// Those of writing it; all was tried.
+    pub(crate) fn write_back_all(&self) -> braid_contract::Result<()> {
+        self.kernel_cache.write_back_all()
     }
 
     /// Has the kernel look names up anew: a module that goes by names, and came just now, has

@@ -153,7 +153,8 @@ impl MountControl {
         let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let holder = self.session.as_ref().map(|session| &session.holder);
         let turns = holder.map_or(0, |holder| holder.turns());
-        fs.sync()?;
+        let written = self.session.as_ref().map_or(Ok(()), FuseSession::write_back_all);
+        fs.sync().and(written)?;
         match holder {
             Some(holder) if holder.was_held_up_since(turns) => {
                 Err(ErrorReply::new("meanwhile, another process was to take the mount over: ask again"))

@@ -244,6 +244,11 @@ impl Service for View {
                 flags.write_back = false;
                 Reply::Write(self.bounds.top.write(caller, handle, offset, data, flags))
             }
+            Request::Sync {} => {
+                // What the kernel can't write back is reported, and the rest is synced.
+                let written = self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.write_back_all());
+                Reply::Sync(self.bounds.top.sync().and(written))
+            }
             other => dispatch(&*self.bounds.top, other),
         };
         self.affected().apply(&effects, &mut reply);

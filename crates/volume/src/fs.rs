@@ -19,7 +19,7 @@ use braid_core::namespace::{
 use braid_core::need::with_room;
 use braid_placement::Origin;
 use braid_tiers::{Account, act_for};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -376,9 +376,8 @@ impl FileSystem for Volume {
     }
 
     fn sync(&self) -> Result<()> {
-        // The requests enter the barrier, which may be about to be frozen.
-        let mut result = write_back_front(&self.core);
         let _entered = self.core.barrier.enter();
+        let mut result = Ok(());
         for open in self.core.handles.files() {
             // A tier that can't be synced does not keep the others from it.
             let synced = sync_file(&self.core, &open.file, false);
@@ -396,15 +395,6 @@ impl FileSystem for Volume {
         // A file that was renamed out of home is not in the volume.
         Ok(path.strip_prefix(root).map_err(|_| Error::from(Errno::ENOENT))?.to_owned())
     }
-}
-
-/// Has the front end's cache written back, of all files that may be written.
-fn write_back_front(core: &Core) -> Result<()> {
-    let Some(cache) = core.front_cache.get() else { return Ok(()) };
-    let open = core.handles.files();
-    let written = open.iter().filter(|open| open.flags.write && !open.passthrough);
-    let inodes: BTreeSet<InodeId> = written.map(|open| open.file.inode.ino).collect();
-    inodes.into_iter().map(|ino| cache.write_back(ino)).fold(Ok(()), Result::and)
 }
 
 /// Notes a change of an inode that the front end knows.

@@ -32,8 +32,8 @@ pub(crate) struct InUse {
     /// Removed, with data on both tiers and on home only.
     gone: File,
     gone_plain: File,
-    unnamed: File,
-    dir: File,
+    pub(crate) unnamed: File,
+    pub(crate) dir: File,
 }
 
 impl InUse {

@@ -88,7 +88,7 @@ fn files_open_by_passthrough_are_closed_and_opened_again() {
 }
 
 /// Does `work` while a program writes, so that the kernel always has data to write back.
-fn beside_writes(bench: &Bench, work: impl FnOnce()) {
+pub(crate) fn beside_writes(bench: &Bench, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let written = scope.spawn(|| {
@@ -217,7 +217,7 @@ fn open_to_read(path: &Path) -> File {
 }
 
 /// A program that takes over like a real one, up to some step.
-fn program(bench: &Bench, name: &str, text: &str) -> String {
+pub(crate) fn program(bench: &Bench, name: &str, text: &str) -> String {
     let path = bench.path(name);
     let shared = "\
 #!/usr/bin/python3

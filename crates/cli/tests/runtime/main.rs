@@ -16,6 +16,7 @@ mod users;
 
 mod direct;
 mod exchange;
+mod exchange_others;
 mod kv;
 mod repair;
 mod restart;

@@ -1,7 +1,8 @@
 //! The kernel's cache of a mount, and when it can't be asked. [`Session`](crate::Session) makes it.
 
+use crate::open_table::OpenTable;
 use braid_contract::{Context, Error, FrontCache, InodeId};
-use fuser::{INodeNo, Notifier};
+use fuser::{BackingId, INodeNo, Notifier};
 use parking_lot::RwLock;
 use std::ffi::OsString;
 use std::io;
@@ -47,11 +48,17 @@ pub struct KernelCache {
     notifier: Notifier,
     answers: Answers,
     writes_back: bool,
+    opens: Arc<OpenTable<BackingId>>,
 }
 
 impl KernelCache {
-    pub(crate) fn new(notifier: Notifier, answers: Answers, writes_back: bool) -> Self {
-        Self { notifier, answers, writes_back }
+    pub(crate) fn new(
+        notifier: Notifier,
+        answers: Answers,
+        writes_back: bool,
+        opens: Arc<OpenTable<BackingId>>,
+    ) -> Self {
+        Self { notifier, answers, writes_back, opens }
     }
 
     /// Has the kernel look names up anew before it uses them again.
@@ -108,6 +115,15 @@ impl FrontCache for KernelCache {
         // Afterwards, the data is for the process that goes on.
         let written = self.answers.ask(|| self.notifier.inval_inode(INodeNo(ino.0), 0, 0));
         written.unwrap_or(Ok(())).map_err(Error::from).context("writing back the kernel's cache")
+    }
+
+    fn write_back_all(&self) -> braid_contract::Result<()> {
+        if !self.writes_back {
+            return Ok(());
+        }
+        // One that fails does not keep the others from it.
+        let written = self.opens.perhaps_dirty().into_iter().map(|ino| self.write_back(ino));
+        written.fold(Ok(()), braid_contract::Result::and)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Front {
     pub(crate) flush_at_close: bool,
     /// Opens bypass the kernel's cache where that is possible.
     all_direct: bool,
-    pub(crate) opens: OpenTable<BackingId>,
+    pub(crate) opens: Arc<OpenTable<BackingId>>,
     /// Possible cached state of open inodes in the kernel.
     pub(crate) cached: CacheTable,
     pub(crate) no_room: NoRoom,
@@ -84,7 +84,7 @@ impl Front {
             xattrs: config.xattrs,
             flush_at_close: capabilities.flush_at_close,
             all_direct: cache == CacheMode::Direct,
-            opens: OpenTable::new(),
+            opens: Arc::new(OpenTable::new()),
             cached: CacheTable::new(),
             no_room: NoRoom::default(),
             dirty_max,

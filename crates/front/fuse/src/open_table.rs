@@ -138,6 +138,19 @@ impl<B> OpenTable<B> {
         }
     }
 
+    /// The inodes of which only the kernel's cache may have data, where it keeps writes back: data
+    /// of others was written back when they were closed.
+    pub(crate) fn perhaps_dirty(&self) -> Vec<InodeId> {
+        let lease = |shard| {
+            let lease =
+                move |(ino, opens): (&InodeId, &Arc<_>)| Lease { shard, ino: *ino, opens: Arc::clone(opens) };
+            lock(shard).iter().map(lease).collect::<Vec<_>>()
+        };
+        // An open that is under way may be slow, and keeps no others.
+        let leases = self.shards.iter().flat_map(lease);
+        leases.filter(|lease| lock(&lease.opens).may_be_dirty()).map(|lease| lease.ino).collect()
+    }
+
     /// How many inodes the table holds.
     #[cfg(test)]
     fn len(&self) -> usize {

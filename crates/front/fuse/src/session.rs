@@ -9,12 +9,13 @@ use crate::invalidate::Invalidator;
 use crate::ledger::OpenRecord;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
+use crate::open_table::OpenTable;
 use crate::pause::Waking;
 use crate::rings::{RequestSource, at_a_time, prepare_rings};
 use crate::serve::{End, serve};
 use braid_contract::{Caller, FileSystem};
 use braid_sys::RingArea;
-use fuser::{Config, Dispatcher, Notifier, SessionACL};
+use fuser::{BackingId, Config, Dispatcher, Notifier, SessionACL};
 use rustix::event::Timespec;
 use std::fmt;
 use std::io;
@@ -31,6 +32,7 @@ pub struct Session {
     notifier: Notifier,
     unmounter: Unmounter,
     answers: Answers,
+    opens: Arc<OpenTable<BackingId>>,
     asked: CacheMode,
     agreed: Agreed,
     /// The version of the kernel's protocol.
@@ -64,7 +66,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
-    let (notifying, agreed) = (front.notifying(), front.agreed());
+    let (notifying, opens, agreed) = (front.notifying(), Arc::clone(&front.opens), front.agreed());
     // The kernel decides about access, by the mount's options: the library
     // would refuse processes that the kernel lets in.
     let library = fuser::Session::from_fd(front, device, SessionACL::All, Config::default());
@@ -76,7 +78,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     }
     let transport = RequestSource::new(threads, agreed.rings);
     let transport = transport.inspect_err(|_| unmounter.end())?;
-    Ok(Session::begun(library, &notifying, unmounter, (config, agreed, transport)))
+    Ok(Session::begun(library, (&notifying, opens), unmounter, (config, agreed, transport)))
 }
 
 /// How much the kernel may keep to be written later.
@@ -89,7 +91,7 @@ impl Session {
     /// A session whose requests are taken once it runs.
     fn begun(
         library: fuser::Session<Front>,
-        notifying: &OnceLock<Notifying>,
+        (notifying, opens): (&OnceLock<Notifying>, Arc<OpenTable<BackingId>>),
         unmounter: Unmounter,
         (config, agreed, transport): (&FuseConfig, Agreed, RequestSource),
     ) -> Self {
@@ -104,6 +106,7 @@ impl Session {
             notifier,
             unmounter,
             answers: Answers::default(),
+            opens,
             asked: config.cache,
             agreed,
             protocol,
@@ -189,7 +192,8 @@ impl Session {
     /// The kernel's cache of this mount.
     #[must_use]
     pub fn cache(&self) -> KernelCache {
-        KernelCache::new(self.notifier.clone(), self.answers.clone(), self.agreed.write_back)
+        let opens = Arc::clone(&self.opens);
+        KernelCache::new(self.notifier.clone(), self.answers.clone(), self.agreed.write_back, opens)
     }
 
     /// The mode of that cache that the kernel agreed to. `None`: it caches
@@ -341,15 +345,18 @@ pub fn resume(
     let (threads, _) = at_a_time(config.threads, rings.is_some(), fs.capabilities().holds_up);
     let transport = RequestSource::resumed(threads, rings)?;
     let mounted = Mounted::resumed(mountpoint, device.try_clone()?)?;
-    let mut notifying = Arc::default();
+    let mut shared = None;
     let make = |backings: &fuser::Backings| {
         let front = Front::resumed(fs, config, dirty_max, &state, backings);
-        notifying = front.notifying();
+        shared = Some((front.notifying(), Arc::clone(&front.opens)));
         front
     };
     let library = fuser::Session::resumed(device, SessionACL::All, Config::default(), state.protocol, make);
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
-    let mut session = Session::begun(library, &notifying, unmounter, (config, state.agreed, transport));
+    // The library makes it in any case.
+    let (notifying, opens) = shared.ok_or_else(|| io::Error::other("there is no front"))?;
+    let mut session =
+        Session::begun(library, (&notifying, opens), unmounter, (config, state.agreed, transport));
     session.again = again;
     Ok(session)
 }

@@ -292,6 +292,11 @@ impl FrontCache for Kernel {
     fn write_back(&self, _: InodeId) -> Result<()> {
         Ok(())
     }
+
+    fn write_back_all(&self) -> Result<()> {
+        self.0.lock().push("all".into());
+        Ok(())
+    }
 }
 
 #[test]
