@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import ctypes
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -22,8 +23,9 @@ import signal
 import sqlite3
 import statistics
 import subprocess
-import threading
 import time
+
+FORK = multiprocessing.get_context("fork")
 
 
 def fio(mount, size):
@@ -185,6 +187,15 @@ def crash(args, mount):
     raise RuntimeError("no process goes on")
 
 
+def guarded(results, mount, work, *arguments):
+    """A load, in a process of its own: threads would wait for the interpreter's lock, also that of
+    the upgrades."""
+    try:
+        results.put((None, work(mount, *arguments)))
+    except Exception as error:  # each of them fails the run
+        results.put((repr(error), None))
+
+
 def run(args, upgrades):
     """The seconds that the load took, and the pauses in milliseconds."""
     root = f"{args.work_dir}/upgrade"
@@ -194,22 +205,12 @@ def run(args, upgrades):
     mount = f"{root}/mount"
     commands, mounting = copies(args, root)
     subprocess.run(mounting, check=True)
-    errors, in_sessions = [], []
-
-    def guarded(work, *arguments):
-        try:
-            work(mount, *arguments)
-        except Exception as error:  # each of them fails the run
-            errors.append(repr(error))
-
     begun = time.monotonic()
-    loads = [threading.Thread(target=guarded, args=load) for load in
-             [(fio, args.size), (sqlite, args.commits), (names, args.rounds),
-              *[(deeds, args.deeds)] * (args.of == "crash")]]
+    work = [(fio, args.size), (sqlite, args.commits), (names, args.rounds), *[(deeds, args.deeds)] * (args.of == "crash")]
     if args.sessions:
-        seconds = args.upgrades * args.every + 2
-        loads.append(threading.Thread(target=guarded, args=(
-            lambda mount: in_sessions.append(sessions(mount, args, seconds)),)))
+        work.append((sessions, args, args.upgrades * args.every + 2))
+    results = FORK.SimpleQueue()
+    loads = [FORK.Process(target=guarded, args=(results, mount, *load)) for load in work]
     for load in loads:
         load.start()
     pauses = []
@@ -225,13 +226,16 @@ def run(args, upgrades):
     for load in loads:
         load.join()
     seconds = time.monotonic() - begun
+    assert not any(load.exitcode for load in loads), "a load ended without a result"
+    found = [results.get() for _ in loads]
+    errors = [error for error, _ in found if error]
     assert not errors, errors
     subprocess.run([args.braid, "umount", mount], check=True)
     subprocess.run([args.braid, "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
                    stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
     return {"upgrades": upgrades, "seconds": seconds, "pauses_ms": pauses, "loads_at_the_last_upgrade": at_work,
-            "sessions": in_sessions}
+            "sessions": [result for _, result in found if result]}
 
 
 def main():

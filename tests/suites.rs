@@ -48,20 +48,21 @@ fn test() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     catch_interrupts()?;
-    // While one thread computes and another one waits to, the third goes on with the mounts.
-    command.harness.test_threads = Some(3);
     let (mounts, computes) = Default::default();
     let named = suites::named(&command.options.suites)?;
     let turn = |suite: &Suite| if suite.only_computes { &computes } else { &mounts };
     let mut sums: Vec<Sum> = named.into_iter().map(|suite| Sum::of(suite, turn(suite))).collect();
     sums.sort_by_key(|sum| !sum.suite.only_computes);
-    let mut trials = Vec::new();
+    let (mut trials, mut waiting) = (Vec::new(), 0);
     for sum in &sums {
         // Naming a suite enables it.
         let is_ignored = sum.suite.on_request && command.options.suites.is_empty();
         let of_suite = sum.suite.trials(&command.options).into_iter();
+        waiting += if sum.suite.only_computes { of_suite.len() } else { 0 };
         trials.extend(of_suite.map(|trial| sum.count(trial).with_ignored_flag(is_ignored)));
     }
+    // While those that compute take their turns, a thread of its own goes on with the mounts.
+    command.harness.test_threads = Some(waiting + 1);
     let conclusion = run(&command.harness, trials);
     if !command.harness.list {
         let mut all = Counts::default();

@@ -86,7 +86,7 @@ fn trials(options: &Options) -> Vec<Trial> {
 }
 
 fn run(shape: Shape, seed: u64, options: &Options, report: &mut Report) -> Result<()> {
-    let count = options.scale(3_000, 10_000, 200_000);
+    let count = options.scale(3_000, if options.suites.is_empty() { 4_000 } else { 10_000 }, 200_000);
     let arena = Arena::new("fsx", shape, options)?;
     for (sizes, name) in [(LARGE, "4 MiB"), (SMALL, "256 KiB")] {
         let title = format!("fsx {count} operations, up to {name}, seed {seed}, on {}", arena.name);
