@@ -198,6 +198,72 @@ fn a_session_goes_on_with_another_runtime() {
 }
 
 #[test]
+fn a_runtime_that_waits_carries_nothing_out_before_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
+    let mounted = mounted(dir.path());
+    let start = |given, waits| {
+        let before = Before { given, waits, ..Before::default() };
+        Runtime::start((&socket, false), Settings::default(), mounted.clone(), before).unwrap()
+    };
+    let runtime = start(Vec::new(), false);
+    let (session, root) = Session::begin(&socket, &data, Options::default()).unwrap();
+    let (fs, me) = (session.file_system(), Caller::root());
+    assert!(runtime.pause(PATIENCE));
+    let given = runtime.give();
+    drop(runtime);
+    let runtime = start(given, true);
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| fs.mkdir(&me, root, OsStr::new("dir"), 0o755, 0));
+        let another = scope.spawn(|| Session::begin(&socket, &data, Options::default()));
+        while runtime.status().queues.iter().all(|queue| queue.waiting == 0) {
+            std::thread::yield_now();
+        }
+        assert!(!data.join("dir").exists() && !made.is_finished() && !another.is_finished());
+        runtime.resume();
+        made.join().unwrap().unwrap();
+        another.join().unwrap().unwrap();
+    });
+    assert!(data.join("dir").is_dir());
+}
+
+#[test]
+fn another_process_goes_on_with_the_side_of_an_application() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
+    let runtime =
+        Runtime::start((&socket, false), Settings::default(), mounted(dir.path()), Before::default())
+            .unwrap();
+    let geometry = Geometry { queues: 1, depth: 2, data: 4096 };
+    let options = Options { geometry, ..Options::default() };
+    let (mut session, root) = Session::begin(&socket, &data, options).unwrap();
+    let me = Caller::root();
+    let (entry, opened) = {
+        let fs = session.file_system();
+        fs.create(&me, root, OsStr::new("file"), 0o600, 0, true, BOTH.into()).unwrap()
+    };
+    for turn in 0..5 {
+        let fs = session.file_system();
+        assert_eq!(fs.write(&me, opened.handle, turn, b"x", WriteFlags::default()).unwrap(), 1);
+        fs.lookup(&me, root, OsStr::new("file")).unwrap();
+        // Its slot may still be in use.
+        fs.forget(entry.attr.ino, 1);
+        let given = session.give().unwrap();
+        drop((fs, session));
+        session = Session::go_on(given).unwrap();
+    }
+    assert_eq!(runtime.status().sessions.len(), 1, "the runtime noticed nothing");
+    let fs = session.file_system();
+    assert_eq!(fs.getattr(&me, entry.attr.ino, Some(opened.handle)).unwrap().size, 5);
+    // Memory that is too small for the state is refused.
+    let mut given = session.give().unwrap();
+    given.memory =
+        braid_sys::SharedWords::create("small", 600).unwrap().as_fd().try_clone_to_owned().unwrap();
+    let refused = Session::go_on(given).err().unwrap();
+    assert!(refused.to_string().contains("does not fit its memory"), "{refused}");
+}
+
+#[test]
 fn who_never_ends_a_line_holds_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
     let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
