@@ -11,12 +11,11 @@ use crate::kv::Owner;
 use crate::modules::Modules;
 use crate::mount_control::{MountControl, MountSetup};
 use crate::refusal::{Place, Refusal};
-use crate::serve::{Outcome, Start};
 use crate::serve_error::ServeError;
 use crate::upgrade::departure::{Departure, StoppedMount};
 use crate::upgrade::{
-    self, BottomState, GuardedState, Launch, PackedState, Predecessor, ProcessState, SuspendedMount,
-    Suspension,
+    self, BottomState, GuardedState, Launch, PackedState, Predecessor, ProcessState, ReceivedMount,
+    SuspendedMount, Suspension,
 };
 use crate::validate::{self, MountPoint};
 use crate::wire;
@@ -28,7 +27,35 @@ use braid_runtime::{Before, FoundSession, GivenSession, SessionKeeper};
 use sd_notify::NotifyState;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
 use std::sync::Arc;
+
+/// How a process comes to serve a mount.
+#[derive(Debug)]
+pub enum Start<'a> {
+    /// It mounts at a directory.
+    Mount {
+        /// The directory.
+        mountpoint: &'a Path,
+        /// Whether it may hold something.
+        nonempty: bool,
+        /// The socket to the process that keeps the mount if this one crashes.
+        guard: Option<UnixStream>,
+    },
+    /// It takes the mount of another process over.
+    TakeOver(Box<ReceivedMount>),
+}
+
+/// The reason why a process does not serve a mount any more.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is unmounted.
+    Unmounted,
+    /// This process serves it now.
+    GivenTo(Child),
+}
 
 /// A file system with the modules on top of it, open to be mounted. Clones are the same one.
 pub(crate) trait Stack: Clone {

@@ -4,16 +4,15 @@
 use crate::bottom_opener::BottomOpener;
 use crate::config::{BottomNode, Config};
 use crate::life;
+pub use crate::life::{Outcome, Start};
 use crate::nice;
 use crate::refusal::Refusal;
 pub use crate::serve_error::ServeError;
-use crate::upgrade::{Launch, ReceivedMount};
+use crate::upgrade::Launch;
 use crate::volume_stack::VolumeOpener;
 use crate::{validate, wire};
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Child;
 
 /// Creates the volume that `config` describes, without mounting it; returns its
 /// id.
@@ -24,31 +23,6 @@ pub fn create(config: &Config) -> Result<String, Refusal> {
     let volume = config.stack.need_volume()?;
     validate::create(volume)?;
     Ok(wire::create(volume)?.to_string())
-}
-
-/// How a process comes to serve a mount.
-#[derive(Debug)]
-pub enum Start<'a> {
-    /// It mounts at a directory.
-    Mount {
-        /// The directory.
-        mountpoint: &'a Path,
-        /// Whether it may hold something.
-        nonempty: bool,
-        /// The socket to the process that keeps the mount if this one crashes.
-        guard: Option<UnixStream>,
-    },
-    /// It takes the mount of another process over.
-    TakeOver(Box<ReceivedMount>),
-}
-
-/// The reason why a process does not serve a mount any more.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It is unmounted.
-    Unmounted,
-    /// This process serves it now.
-    GivenTo(Child),
 }
 
 /// Mounts the file system that `config` describes, or takes it over, and serves it until it

@@ -191,8 +191,6 @@ fn what_only_volumes_have_is_refused_with_place_and_advice() {
     }
     let said = bench.refused(&["top", "--once", "m"]);
     assert!(said.contains("has no tiers") && said.contains("braid status"), "{said}");
-    let said = bench.refused(&["upgrade", "m"]);
-    assert!(said.contains("unmount, and mount with the program"), "{said}");
     bench.ok(&["umount", "m"]);
 }
 

@@ -1,17 +1,10 @@
 //! An open file system that is no volume, with the modules on top of it.
 
 use super::Bottom;
-use super::control::Control;
-use crate::config::{Config, MountSettings};
-use crate::guard::Guarded;
-use crate::kv::Owner;
-use crate::life::Stack;
+use crate::config::Config;
 use crate::modules::Modules;
-use crate::mount_control::MountControl;
 use crate::refusal::Refusal;
-use crate::upgrade::BottomState;
-use braid_contract::{FileSystem, InodeId, ModuleStatus, Result as FsResult};
-use braid_fuse::Session;
+use braid_contract::{ModuleStatus, Result as FsResult};
 use braid_modules::State;
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
@@ -57,53 +50,5 @@ impl Handle {
     pub(super) fn modules_status(&self) -> Vec<ModuleStatus> {
         let trace = ModuleStatus::new("trace", 0, self.trace.figures());
         std::iter::once(trace).chain(self.modules.status()).collect()
-    }
-}
-
-impl Stack for Handle {
-    type Control = Control;
-
-    fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.trace.clone()
-    }
-
-    fn modules(&self) -> &Arc<Modules> {
-        &self.modules
-    }
-
-    fn owner(&self) -> Owner {
-        self.bottom.owner(&self.modules, self.file_system())
-    }
-
-    fn ends_with_process(&self) -> Option<String> {
-        Some(format!("a {} has its state in its process", self.bottom.name()))
-    }
-
-    fn connect(&self, _: &Session, _: &MountSettings, _: Option<&Guarded>) {}
-
-    fn control(&self, mount: MountControl) -> Control {
-        Control::new(self.clone(), mount)
-    }
-
-    fn begin(&self, _: &Config) {}
-
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn settle_found(&self, _: Vec<InodeId>) {}
-
-    fn stop_recording(&self) {
-        self.trace.close();
-    }
-
-    fn give(&self) -> FsResult<BottomState> {
-        self.bottom.give()
-    }
-
-    fn close(&self) -> FsResult<()> {
-        self.trace.close();
-        self.modules.end();
-        self.bottom.close()
     }
 }

@@ -2,10 +2,11 @@
 //! its control socket. There are no tiers, ranges or jobs.
 //!
 //! A [`Bottom`] is such a file system; `logfs` has one, `view` another. `handle` is one that is
-//! open, with modules on top, and `control` its control socket.
+//! open, with modules on top, `stack` its part in the life of a mount, and `control` its control socket.
 
 mod control;
 mod handle;
+mod stack;
 
 pub(crate) use handle::{Handle, modules_on};
 
