@@ -87,8 +87,8 @@ pub fn run(
     if let Start::Mount { mountpoint, nonempty, .. } = start {
         let at = (mountpoint, nonempty);
         match config.stack.bottom() {
-            BottomNode::Log(log) => bottom::serve(config, at, || OpenLog::open(log), || ready(&[]))?,
-            BottomNode::View(view) => bottom::serve(config, at, || OpenView::open(view), || ready(&[]))?,
+            BottomNode::Log(log) => bottom::serve(config, at, || OpenLog::open(log), ready)?,
+            BottomNode::View(view) => bottom::serve(config, at, || OpenView::open(view), ready)?,
             BottomNode::Volume(_) => return serve_volume(config, launch, start, ready),
         }
         return Ok(Outcome::Unmounted);

@@ -274,7 +274,8 @@ impl FileSystem for LogFs {
     ) -> Result<(Entry, Opened)> {
         if let Err(read_only) = self.core.journal.writable() {
             // One that is there can be opened.
-            let is_new = |error: Error| if error.errno() == Errno::ENOENT { read_only.clone() } else { error };
+            let is_new =
+                |error: Error| if error.errno() == Errno::ENOENT { read_only.clone() } else { error };
             let is_change = exclusive || request.flags.write;
             let open = || self.open_existing(caller, parent, name, request.flags).map_err(is_new);
             return if is_change { Err(read_only.clone()) } else { open() };

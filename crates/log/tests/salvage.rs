@@ -11,9 +11,7 @@ use braid_contract::{
     Caller, Environment, Errno, Error, FallocateMode, FileKind, FileSystem, InodeId, KeyChange, KeyValue,
     OpenFlags, PutOptions, RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
 };
-use braid_log::{
-    BLOCK, Device, LogFs, NAMED_MAX, Owner, Salvaged, Settings, Trouble, check, format, is_log,
-};
+use braid_log::{BLOCK, Device, LogFs, NAMED_MAX, Owner, Salvaged, Settings, Trouble, check, format, is_log};
 use braid_testkit::sim::{SimClock, SimEnvironment};
 use std::ffi::OsStr;
 use std::io::IoSlice;
@@ -153,7 +151,8 @@ fn made(files: u64, later: u64, workers: usize) -> (Vec<u8>, Tree) {
     fill_large(&fs);
     fs.checkpoint().unwrap();
     for number in (1..files).step_by(97) {
-        let dir = fs.lookup(&caller(1), InodeId::ROOT, os(&format!("dir{}", number % DIRS))).unwrap().attr.ino;
+        let dir =
+            fs.lookup(&caller(1), InodeId::ROOT, os(&format!("dir{}", number % DIRS))).unwrap().attr.ino;
         fs.unlink(&caller(1), dir, os(&format!("file{number}"))).unwrap();
     }
     if later == 0 {

@@ -80,6 +80,7 @@ impl Handler for Control {
             transport: self.session.transport().to_owned(),
             log: None,
             log_driver: None,
+            log_salvage: None,
             view: None,
             outlives_crash: false,
             restarts: None,

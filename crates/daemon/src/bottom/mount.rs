@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Mounts the stack that `config` describes on the file system that `open` opens, and serves it until
-/// it is unmounted. `ready` is called once it can be used.
+/// it is unmounted. `ready` is called once it can be used, with messages about it.
 ///
 /// # Errors
 /// If it can't be mounted, or does not end cleanly.
@@ -25,7 +25,7 @@ pub(crate) fn serve(
     config: &Config,
     (mountpoint, nonempty): (&Path, bool),
     open: impl FnOnce() -> Result<Arc<dyn Bottom>, Refusal>,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(&[String]),
 ) -> Result<(), ServeError> {
     let point = validate::mount(config, mountpoint, nonempty)?;
     let bound = Bound::of(&config.mount)?;
@@ -37,7 +37,7 @@ pub(crate) fn serve(
         // It was never used; an error of closing it does not matter.
         let _ = handle.close();
     })?;
-    ready();
+    ready(&handle.bottom.notices());
     tell_manager(&[NotifyState::Ready]);
     end(session, beside, handle)
 }

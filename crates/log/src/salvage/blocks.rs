@@ -68,7 +68,8 @@ pub(super) fn mend(found: &mut Gathered, blocks: u64, salvaged: &mut Salvaged) {
         .collect();
     order.sort_unstable();
     for (_, _, ino) in order {
-        let Some(Content::Blocks(extents)) = found.inodes.get_mut(&ino).map(|state| &mut state.content) else {
+        let Some(Content::Blocks(extents)) = found.inodes.get_mut(&ino).map(|state| &mut state.content)
+        else {
             continue;
         };
         for piece in extents.iter().collect::<Vec<Piece>>() {

@@ -285,9 +285,8 @@ pub(super) fn begins(changes: &[Change]) -> bool {
 /// Whether a record of an image begins an inode whose content has to follow.
 fn lacks_content(changes: &[Change]) -> bool {
     let Some(Change::Begin(begin)) = changes.first() else { return false };
-    let has_content = changes
-        .iter()
-        .any(|change| matches!(change, Change::Inline(_) | Change::Map(_) | Change::Target(_)));
+    let has_content =
+        changes.iter().any(|change| matches!(change, Change::Inline(_) | Change::Map(_) | Change::Target(_)));
     let kind = FileKind::from_mode(begin.mode);
     matches!(kind, Some(FileKind::Regular | FileKind::Symlink)) && !has_content
 }

@@ -63,7 +63,8 @@ fn groups_of_files(current: &Current, blocks: u64) -> HashSet<u64> {
     let pieces = current.inodes.values().flat_map(|state| state.extents()).flat_map(|extents| extents.iter());
     let mut groups = HashSet::new();
     for run in pieces.map(|piece| piece.run) {
-        let (first, end) = (run.start.min(blocks) / GROUP_BLOCKS, run.end().min(blocks).div_ceil(GROUP_BLOCKS));
+        let (first, end) =
+            (run.start.min(blocks) / GROUP_BLOCKS, run.end().min(blocks).div_ceil(GROUP_BLOCKS));
         groups.extend(first..end);
     }
     groups
@@ -106,7 +107,8 @@ impl Gathered {
             wanted.extend(names_of(state).filter(|(ino, _)| older.contains_key(ino)));
         }
         while let Some((ino, kind)) = wanted.pop() {
-            if self.inodes.contains_key(&ino) || older.get(&ino).is_none_or(|state| state.kind_bits() != kind) {
+            if self.inodes.contains_key(&ino) || older.get(&ino).is_none_or(|state| state.kind_bits() != kind)
+            {
                 continue;
             }
             let Some(state) = older.remove(&ino) else { continue };

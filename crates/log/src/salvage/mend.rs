@@ -123,7 +123,9 @@ impl Mending<'_> {
                 let lost = match has_one {
                     _ if !is_right => Some((*dir, Name::clone(&named.name))),
                     None => None,
-                    Some(other) if is_home && other != *dir => self.name_in(other, named.ino).map(|name| (other, name)),
+                    Some(other) if is_home && other != *dir => {
+                        self.name_in(other, named.ino).map(|name| (other, name))
+                    }
                     Some(_) => Some((*dir, Name::clone(&named.name))),
                 };
                 if is_right && (has_one.is_none() || is_home) {
@@ -176,7 +178,8 @@ impl Mending<'_> {
                 reach(top, &below, &mut reached);
             }
         }
-        let files = self.inodes.iter().filter(|(ino, state)| !state.is_dir() && !self.links.contains_key(ino));
+        let files =
+            self.inodes.iter().filter(|(ino, state)| !state.is_dir() && !self.links.contains_key(ino));
         lost.extend(files.map(|(ino, _)| *ino).collect::<Vec<_>>());
         if !lost.is_empty() {
             self.name_lost(lost, now, salvaged);
@@ -232,7 +235,11 @@ impl Mending<'_> {
     /// A number that no inode has.
     fn free_number(&self) -> Option<u64> {
         let next = self.inodes.keys().next_back().map_or(ROOT + 1, |last| last + 1);
-        if next < INO_MAX { Some(next) } else { (ROOT + 1..INO_MAX).find(|ino| !self.inodes.contains_key(ino)) }
+        if next < INO_MAX {
+            Some(next)
+        } else {
+            (ROOT + 1..INO_MAX).find(|ino| !self.inodes.contains_key(ino))
+        }
     }
 
     /// Sets the numbers of links, and the directories above.

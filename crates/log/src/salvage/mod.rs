@@ -146,4 +146,3 @@ fn stand_in(survey: &Survey) -> Superblock {
         logs: Vec::new(),
     }
 }
-

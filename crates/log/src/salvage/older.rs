@@ -58,13 +58,14 @@ fn describe(found: &mut HashMap<u64, State>, version: u64, ino: u64, changes: Ve
 /// it is not known which logs count, those are all logs.
 fn logs(source: Source<'_>, current: &Current) -> BTreeMap<u64, Vec<Part>> {
     let era = &source.survey.era;
-    let mut segments: Vec<_> = source
-        .segments(|segment| !segment.is_image && !(era.is_known() && era.has_log(segment)))
-        .collect();
+    let mut segments: Vec<_> =
+        source.segments(|segment| !segment.is_image && !(era.is_known() && era.has_log(segment))).collect();
     // The newest first: of two records of a number, theirs counts.
     segments.reverse();
     let (mut found, mut bytes) = (BTreeMap::new(), 0);
-    for record in segments.into_iter().flat_map(|segment| source.chunks(segment)).flat_map(|chunk| chunk.records) {
+    for record in
+        segments.into_iter().flat_map(|segment| source.chunks(segment)).flat_map(|chunk| chunk.records)
+    {
         // Later ones were cut off by a crash.
         let is_earlier = !era.is_known() || record.number < era.first_record;
         if !is_earlier || found.contains_key(&record.number) || bytes > BYTES_MAX {

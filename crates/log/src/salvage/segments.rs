@@ -78,9 +78,8 @@ impl Era {
     }
 
     pub(super) fn has_log(&self, segment: &Segment) -> bool {
-        let is_later = |logs: &Vec<u64>| {
-            logs.contains(&segment.number) || logs.iter().all(|log| *log < segment.number)
-        };
+        let is_later =
+            |logs: &Vec<u64>| logs.contains(&segment.number) || logs.iter().all(|log| *log < segment.number);
         !segment.is_image && self.logs.as_ref().is_none_or(is_later)
     }
 
