@@ -88,10 +88,6 @@ impl Bottom for OpenLog {
             Figure::counter("log_flushes", "Flushes of the device since the mount", fs.flushes()),
             Figure::counter("log_taken_bytes", "Bytes that workers took of others' shares", fs.stolen()),
         ];
-        if let Some(salvaged) = &self.salvaged {
-            let wrong = salvaged.wrong.values().map(|found| found.count).sum();
-            figures.push(Figure::gauge("log_salvage_findings", "What was wrong when it was salvaged", wrong));
-        }
         for (worker, free) in fs.free_by_worker().into_iter().enumerate() {
             let figure = Figure::gauge("log_share_free_bytes", "Free bytes of a worker's share", free);
             figures.push(figure.with("worker", worker.to_string()));

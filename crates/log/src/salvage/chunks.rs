@@ -11,6 +11,9 @@ use crate::layout::{
 /// groups have, so that only bytes made for it get there.
 const SEARCH_MAX: usize = 16 * GROUP as usize;
 
+/// No record has this number, or a higher one.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// A part of a group with records: a chunk, or what is left where a chunk's header is damaged.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -159,7 +162,7 @@ fn records_of(bytes: &[u8], salt: u32) -> (Vec<Found>, bool) {
 
 fn open_at(bytes: &[u8], at: usize, salt: u32) -> Option<(u64, &[u8])> {
     let found = open_record(&mut Take::new(bytes.get(at..)?), salt);
-    found.filter(|(number, record)| *number > 0 && !record.is_empty())
+    found.filter(|(number, record)| (1..NUMBER_MAX).contains(number) && !record.is_empty())
 }
 
 /// The length of a record that may begin here.

@@ -231,7 +231,7 @@ impl Current {
         let last = records.keys().next_back().copied().unwrap_or(0).max(self.durable);
         self.last_record = last.max(era.first_record.saturating_sub(1));
         if era.is_known() {
-            let wanted = (self.last_record + 1).saturating_sub(era.first_record);
+            let wanted = self.last_record.saturating_add(1).saturating_sub(era.first_record);
             self.log_missing = wanted.saturating_sub(records.len() as u64);
         }
         for (number, bytes) in records {

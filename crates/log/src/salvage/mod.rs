@@ -12,6 +12,8 @@ mod older;
 mod read_only;
 mod report;
 mod segments;
+#[cfg(test)]
+mod tests;
 
 pub use report::{Findings, NAMED_MAX, Salvaged, Trouble};
 

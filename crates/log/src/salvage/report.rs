@@ -36,21 +36,21 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// The words for a number of findings of this kind.
+    /// The words before a number of findings of this kind, or one of them.
     fn text(self) -> &'static str {
         match self {
-            Self::Superblock => "copies of the superblock are damaged",
-            Self::Place => "places of the image and the logs are damaged",
-            Self::ImageRecord => "records of the image can't be read",
-            Self::LogRecord => "records of the logs can't be read, or lack their data",
-            Self::Older => "inodes are as they were at an earlier time",
-            Self::Lacking => "inodes may lack a part",
-            Self::Attributes => "inodes have lost owner, permissions and times",
-            Self::Inode => "inodes make no sense, and were left out",
-            Self::Name => "names led to nothing, and were dropped",
-            Self::Unnamed => "inodes have lost their name, and are in lost+found",
-            Self::Blocks => "runs of blocks belong to something else or do not exist, and were dropped",
-            Self::Links => "inodes had a wrong number of links",
+            Self::Superblock => "damaged copies of the superblock",
+            Self::Place => "damaged places of the image and the logs",
+            Self::ImageRecord => "records of the image that can't be read",
+            Self::LogRecord => "records of the logs that can't be read, or lack their data",
+            Self::Older => "inodes as they were at an earlier time",
+            Self::Lacking => "inodes that may lack a part",
+            Self::Attributes => "inodes that lost owner, permissions and times",
+            Self::Inode => "inodes that make no sense",
+            Self::Name => "dropped names, which led to nothing",
+            Self::Unnamed => "inodes that lost their name, in lost+found",
+            Self::Blocks => "dropped runs of blocks, which belong to something else or do not exist",
+            Self::Links => "inodes with a wrong number of links",
         }
     }
 }
@@ -91,7 +91,7 @@ impl Salvaged {
     /// A line for each kind of finding.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        self.wrong.iter().map(|(trouble, findings)| format!("{} {trouble}", findings.count)).collect()
+        self.wrong.iter().map(|(trouble, findings)| format!("{trouble}: {}", findings.count)).collect()
     }
 
     /// Notes findings that have no place of their own.
