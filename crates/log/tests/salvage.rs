@@ -13,6 +13,7 @@ use braid_contract::{
 };
 use braid_log::{BLOCK, Device, LogFs, NAMED_MAX, Owner, Salvaged, Settings, Trouble, check, format, is_log};
 use braid_testkit::sim::{SimClock, SimEnvironment};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,6 +187,21 @@ fn same(before: &Tree, after: &Tree) -> (usize, usize) {
     (kept, files(before).count())
 }
 
+/// The files that are there and are not as they were, although the report does not name them.
+fn untold(before: &Tree, after: &Tree, salvaged: &Salvaged) -> Vec<String> {
+    let has_more = salvaged.wrong.values().any(|found| found.count > found.named.len() as u64);
+    let names = |ino: u64| {
+        let (one, other) = (format!("inode {ino}"), format!("inode {ino}, "));
+        let mut named = salvaged.wrong.values().flat_map(|found| &found.named);
+        named.any(|named| named.ends_with(&one) || named.starts_with(&other))
+    };
+    let differs = files(before).filter_map(|(path, line)| {
+        let (ino, found) = after.lines.get(path)?;
+        (found != line && !has_more && !names(*ino)).then(|| format!("{path}: {line}, now {found}"))
+    });
+    differs.collect()
+}
+
 /// The blocks of segments that have something in them.
 fn metadata(bytes: &[u8]) -> Vec<u64> {
     let is_segment = |group: &&[u8]| group.starts_with(b"Bseg");
@@ -247,6 +263,8 @@ fn one_damaged_place_costs_little_wherever_it_is() {
             let part = kept as f64 / all as f64;
             assert!(part >= 0.9, "block {place}: {kept} of {all}: {salvaged:?}");
             // The last records look as if power loss had cut them off.
+            let untold = untold(&tree, &read, &salvaged);
+            assert!(later > 0 || untold.is_empty(), "block {place}: {untold:?}");
             let is_told = !salvaged.is_sound() || all - kept <= LAST as usize;
             assert!(is_told, "block {place}: {kept} of {all}, and nothing is said");
             (least, tried) = (least.min(part), tried + 1);
@@ -339,7 +357,7 @@ fn blocks_that_can_not_be_read_are_damage_like_other() {
 #[test]
 fn what_was_lost_is_told_and_has_a_place() {
     let (bytes, tree) = made(1500, 0, 1);
-    let (mut told, mut found) = (0, 0);
+    let (mut told, mut found, mut least) = (0, 0, usize::MAX);
     for place in metadata(&bytes).into_iter().step_by(5) {
         let mut damaged = bytes.clone();
         // Nothing earlier is left, either.
@@ -352,6 +370,12 @@ fn what_was_lost_is_told_and_has_a_place() {
         let (fs, salvaged) = salvage(&Memory::new(damaged)).unwrap();
         let read = Tree::read(&fs).unwrap();
         let (kept, all) = same(&tree, &read);
+        let untold = untold(&tree, &read, &salvaged);
+        assert!(untold.is_empty(), "block {place}: {untold:?}");
+        let anywhere: BTreeSet<&String> = files(&read).map(|(_, line)| line).collect();
+        let left = files(&tree).filter(|(_, line)| anywhere.contains(line)).count();
+        assert!(left * 10 >= all * 9, "block {place}: {left} of {all}");
+        least = least.min(left);
         if kept < all {
             told += 1;
             assert!(salvaged.count(Trouble::ImageRecord) > 0, "{salvaged:?}");
@@ -363,7 +387,7 @@ fn what_was_lost_is_told_and_has_a_place() {
             assert!(salvaged.count(Trouble::Unnamed) > 0);
         }
     }
-    println!("{told} places with losses, {found} with lost+found");
+    println!("{told} places with losses, {found} with lost+found, at least {least} files left");
     assert!(told > 10 && found > 0);
 }
 
