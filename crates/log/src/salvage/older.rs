@@ -2,6 +2,7 @@
 //! free, but many are not overwritten yet.
 
 use super::current::{Current, Source, begins};
+use super::segments::Segment;
 use crate::inode::State;
 use crate::record::{Change, Part, take_parts};
 use std::collections::{BTreeMap, HashMap};
@@ -58,8 +59,9 @@ fn describe(found: &mut HashMap<u64, State>, version: u64, ino: u64, changes: Ve
 /// it is not known which logs count, those are all logs.
 fn logs(source: Source<'_>, current: &Current) -> BTreeMap<u64, Vec<Part>> {
     let era = &source.survey.era;
-    let mut segments: Vec<_> =
-        source.segments(|segment| !segment.is_image && !(era.is_known() && era.has_log(segment))).collect();
+    let counts = |segment: &Segment| era.is_known() && era.has_log(segment);
+    let wanted = source.segments(|segment| !segment.is_image && !counts(segment));
+    let mut segments: Vec<&Segment> = wanted.collect();
     // The newest first: of two records of a number, theirs counts.
     segments.reverse();
     let (mut found, mut bytes) = (BTreeMap::new(), 0);

@@ -77,7 +77,7 @@ fn agrees(found: &Gathered) {
     }
 }
 
-fn name_of<'a>(found: &'a Gathered, dir: u64, ino: u64) -> Option<String> {
+fn name_of(found: &Gathered, dir: u64, ino: u64) -> Option<String> {
     let names = found.inodes[&dir].names()?;
     let mut named = names.after(0).filter(|(_, named)| named.ino == ino);
     named.next().map(|(_, named)| String::from_utf8_lossy(&named.name).into_owned())
