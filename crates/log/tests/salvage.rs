@@ -329,6 +329,53 @@ fn heavy_damage_ends_in_what_is_left() {
     }
 }
 
+/// The places and lengths of all records, as bytes of the device.
+fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let chunks = metadata(bytes).into_iter().map(|block| (block * BLOCK) as usize);
+    let mut found = Vec::new();
+    for chunk in chunks.filter(|at| bytes[*at..].starts_with(b"Bchk")) {
+        let (mut at, end) = (chunk + 48, chunk + 48 + word(chunk + 20));
+        while at < end {
+            found.push((at, word(at)));
+            at += 16 + word(at);
+        }
+    }
+    found
+}
+
+#[test]
+fn records_that_make_no_sense_do_no_harm() {
+    let (bytes, _) = made(600, 300, 2);
+    let (places, salt) = (records(&bytes), crc32c::crc32c(&bytes[20..36]));
+    assert!(places.len() > 1000);
+    let mut random = SplitMix::new(4);
+    for round in 0..60 {
+        let mut damaged = bytes.clone();
+        for _ in 0..1 << (round % 10) {
+            let (at, len) = random.pick(&places);
+            // Its number, or what it says; with a checksum that fits.
+            let from = if random.below(10) == 0 { at + 8 } else { at + 16 };
+            let byte = from + random.below((at + 16 + len - from) as u64) as usize;
+            damaged[byte] = if random.below(2) == 0 { random.below(256) as u8 } else { damaged[byte] ^ 1 };
+            let sum = crc32c::crc32c_append(salt ^ len as u32, &damaged[at + 8..at + 16 + len]);
+            damaged[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
+        }
+        if round % 2 == 0 {
+            damage(&mut damaged[..BLOCK as usize], &mut random, 1);
+        }
+        let device = Memory::new(damaged.clone());
+        let (fs, salvaged) = salvage(&device).unwrap();
+        let read = Tree::read(&fs).unwrap_or_else(|error| panic!("round {round}: {error}: {salvaged:?}"));
+        assert!(read.lines.len() > 1 && salvaged.inodes > 1, "round {round}");
+        for path in read.lines.values() {
+            fs.path(InodeId(path.0)).ok();
+        }
+        drop(fs);
+        assert!(*device.bytes.read().unwrap() == damaged, "round {round}: the device is changed");
+    }
+}
+
 /// Walks through everything, where only reading bad blocks of the device may fail; returns how
 /// many inodes were found.
 fn read_leniently(fs: &LogFs) -> usize {

@@ -7,6 +7,7 @@ use super::report::{Salvaged, Trouble};
 use crate::actor::Actor;
 use crate::directory::{Directory, kind_bits};
 use crate::inode::{Content, State};
+use crate::ops::xattrs::is_name;
 use crate::record::{Begin, Change, Name};
 use braid_contract::{FileKind, InodeId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,7 @@ pub(super) fn mend(found: &mut Gathered, blocks: u64, now: Timestamp, salvaged: 
     blocks::mend(found, blocks, salvaged);
 }
 
-/// Drops inodes that never began, and contents that do not go with their type.
+/// Drops inodes that never began, and of others what there can't be.
 fn drop_senseless(found: &mut Gathered, salvaged: &mut Salvaged) {
     found.inodes.retain(|ino, state| {
         let makes_sense = state.is_live() && FileKind::from_mode(state.mode).is_some();
@@ -40,24 +41,39 @@ fn drop_senseless(found: &mut Gathered, salvaged: &mut Salvaged) {
         makes_sense
     });
     for (ino, state) in &mut found.inodes {
-        let fits = match (&state.content, state.kind()) {
-            (Content::Names(_), kind) => kind == FileKind::Directory,
-            (Content::Inline(_) | Content::Blocks(_), kind) => kind == FileKind::Regular,
-            (Content::Target(_), kind) => kind == FileKind::Symlink,
-            (Content::None, kind) => {
-                !matches!(kind, FileKind::Directory | FileKind::Regular | FileKind::Symlink)
-            }
-        };
-        if !fits {
-            state.content = match state.kind() {
-                FileKind::Directory => Content::Names(Directory::default()),
-                FileKind::Regular => Content::Inline(Vec::new()),
-                FileKind::Symlink => Content::Target(Vec::new()),
-                _ => Content::None,
-            };
+        if drop_attributes(state) | drop_content(state) {
             found.lacking.insert(*ino);
         }
     }
+}
+
+/// Drops extended attributes whose names can't be asked for; returns whether there were any.
+fn drop_attributes(state: &mut State) -> bool {
+    let odd = state.xattrs.keys().filter(|name| !is_name(name)).cloned();
+    let drops: Vec<Change> = odd.map(Change::DropXattr).collect();
+    let has_odd = !drops.is_empty();
+    state.apply(state.version, drops, &mut Vec::new());
+    has_odd
+}
+
+/// Drops a content that does not go with the type; returns whether it was one.
+fn drop_content(state: &mut State) -> bool {
+    let kind = state.kind();
+    let fits = match &state.content {
+        Content::Names(_) => kind == FileKind::Directory,
+        Content::Inline(_) | Content::Blocks(_) => kind == FileKind::Regular,
+        Content::Target(_) => kind == FileKind::Symlink,
+        Content::None => !matches!(kind, FileKind::Directory | FileKind::Regular | FileKind::Symlink),
+    };
+    if !fits {
+        state.content = match kind {
+            FileKind::Directory => Content::Names(Directory::default()),
+            FileKind::Regular => Content::Inline(Vec::new()),
+            FileKind::Symlink => Content::Target(Vec::new()),
+            _ => Content::None,
+        };
+    }
+    !fits
 }
 
 /// A directory of the file system's own.

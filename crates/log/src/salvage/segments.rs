@@ -104,7 +104,7 @@ pub(super) fn survey(device: &dyn Device) -> Result<Survey> {
     };
     let linked = superblock.as_ref().map_or_else(Links::new, |found| links(device, blocks, found));
     let mut groups: BTreeSet<u64> = marks.groups;
-    groups.extend(linked.keys().map(|(_, group)| *group));
+    groups.extend(linked.keys().map(|(group, _)| *group));
     let (mut segments, mut nexts) = (Vec::new(), HashMap::new());
     for group in groups {
         let read = Group::read(device, group, salt);
@@ -173,7 +173,7 @@ impl Marks {
     }
 }
 
-/// The segments that the superblock leads to, as far as headers are sound: number, group, and
+/// The segments that the superblock leads to, as far as headers are sound: group, number, and
 /// whether it is one of the image.
 type Links = BTreeMap<(u64, u64), bool>;
 
@@ -183,7 +183,7 @@ fn links(device: &dyn Device, blocks: u64, superblock: &Superblock) -> Links {
     let logs = superblock.logs.iter().map(|log| (*log, false));
     for (start, is_image) in logs.chain([(superblock.image, true)]) {
         let mut at = start;
-        while at.group < blocks / GROUP_BLOCKS && linked.insert((at.number, at.group), is_image).is_none() {
+        while at.group < blocks / GROUP_BLOCKS && linked.insert((at.group, at.number), is_image).is_none() {
             read_lenient(device, at.offset(), &mut block);
             let Some(header) = SegmentHeader::decode(&block, superblock.salt(), at.number) else { break };
             at = header.next;
@@ -196,14 +196,14 @@ fn segments_of(read: &Group, group: u64, linked: &Links) -> Vec<Segment> {
     // Only in logs, chunks say that something was durable.
     let mut kinds: BTreeMap<u64, bool> =
         read.headers().iter().map(|chunk| (chunk.segment, chunk.durable == 0)).collect();
-    for ((number, _), is_image) in linked.iter().filter(|((_, at), _)| *at == group) {
+    for ((_, number), is_image) in linked.range((group, 0)..=(group, u64::MAX)) {
         kinds.entry(*number).or_insert(*is_image);
     }
     let segments = kinds.into_iter().map(|(number, is_image)| Segment {
         number,
         group,
         is_image,
-        is_linked: linked.contains_key(&(number, group)),
+        is_linked: linked.contains_key(&(group, number)),
     });
     segments.collect()
 }
