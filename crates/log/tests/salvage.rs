@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the tree has more than this needs")]
 
+mod common;
 #[path = "log_crash/tree.rs"]
 mod tree;
 
@@ -13,6 +14,7 @@ use braid_contract::{
 };
 use braid_log::{BLOCK, Device, LogFs, NAMED_MAX, Owner, Salvaged, Settings, Trouble, check, format, is_log};
 use braid_testkit::sim::{SimClock, SimEnvironment};
+use common::{Left, SimDisk};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::IoSlice;
@@ -240,6 +242,45 @@ fn a_sound_log_is_read_whole() {
         fs.sync().unwrap();
         fs.close().unwrap();
     }
+}
+
+#[test]
+fn after_a_crash_it_is_what_recovery_leaves() {
+    let device = SimDisk::new(16 << 20);
+    let disk: Arc<dyn Device> = device.clone();
+    format(&disk, Owner::default(), &*environment()).unwrap();
+    let fs = LogFs::open(disk, settings(2), environment()).unwrap();
+    device.record();
+    for round in 0..12 {
+        fill(&fs, round * 20, 20);
+        match round % 4 {
+            1 => fs.sync().unwrap(),
+            3 => fs.checkpoint().unwrap(),
+            _ => {}
+        }
+    }
+    fs.sync().unwrap();
+    let (mut sound, mut tried) = (0, 0);
+    for (at, moment) in device.moments().iter().enumerate() {
+        for left in [Left::Nothing, Left::All, Left::Some(at as u64), Left::Most(at as u64)] {
+            let crashed = moment.after_power_loss(left);
+            let disk: Arc<dyn Device> = crashed.clone();
+            let (salvaged_fs, salvaged) = LogFs::salvage(&disk, settings(2), environment()).unwrap();
+            let read = Tree::read(&salvaged_fs).unwrap();
+            let recovered = LogFs::open(disk, settings(2), environment()).unwrap();
+            let wanted = Tree::read(&recovered).unwrap();
+            tried += 1;
+            if salvaged.is_sound() {
+                sound += 1;
+                assert!(read == wanted, "moment {at}, {left:?}: {}", wanted.difference(&read));
+            } else {
+                let (kept, all) = same(&wanted, &read);
+                assert!(kept * 10 >= all * 9, "moment {at}, {left:?}: {kept} of {all}: {salvaged:?}");
+            }
+        }
+    }
+    println!("{sound} of {tried} crash states say that nothing is wrong");
+    assert!(tried > 100 && sound * 2 > tried);
 }
 
 #[test]

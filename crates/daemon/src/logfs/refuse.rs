@@ -22,7 +22,10 @@ pub(super) fn refuse_at(device: &Located<PathBuf>, error: &Error) -> Refusal {
             )
         }
         Errno::ENODEV => "name a block device, a file, or the generic device of an NVMe namespace".into(),
-        Errno::EINVAL => format!("make one first: braid log create {shown}"),
+        Errno::EINVAL => format!(
+            "make one first: braid log create {shown}; \
+             or read what is left of one: braid log mount --salvage {shown} DIRECTORY"
+        ),
         Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
         _ => "check the device; the kernel's log may say more".into(),
     };
