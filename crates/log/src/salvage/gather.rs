@@ -1,7 +1,7 @@
 //! Gathers the inodes: as the current image and logs have them, and, of those that are missing
 //! there, as earlier ones do.
 
-use super::current::{Current, Partial, Source, begins};
+use super::current::{Current, Partial, Source};
 use super::older::older;
 use super::report::{Salvaged, Trouble};
 use super::segments::Survey;
@@ -126,7 +126,6 @@ fn names_of(state: &State) -> impl Iterator<Item = (u64, u8)> + '_ {
 
 /// The type of an inode that has these changes.
 fn kind_by_content(changes: &[Change]) -> Option<FileKind> {
-    debug_assert!(!begins(changes), "its beginning is not known");
     changes.iter().find_map(|change| match change {
         Change::Enter(..) | Change::Leave(_) => Some(FileKind::Directory),
         Change::Target(_) => Some(FileKind::Symlink),
