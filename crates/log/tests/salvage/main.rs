@@ -3,226 +3,23 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the tree has more than this needs")]
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "log_crash/tree.rs"]
+mod made;
+#[path = "../log_crash/tree.rs"]
 mod tree;
 
 use braid_contract::key_value::VALUE_MAX;
 use braid_contract::{
-    Caller, Environment, Errno, Error, FallocateMode, FileKind, FileSystem, InodeId, KeyChange, KeyValue,
-    OpenFlags, PutOptions, RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
+    Errno, FallocateMode, FileKind, FileSystem, InodeId, KeyChange, KeyValue, PutOptions, RenameMode,
+    SetAttr, SplitMix, WriteFlags, XattrMode,
 };
-use braid_log::{BLOCK, Device, LogFs, NAMED_MAX, Owner, Salvaged, Settings, Trouble, check, format, is_log};
-use braid_testkit::sim::{SimClock, SimEnvironment};
+use braid_log::{BLOCK, Device, LogFs, NAMED_MAX, Owner, Trouble, check, format, is_log};
 use common::{Left, SimDisk};
+use made::*;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use tree::Tree;
-
-const SIZE: u64 = 24 << 20;
-const GROUP: usize = 64 * BLOCK as usize;
-const READ: OpenFlags = OpenFlags { read: true, write: false, direct: false, sync: false };
-const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
-const DIRS: u64 = 40;
-/// Files that are made last.
-const LAST: u64 = 3;
-
-/// A device in memory, which can refuse to be written.
-#[derive(Debug)]
-struct Memory {
-    bytes: RwLock<Vec<u8>>,
-    is_frozen: AtomicBool,
-    /// Blocks that can't be read.
-    bad: RwLock<Vec<u64>>,
-}
-
-impl Memory {
-    fn new(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self { bytes: RwLock::new(bytes), is_frozen: AtomicBool::default(), bad: RwLock::default() })
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        self.bytes.read().unwrap().clone()
-    }
-
-    fn freeze(self: &Arc<Self>) -> Arc<dyn Device> {
-        self.is_frozen.store(true, Ordering::Relaxed);
-        self.clone()
-    }
-}
-
-impl Device for Memory {
-    fn size(&self) -> u64 {
-        self.bytes.read().unwrap().len() as u64
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let bytes = self.bytes.read().unwrap();
-        let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buf.len())).ok_or(Errno::EIO)?;
-        let blocks = offset / BLOCK..(offset + buf.len() as u64).div_ceil(BLOCK);
-        if self.bad.read().unwrap().iter().any(|bad| blocks.contains(bad)) {
-            return Err(Error::new(Errno::EIO, "a bad block"));
-        }
-        buf.copy_from_slice(from);
-        Ok(())
-    }
-
-    fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        assert!(!self.is_frozen.load(Ordering::Relaxed), "a write at {offset}");
-        let (mut bytes, mut at) = (self.bytes.write().unwrap(), offset as usize);
-        for buf in bufs {
-            bytes[at..at + buf.len()].copy_from_slice(buf);
-            at += buf.len();
-        }
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<()> {
-        assert!(!self.is_frozen.load(Ordering::Relaxed), "a flush");
-        Ok(())
-    }
-
-    fn discard(&self, offset: u64, _len: u64) {
-        assert!(!self.is_frozen.load(Ordering::Relaxed), "a discard at {offset}");
-    }
-}
-
-fn environment() -> Arc<dyn Environment> {
-    Arc::new(SimEnvironment::new(Arc::new(SimClock::new()), 3))
-}
-
-fn settings(workers: usize) -> Settings {
-    Settings { workers, log_bytes: 4 << 20, commands: false }
-}
-
-fn caller(tid: u32) -> Caller {
-    Caller { tid, pid: tid, ..Caller::root() }
-}
-
-fn os(name: &str) -> &OsStr {
-    OsStr::new(name)
-}
-
-/// Makes files of all kinds in directories, `count` of them with these numbers.
-fn fill(fs: &LogFs, from: u64, count: u64) {
-    let mut random = SplitMix::new(from);
-    for number in from..from + count {
-        let caller = caller(1 + number as u32 % 3);
-        let (dir, name) = (format!("dir{}", number % DIRS), format!("file{number}"));
-        let dir = match fs.lookup(&caller, InodeId::ROOT, os(&dir)) {
-            Ok(entry) => entry.attr.ino,
-            Err(_) => fs.mkdir(&caller, InodeId::ROOT, os(&dir), 0o755, 0).unwrap().attr.ino,
-        };
-        if number % 50 == 7 {
-            fs.symlink(&caller, dir, os(&name), os(&format!("target{number}"))).unwrap();
-            continue;
-        }
-        let made = fs.create(&caller, dir, os(&name), 0o640, 0, true, READ_WRITE.into()).unwrap();
-        let (ino, handle) = (made.0.attr.ino, made.1.handle);
-        let len = if number % 5 == 0 { random.below(9000) } else { random.below(300) };
-        let data: Vec<u8> = (0..len).map(|at| (number * 7 + at) as u8).collect();
-        fs.write(&caller, handle, 0, &data, WriteFlags::default()).unwrap();
-        if number % 40 == 3 {
-            fs.setxattr(&caller, ino, os("user.note"), name.as_bytes(), XattrMode::Set).unwrap();
-            fs.link(&caller, ino, InodeId::ROOT, os(&format!("link{number}"))).unwrap();
-        }
-        fs.release(handle).unwrap();
-    }
-}
-
-/// A file of very many pieces, so that more than one record of an image describes it.
-fn fill_large(fs: &LogFs) {
-    let caller = caller(1);
-    let made = fs.create(&caller, InodeId::ROOT, os("large"), 0o600, 0, true, READ_WRITE.into()).unwrap();
-    // Every other block first, so that none lies behind the one before it.
-    for at in (0..1000).step_by(2).chain((1..1000).step_by(2)) {
-        fs.write(&caller, made.1.handle, at * BLOCK, &u64::to_le_bytes(at), WriteFlags::default()).unwrap();
-    }
-    fs.release(made.1.handle).unwrap();
-}
-
-/// A file system with image and, unless it is closed, logs; and what is in it.
-fn made(files: u64, later: u64, workers: usize) -> (Vec<u8>, Tree) {
-    let device = Memory::new(vec![0xa5; SIZE as usize]);
-    let disk: Arc<dyn Device> = device.clone();
-    format(&disk, Owner::default(), &*environment()).unwrap();
-    let fs = LogFs::open(disk.clone(), settings(workers), environment()).unwrap();
-    fill(&fs, 0, files);
-    fill_large(&fs);
-    fs.checkpoint().unwrap();
-    for number in (1..files).step_by(97) {
-        let dir =
-            fs.lookup(&caller(1), InodeId::ROOT, os(&format!("dir{}", number % DIRS))).unwrap().attr.ino;
-        fs.unlink(&caller(1), dir, os(&format!("file{number}"))).unwrap();
-    }
-    if later == 0 {
-        fs.close().unwrap();
-    } else {
-        fs.checkpoint().unwrap();
-        fill(&fs, files, later);
-        fs.sync().unwrap();
-        // So that the logs say that it was durable.
-        fill(&fs, files + later, LAST);
-        fs.sync().unwrap();
-    }
-    let tree = Tree::read(&fs).unwrap();
-    (device.bytes(), tree)
-}
-
-fn salvage(device: &Arc<Memory>) -> Result<(LogFs, Salvaged)> {
-    LogFs::salvage(&device.freeze(), settings(2), environment())
-}
-
-/// The part of a line that shows no directory's number of links and no other's damage.
-fn files(tree: &Tree) -> impl Iterator<Item = (&String, &String)> {
-    let lines = tree.lines.iter().filter(|(_, (_, line))| !line.contains("Directory"));
-    lines.map(|(path, (_, line))| (path, line))
-}
-
-/// How many files are as they were, and how many were.
-fn same(before: &Tree, after: &Tree) -> (usize, usize) {
-    let found = |path: &String| after.lines.get(path).map(|(_, line)| line);
-    let kept = files(before).filter(|(path, line)| found(path) == Some(*line)).count();
-    (kept, files(before).count())
-}
-
-/// The files that are there and are not as they were, although the report does not name them.
-fn untold(before: &Tree, after: &Tree, salvaged: &Salvaged) -> Vec<String> {
-    let has_more = salvaged.wrong.values().any(|found| found.count > found.named.len() as u64);
-    let names = |ino: u64| {
-        let (one, other) = (format!("inode {ino}"), format!("inode {ino}, "));
-        let mut named = salvaged.wrong.values().flat_map(|found| &found.named);
-        named.any(|named| named.ends_with(&one) || named.starts_with(&other))
-    };
-    let differs = files(before).filter_map(|(path, line)| {
-        let (ino, found) = after.lines.get(path)?;
-        (found != line && !has_more && !names(*ino)).then(|| format!("{path}: {line}, now {found}"))
-    });
-    differs.collect()
-}
-
-/// The blocks of segments that have something in them.
-fn metadata(bytes: &[u8]) -> Vec<u64> {
-    let is_segment = |group: &&[u8]| group.starts_with(b"Bseg");
-    let groups = bytes.chunks(GROUP).enumerate().filter(|(_, group)| is_segment(group));
-    let blocks = groups.flat_map(|(at, group)| {
-        let used = group.chunks(BLOCK as usize).enumerate();
-        let used = used.filter(|(_, block)| block.iter().any(|byte| *byte != 0xa5 && *byte != 0));
-        used.map(move |(block, _)| (at * 64 + block) as u64)
-    });
-    blocks.collect()
-}
-
-fn damage(block: &mut [u8], random: &mut SplitMix, how: u64) {
-    match how % 3 {
-        0 => block[random.below(64) as usize] ^= 1 << random.below(8),
-        1 => block.fill(0),
-        _ => block.iter_mut().for_each(|byte| *byte = random.below(256) as u8),
-    }
-}
 
 #[test]
 fn a_sound_log_is_read_whole() {
@@ -370,21 +167,6 @@ fn heavy_damage_ends_in_what_is_left() {
     }
 }
 
-/// The places and lengths of all records, as bytes of the device.
-fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let chunks = metadata(bytes).into_iter().map(|block| (block * BLOCK) as usize);
-    let mut found = Vec::new();
-    for chunk in chunks.filter(|at| bytes[*at..].starts_with(b"Bchk")) {
-        let (mut at, end) = (chunk + 48, chunk + 48 + word(chunk + 20));
-        while at < end {
-            found.push((at, word(at)));
-            at += 16 + word(at);
-        }
-    }
-    found
-}
-
 #[test]
 fn records_that_make_no_sense_do_no_harm() {
     let (bytes, _) = made(600, 300, 2);
@@ -485,6 +267,26 @@ fn check_is_stale(bytes: &[u8], block: u64) -> bool {
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (image, own) = (number(104), number(block as usize / 64 * GROUP + 8));
     own < image
+}
+
+#[test]
+fn what_a_file_holds_is_no_segment_whatever_it_looks_like() {
+    let (mut bytes, tree) = made(600, 0, 1);
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (image_group, image, salt) = (word(96) as usize, word(104), crc32c::crc32c(&bytes[20..36]));
+    // A file of a whole group of blocks, which looks like a part of the image: with an inode that is
+    // another user's.
+    let group = bytes.chunks(GROUP).position(|group| group.iter().all(|byte| *byte == FILLED)).unwrap();
+    let forged = forged_group(salt, image, tree.lines["/dir4/file4"].0);
+    bytes[group * GROUP..][..forged.len()].copy_from_slice(&forged);
+    // A damage that has all segments looked at.
+    bytes[image_group * GROUP + 2 * BLOCK as usize + 50] ^= 1;
+    let (fs, salvaged) = salvage(&Memory::new(bytes)).unwrap();
+    assert!(!salvaged.is_sound());
+    let read = Tree::read(&fs).unwrap();
+    let (kept, all) = same(&tree, &read);
+    assert!(kept + 1 >= all, "{kept} of {all}: {salvaged:?}");
+    assert!(read.lines.values().all(|(_, line)| !line.contains(" 666:666 ")));
 }
 
 #[test]
