@@ -25,8 +25,12 @@ pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
     umount::clear_dead(&args.mountpoint)?;
     let front = &args.front;
     let config = || -> Result<Config> {
-        let mut config = flags::log(&args.path, args.workers)?;
+        let mut config = flags::log(&args.path, args.workers, args.salvage)?;
         config.mount = mount::mount_settings(front)?;
+        if args.salvage {
+            // The last of options that contradict each other counts.
+            config.mount.options.push("ro".into());
+        }
         Ok(config)
     };
     if !front.foreground {
@@ -49,7 +53,9 @@ pub(crate) fn check(args: &LogPathArgs) -> Result<()> {
         table::print(&text)?;
         let problems = counted(count as u64, "problem");
         return Err(Failure::new(format!(
-            "{path}: {problems}\n  help: mount it if that works, copy what can be read, and make it anew"
+            "{path}: {problems}\n  \
+             help: mount it to be read only: braid log mount --salvage {path} DIRECTORY; \
+             copy what can be read, and make it anew"
         )));
     }
     let sound = checked.figures.map_or_else(String::new, |figures| {

@@ -65,7 +65,12 @@ fn render(status: &Status, colour: bool) -> String {
     if let Some(device) = &status.log {
         let driver = status.log_driver.as_deref().filter(|driver| *driver != "kernel");
         let driver = driver.map(|driver| format!(", driver {driver}")).unwrap_or_default();
-        let what = format!("log file system {} on {}{driver}", status.volume, device.shown());
+        let salvaged = status.log_salvage.as_ref().map(|wrong| match &wrong[..] {
+            [] => ", salvaged to be read only; nothing is wrong".to_owned(),
+            wrong => format!(", salvaged to be read only; {}", wrong.join("; ")),
+        });
+        let salvaged = salvaged.unwrap_or_default();
+        let what = format!("log file system {} on {}{driver}{salvaged}", status.volume, device.shown());
         return without_tiers(status, &what);
     }
     if let Some(of) = &status.view {

@@ -455,6 +455,12 @@ impl Rule {
     }
 }
 
+/// Whether a mount with these options is read-only: the last one that says so counts.
+pub(crate) fn is_readonly(options: &[String]) -> bool {
+    let last = options.iter().rfind(|option| ["ro", "rw"].contains(&option.as_str()));
+    last.is_some_and(|option| option == "ro")
+}
+
 /// Settings of a mount; unset ones have defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MountSettings {

@@ -85,15 +85,17 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
     })
 }
 
-/// The stack of `braid log mount`: a log file system, with nothing on top.
+/// The stack of `braid log mount`: a log file system, with nothing on top; with `salvage`, it is
+/// only read, and may be damaged.
 ///
 /// # Errors
 /// If there can't be that many workers.
-pub fn log(device: &Path, workers: Option<usize>) -> Result<Config, Refusal> {
-    let settings = LogSettings::from_flags(device, workers)?;
+pub fn log(device: &Path, workers: Option<usize>, salvage: bool) -> Result<Config, Refusal> {
+    let settings = LogSettings::from_flags(device, workers, salvage)?;
     let absolute = std::path::absolute(device).unwrap_or_else(|_| device.to_owned());
     let mut keys = vec![entry("device", Value::Scalar(absolute.to_string_lossy().into_owned()))];
     keys.extend(workers.map(|count| entry("workers", Value::Scalar(count.to_string()))));
+    keys.extend(salvage.then(|| entry("salvage", Value::Scalar("true".into()))));
     let stack = Value::Map(vec![entry("log", Value::Map(keys))]);
     let root = Node::new(Value::Map(vec![entry("stack", stack)]));
     Ok(Config {

@@ -186,6 +186,7 @@ impl VolumeHandle {
             transport: String::new(),
             log: None,
             log_driver: None,
+            log_salvage: None,
             view: None,
             outlives_crash: false,
             restarts: None,

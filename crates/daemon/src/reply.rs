@@ -28,7 +28,9 @@ pub(crate) fn advice_on(dir: &Path, error: &Error) -> &'static str {
         Errno::ENOTEMPTY => {
             "name another device, or put zeros there: blkdiscard --zeroout --length BYTES DEVICE"
         }
-        Errno::EUCLEAN if braid_log::is_log_at(dir) => "see what is wrong: braid log check DEVICE",
+        Errno::EUCLEAN if braid_log::is_log_at(dir) => {
+            "see what is wrong: braid log check DEVICE; read what is left: braid log mount --salvage DEVICE DIRECTORY"
+        }
         Errno::EINVAL if !dir.is_dir() => {
             "mend `zoned: { unit: SIZE }` of the tier; to cut the device anew, put zeros over its beginning"
         }

@@ -66,7 +66,7 @@ fn is_bottom(entry: &Entry) -> bool {
     };
     match entry.key.as_str() {
         "volume" => true,
-        "log" => has_only(&["device", "workers"]),
+        "log" => has_only(&crate::logfs::settings::KEYS),
         "view" => has_only(&["of"]),
         _ => false,
     }

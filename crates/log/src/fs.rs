@@ -1,5 +1,6 @@
 //! The file system in use.
 
+use crate::background::Background;
 use crate::bucket::LogBucket;
 use crate::checkpoint::checkpoint;
 use crate::core::Core;
@@ -7,11 +8,11 @@ use crate::device::{BLOCK, Device};
 use crate::handover::LiveLog;
 use crate::open::open;
 use crate::ops::{attributes, data, handles, names, paths, rename, reserve, xattrs};
-use crate::room;
+use crate::salvage::{self, Salvaged};
 use crate::settings::Settings;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 use braid_contract::{
-    Attr, Caller, DirSink, Entry, Environment, Errno, FallocateMode, FileKind, FileSystem,
+    Attr, Caller, DirSink, Entry, Environment, Errno, Error, FallocateMode, FileKind, FileSystem,
     FileSystemCapabilities, FrontCache, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
     RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
@@ -19,15 +20,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long names and attributes stay true: all changes come through the kernel.
 const CACHE_TTL: Duration = Duration::from_secs(1 << 30);
-/// How long a change waits to be made durable without being asked for, at most.
-const COMMIT_PAUSE: Duration = Duration::from_secs(5);
-/// How often it is looked whether a checkpoint is due.
-const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the device for one inode more, in the figure of free inodes.
 const BYTES_PER_INODE: u64 = 512;
 
@@ -37,12 +33,6 @@ const BYTES_PER_INODE: u64 = 512;
 pub struct LogFs {
     core: Arc<Core>,
     background: Mutex<Option<Background>>,
-}
-
-#[derive(Debug)]
-struct Background {
-    thread: JoinHandle<()>,
-    ended: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl LogFs {
@@ -83,6 +73,21 @@ impl LogFs {
         Ok(Self { core, background: Mutex::new(background) })
     }
 
+    /// Opens what can be read of the file system on a device, damaged or not, to be read only;
+    /// tells what is wrong. Nothing is written to the device, and every change is `EROFS`.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none, or it has another format; those of the device if nothing of
+    /// it can be read.
+    pub fn salvage(
+        device: &Arc<dyn Device>,
+        settings: Settings,
+        environment: Arc<dyn Environment>,
+    ) -> Result<(Self, Salvaged)> {
+        let (core, salvaged) = salvage::salvage(device, settings, environment)?;
+        Ok((Self { core: Arc::new(core), background: Mutex::default() }, salvaged))
+    }
+
     /// Makes everything durable and a checkpoint, so that the next use begins at once;
     /// nothing can be changed from then on. Without it, as after a crash, unsynced
     /// changes may be lost.
@@ -91,6 +96,9 @@ impl LogFs {
     /// Those of the device.
     pub fn close(&self) -> Result<()> {
         self.end_background();
+        if self.core.journal.is_read_only() {
+            return Ok(());
+        }
         checkpoint(&self.core, true)?;
         self.core.journal.close();
         Ok(())
@@ -179,11 +187,9 @@ impl LogFs {
     }
 
     fn end_background(&self) {
-        let Some(Background { thread, ended }) = self.background.lock().take() else { return };
-        *ended.0.lock() = true;
-        ended.1.notify_all();
-        // It does not panic; if it did, there is nothing to do about it here.
-        let _ = thread.join();
+        if let Some(background) = self.background.lock().take() {
+            background.end();
+        }
     }
 }
 
@@ -194,53 +200,6 @@ fn opened(handle: HandleId, mode: u16) -> Opened {
 impl Drop for LogFs {
     fn drop(&mut self) {
         self.end_background();
-    }
-}
-
-impl Background {
-    /// Starts the thread that makes changes durable and checkpoints.
-    fn begin(core: &Arc<Core>) -> Result<Self> {
-        let ended: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-        let (core, asked) = (Arc::clone(core), Arc::clone(&ended));
-        let work = move || {
-            let mut waited = Duration::ZERO;
-            loop {
-                let mut ends = asked.0.lock();
-                if !*ends {
-                    asked.1.wait_for(&mut ends, LOOK_PAUSE);
-                }
-                if *ends {
-                    return;
-                }
-                drop(ends);
-                waited += LOOK_PAUSE;
-                maintain(&core, &mut waited);
-            }
-        };
-        let thread = std::thread::Builder::new().name("log".into()).spawn(work)?;
-        Ok(Self { thread, ended })
-    }
-}
-
-/// Commits and makes a checkpoint, each if it is due. After an error of the device there is
-/// neither; a commit that only lacks room for the log is followed by a checkpoint, which
-/// frees the log.
-fn maintain(core: &Core, waited: &mut Duration) {
-    let journal = &core.journal;
-    if *waited >= COMMIT_PAUSE {
-        *waited = Duration::ZERO;
-        if journal.check().is_ok()
-            && journal.undurable() > 0
-            && let Err(error) = journal.commit(journal.last_record())
-        {
-            tracing::warn!(%error, "a commit in the background failed");
-        }
-    }
-    if journal.check().is_ok()
-        && room::is_due(core)
-        && let Err(error) = checkpoint(core, false)
-    {
-        tracing::warn!(%error, "a checkpoint in the background failed");
     }
 }
 
@@ -276,6 +235,7 @@ impl FileSystem for LogFs {
         handle: Option<HandleId>,
         changes: &SetAttr,
     ) -> Result<Attr> {
+        self.core.journal.writable()?;
         attributes::setattr(&self.core, caller, ino, handle, changes)
     }
 
@@ -297,6 +257,7 @@ impl FileSystem for LogFs {
         umask: u32,
         rdev: u32,
     ) -> Result<Entry> {
+        self.core.journal.writable()?;
         let kind =
             FileKind::from_mode(mode).filter(|kind| !matches!(kind, FileKind::Directory | FileKind::Symlink));
         kind.ok_or(Errno::EINVAL)?;
@@ -305,26 +266,31 @@ impl FileSystem for LogFs {
     }
 
     fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
+        self.core.journal.writable()?;
         let mode = FileKind::Directory.mode() | mode & 0o7777;
         let making = names::Making { mode, umask, ..Default::default() };
         names::make(&self.core, caller, parent, name, &making).map(|(entry, _)| entry)
     }
 
     fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        self.core.journal.writable()?;
         let mode = FileKind::Symlink.mode() | 0o777;
         let making = names::Making { mode, target: target.as_bytes(), ..Default::default() };
         names::make(&self.core, caller, parent, name, &making).map(|(entry, _)| entry)
     }
 
     fn link(&self, caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        self.core.journal.writable()?;
         names::link(&self.core, caller, ino, parent, name)
     }
 
     fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.core.journal.writable()?;
         names::unlink(&self.core, caller, parent, name)
     }
 
     fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.core.journal.writable()?;
         names::rmdir(&self.core, caller, parent, name)
     }
 
@@ -337,10 +303,12 @@ impl FileSystem for LogFs {
         new_name: &OsStr,
         mode: RenameMode,
     ) -> Result<()> {
+        self.core.journal.writable()?;
         rename::rename(&self.core, caller, rename::Rename { parent, name, new_parent, new_name, mode })
     }
 
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
+        self.openable(request.flags)?;
         let handle = handles::open(&self.core, caller, ino, request.flags)?;
         let mode = attributes::getattr(&self.core, ino, Some(handle))?.mode;
         Ok(opened(handle, mode))
@@ -356,6 +324,14 @@ impl FileSystem for LogFs {
         exclusive: bool,
         request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
+        if let Err(read_only) = self.core.journal.writable() {
+            // One that is there can be opened.
+            let is_new =
+                |error: Error| if error.errno() == Errno::ENOENT { read_only.clone() } else { error };
+            let is_change = exclusive || request.flags.write;
+            let open = || self.open_existing(caller, parent, name, request.flags).map_err(is_new);
+            return if is_change { Err(read_only.clone()) } else { open() };
+        }
         let mode = FileKind::Regular.mode() | mode & 0o7777;
         let making = names::Making { mode, umask, open: Some(request.flags), ..Default::default() };
         loop {
@@ -380,6 +356,7 @@ impl FileSystem for LogFs {
         umask: u32,
         request: OpenRequest,
     ) -> Result<(Entry, Opened)> {
+        self.core.journal.writable()?;
         let mode = FileKind::Regular.mode() | mode & 0o7777;
         let making = names::Making { mode, umask, open: Some(request.flags), ..Default::default() };
         let (entry, handle) = names::make_unnamed(&self.core, caller, parent, &making)?;
@@ -405,6 +382,7 @@ impl FileSystem for LogFs {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<usize> {
+        self.core.journal.writable()?;
         data::write(&self.core, caller, &*self.core.file(handle)?, offset, data, flags)
     }
 
@@ -428,6 +406,7 @@ impl FileSystem for LogFs {
         len: u64,
         mode: FallocateMode,
     ) -> Result<()> {
+        self.core.journal.writable()?;
         reserve::fallocate(&self.core, caller, &*self.core.file(handle)?, (offset, len), mode)
     }
 
@@ -436,6 +415,7 @@ impl FileSystem for LogFs {
     }
 
     fn copy_range(&self, _: &Caller, _: HandleId, _: u64, _: HandleId, _: u64, _: u64) -> Result<u64> {
+        self.core.journal.writable()?;
         Err(Errno::EOPNOTSUPP.into())
     }
 
@@ -495,10 +475,12 @@ impl FileSystem for LogFs {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
+        self.core.journal.writable()?;
         xattrs::set(&self.core, caller, ino, (name, value), mode)
     }
 
     fn removexattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
+        self.core.journal.writable()?;
         xattrs::remove(&self.core, caller, ino, name)
     }
 
@@ -512,6 +494,11 @@ impl FileSystem for LogFs {
 }
 
 impl LogFs {
+    /// Refuses to open a file for writing where nothing can be written.
+    fn openable(&self, flags: OpenFlags) -> Result<()> {
+        if flags.write { self.core.journal.writable() } else { Ok(()) }
+    }
+
     /// Opens a file of another process.
     fn open_existing(
         &self,

@@ -33,6 +33,7 @@ pub(crate) struct Journal {
     /// The error after which nothing can be promised any more.
     failed: OnceLock<Error>,
     flushes: AtomicU64,
+    is_read_only: bool,
 }
 
 #[derive(Debug)]
@@ -71,7 +72,28 @@ impl Journal {
             done: Condvar::new(),
             failed: OnceLock::new(),
             flushes: AtomicU64::new(0),
+            is_read_only: false,
         }
+    }
+
+    /// Logs that take no records: nothing is ever written.
+    pub(crate) fn read_only(medium: Medium, last_record: u64) -> Self {
+        // It has no place, and never gets one.
+        let chain = Chain::resumed(0, SegmentAt::default(), SegmentAt::default());
+        Self { is_read_only: true, ..Self::new(medium, vec![chain], last_record.saturating_add(1)) }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Refuses changes where there can't be any.
+    ///
+    /// # Errors
+    /// `EROFS` if the file system is only read.
+    pub(crate) fn writable(&self) -> Result<()> {
+        let text = "the file system is salvaged: it can be read only";
+        if self.is_read_only { Err(Error::new(Errno::EROFS, text)) } else { Ok(()) }
     }
 
     pub(crate) fn workers(&self) -> usize {
@@ -106,8 +128,9 @@ impl Journal {
     /// Refuses to go on after a failure.
     ///
     /// # Errors
-    /// `EIO` if the log could not be written.
+    /// `EIO` if the log could not be written, `EROFS` if it is only read.
     pub(crate) fn check(&self) -> Result<()> {
+        self.writable()?;
         match self.failed.get() {
             None => Ok(()),
             Some(error) => Err(Error::new(Errno::EIO, format!("the log takes no changes any more: {error}"))),
@@ -164,6 +187,9 @@ impl Journal {
     /// # Errors
     /// Those of the device; from then on, nothing can be changed.
     pub(crate) fn commit(&self, upto: u64) -> Result<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
         let mut commits = self.commits.lock();
         loop {
             self.check()?;

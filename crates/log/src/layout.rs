@@ -125,6 +125,17 @@ impl Superblock {
         Self::take(&mut take).ok_or_else(damaged)
     }
 
+    /// Whether these bytes are a sound superblock of another version.
+    pub(crate) fn is_of_other_version(bytes: &[u8]) -> bool {
+        let Some((body, sum)) = bytes.get(..BLOCK as usize).map(|block| block.split_at(BLOCK as usize - 4))
+        else {
+            return false;
+        };
+        Self::is_one(body)
+            && body[SUPER_MAGIC.len()..][..4] != VERSION.to_le_bytes()
+            && crc32c::crc32c(body).to_le_bytes() == sum
+    }
+
     fn take(take: &mut Take<'_>) -> Option<Self> {
         if (take.u32()?, take.u32()?) != (BLOCK as u32, GROUP_BLOCKS as u32) {
             return None;
@@ -193,13 +204,18 @@ impl SegmentHeader {
 
     /// The header, if these bytes are that of the segment of this number.
     pub(crate) fn decode(bytes: &[u8], salt: u32, number: u64) -> Option<Self> {
+        let (of, found) = Self::any(bytes)?;
+        (of == salt && found.number == number).then_some(found)
+    }
+
+    /// The header of whatever segment these bytes are of, and its salt.
+    pub(crate) fn any(bytes: &[u8]) -> Option<(u32, Self)> {
         let mut take = Take::new(bytes);
         let body = bytes.get(..32)?;
-        if (take.u32()?, take.u32()?, take.u64()?) != (SEGMENT_MAGIC, salt, number) {
-            return None;
-        }
+        let (magic, salt, number) = (take.u32()?, take.u32()?, take.u64()?);
         let next = take_segment(&mut take)?;
-        (take.u32()? == crc32c::crc32c(body)).then_some(Self { number, next })
+        let is_one = magic == SEGMENT_MAGIC && take.u32()? == crc32c::crc32c(body);
+        is_one.then_some((salt, Self { number, next }))
     }
 }
 
@@ -232,9 +248,15 @@ impl ChunkHeader {
     }
 
     pub(crate) fn decode(bytes: &[u8], salt: u32, segment: u64, block: u32) -> Option<Self> {
+        Self::any(bytes, salt, block).filter(|found| found.segment == segment)
+    }
+
+    /// The header of a chunk of whatever segment, if these bytes are one at this block.
+    pub(crate) fn any(bytes: &[u8], salt: u32, block: u32) -> Option<Self> {
         let mut take = Take::new(bytes);
         let body = bytes.get(..32)?;
-        if (take.u32()?, take.u32()?, take.u64()?, take.u32()?) != (CHUNK_MAGIC, salt, segment, block) {
+        let (magic, of, segment, at) = (take.u32()?, take.u32()?, take.u64()?, take.u32()?);
+        if (magic, of, at) != (CHUNK_MAGIC, salt, block) {
             return None;
         }
         let (len, durable) = (take.u32()?, take.u64()?);

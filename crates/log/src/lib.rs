@@ -9,12 +9,14 @@
 //! Reading order: `device`, and what is used as one (`disk`); `record` and `inode` (changes,
 //! and the inodes that they change); `layout`, `writer`, `journal` (how that becomes durable);
 //! `space`, `account`; `core`, `checkpoint`, `room`; `scan`, `load`, `open` (recovery); `ops` (the
-//! operations), `fs`; `bucket` (keys and values); `handover` (from process to process).
+//! operations), `fs` and `background`; `bucket` (keys and values); `handover` (from process to
+//! process); `salvage` (what can be read of a damaged one).
 #![forbid(unsafe_code)]
 
 mod account;
 mod actor;
 mod audit;
+mod background;
 mod bucket;
 mod check;
 mod checkpoint;
@@ -39,6 +41,7 @@ mod ops;
 mod persistent;
 mod record;
 mod room;
+mod salvage;
 mod scan;
 mod settings;
 mod space;
@@ -57,4 +60,5 @@ pub use handover::LiveLog;
 pub use known::{is_log, known};
 pub use layout::{SIZE_MIN, WORKERS_MAX};
 pub use open::{Owner, format};
+pub use salvage::{Findings, NAMED_MAX, Salvaged, Trouble};
 pub use settings::Settings;

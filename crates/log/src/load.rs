@@ -189,7 +189,7 @@ fn parts_of(record: u64, bytes: &[u8]) -> Result<Vec<Part>> {
 }
 
 /// The blocks that a record has as written, in its order.
-fn written(parts: &[Part]) -> Vec<Piece> {
+pub(crate) fn written(parts: &[Part]) -> Vec<Piece> {
     let maps = parts.iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
         Change::Map(pieces) => Some(pieces),
         _ => None,
@@ -198,7 +198,7 @@ fn written(parts: &[Part]) -> Vec<Piece> {
 }
 
 /// Whether the data of a record is on the device.
-fn has_data(device: &dyn Device, parts: &[Part], pieces: &[Piece]) -> Result<bool> {
+pub(crate) fn has_data(device: &dyn Device, parts: &[Part], pieces: &[Piece]) -> Result<bool> {
     let mut sums = parts.iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
         Change::Sum(sum) => Some(*sum),
         _ => None,

@@ -138,6 +138,12 @@ fn take_pieces(take: &mut Take<'_>) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
+/// Blocks from one up to another: a hole that ends before it begins is damage.
+fn take_hole(take: &mut Take<'_>) -> Option<Change> {
+    let (from, end) = (take.number()?, take.number()?);
+    (from <= end).then_some(Change::Unmap(from, end))
+}
+
 fn take_name(take: &mut Take<'_>) -> Option<Name> {
     let name = take.bytes()?;
     let is_one = (1..=NAME_MAX).contains(&name.len()) && !name.contains(&b'/') && !name.contains(&0);
@@ -223,7 +229,7 @@ impl Change {
             12 => Self::Inline(take.bytes()?.to_vec()),
             13 => Self::Map(take_pieces(take)?),
             14 => Self::Sum(take.u32()?),
-            15 => Self::Unmap(take.number()?, take.number()?),
+            15 => take_hole(take)?,
             16 => Self::Size(take.number().filter(|size| i64::try_from(*size).is_ok())?),
             17 => Self::SetXattr(take.bytes()?.to_vec(), take.bytes()?.to_vec()),
             18 => Self::DropXattr(take.bytes()?.to_vec()),
@@ -323,6 +329,7 @@ mod tests {
             Change::Map(vec![piece(1, u64::MAX, 1)]),
             Change::Map(vec![piece(1, 1, 0)]),
             Change::Size(1 << 63),
+            Change::Unmap(5, 4),
             name(b""),
             name(b"a/b"),
             name(b".."),

@@ -50,6 +50,7 @@ with `stack: { log: { device: PATH } }`, which can have modules, too.
 Examples:
   braid log mount /dev/nvme1n1 /mnt/log
   braid log mount --workers 8 files.log /mnt/log
+  braid log mount --salvage damaged.log /mnt/left
   braid umount /mnt/log
 
 Exit status: 0 mounted, 1 refused or failed, 2 wrong arguments.";
@@ -66,6 +67,10 @@ pub(crate) struct LogMountArgs {
     /// Workers, each with a log and a share of the blocks [default: one for each processor, at most 8]
     #[arg(long, value_name = "COUNT")]
     pub(crate) workers: Option<usize>,
+
+    /// Read what can be read, damaged or not, and write nothing: the mount is read-only
+    #[arg(long)]
+    pub(crate) salvage: bool,
 
     #[command(flatten)]
     pub(crate) front: FrontArgs,

@@ -215,6 +215,122 @@ fn planted_damage_is_found() {
     bench.ok(&["log", "check", "fs"]);
 }
 
+/// Turns a bit of the second block of the image, which is in the only group whose damage matters.
+fn damage_the_image(bench: &Bench) {
+    let file = OpenOptions::new().read(true).write(true).open(bench.path("fs")).unwrap();
+    let turn_bit = |offset: u64| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+    };
+    let matters = (0..(64 << 20) / GROUP).find(|group| {
+        turn_bit(group * GROUP + 4096 + 100);
+        let found = bench.braid(&["log", "check", "fs"]).status.code() == Some(1);
+        if !found {
+            turn_bit(group * GROUP + 4096 + 100);
+        }
+        found
+    });
+    assert!(matters.is_some(), "no image was found");
+}
+
+fn notes(bench: &Bench, words: &[&str]) -> String {
+    let output = bench.as_written(words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{words:?}: {said}");
+    said
+}
+
+#[test]
+fn a_damaged_one_is_salvaged_and_nothing_is_written() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    mounted(&bench);
+    let data = pattern(3, 700_000);
+    fs::write(bench.path("m/big"), &data).unwrap();
+    for file in 0..500 {
+        fs::write(bench.path(&format!("m/file-{file}")), format!("content {file}")).unwrap();
+    }
+    bench.ok(&["umount", "m"]);
+    let salvage = ["log", "mount", "--salvage", "--log-file", "log", "fs", "m"];
+    // A sound one can be salvaged, too.
+    let sound = fs::read(bench.path("fs")).unwrap();
+    let said = notes(&bench, &salvage);
+    assert!(said.contains("note: ") && said.contains("nothing is wrong; 502 inodes"), "{said}");
+    let said = bench.ok(&["status", "m"]);
+    assert!(said.contains("salvaged to be read only; nothing is wrong"), "{said}");
+    assert_eq!(fs::read_dir(bench.path("m")).unwrap().count(), 501);
+    bench.ok(&["umount", "m"]);
+    assert!(fs::read(bench.path("fs")).unwrap() == sound, "the device is changed");
+
+    damage_the_image(&bench);
+    let damaged = fs::read(bench.path("fs")).unwrap();
+    for words in [&["log", "mount", "fs", "m"][..], &["log", "check", "fs"]] {
+        let said = bench.refused(words);
+        assert!(said.contains("braid log mount --salvage fs DIRECTORY"), "{said}");
+    }
+    let said = notes(&bench, &salvage);
+    for wanted in ["can be read, and nothing is written", "records of the image", "braid log create --force"]
+    {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let said = fs::read_to_string(bench.path("log")).unwrap();
+    assert!(said.contains("damaged places of the image and the logs: at byte"), "{said}");
+    let status = bench.status();
+    assert!(status["log_salvage"].as_array().is_some_and(|wrong| !wrong.is_empty()), "{status}");
+    assert!(fs::read(bench.path("m/big")).unwrap() == data);
+    let read = (0..500).filter(|file| {
+        let found = fs::read_to_string(bench.path(&format!("m/file-{file}")));
+        found.is_ok_and(|found| found == format!("content {file}"))
+    });
+    let read = read.count();
+    assert!(read >= 450, "{read} of 500");
+    refuses_changes(&bench);
+    bench.ok(&["umount", "m"]);
+    assert!(fs::read(bench.path("fs")).unwrap() == damaged, "the device is changed");
+}
+
+fn refuses_changes(bench: &Bench) {
+    let refused =
+        |error: std::io::Error| error.raw_os_error() == Some(rustix::io::Errno::ROFS.raw_os_error());
+    assert!(refused(fs::write(bench.path("m/new"), "x").unwrap_err()));
+    assert!(refused(fs::remove_file(bench.path("m/big")).unwrap_err()));
+    assert!(refused(fs::create_dir(bench.path("m/dir")).unwrap_err()));
+    assert!(refused(OpenOptions::new().write(true).open(bench.path("m/big")).unwrap_err()));
+    // Not by other doors, and not if the kernel lets changes through, either.
+    let said = bench.refused(&["kv", "put", "m", "new", "value"]);
+    assert!(said.to_lowercase().contains("read-only") || said.contains("read only"), "{said}");
+    assert_eq!(bench.ok(&["kv", "get", "m", "file-7"]).trim(), "content 7");
+    rustix::mount::mount_remount(bench.path("m"), rustix::mount::MountFlags::empty(), "").unwrap();
+    assert!(refused(fs::write(bench.path("m/new"), "x").unwrap_err()));
+    assert!(refused(fs::remove_file(bench.path("m/big")).unwrap_err()));
+    assert!(refused(OpenOptions::new().write(true).open(bench.path("m/big")).unwrap_err()));
+    let open = File::open(bench.path("m/big")).unwrap();
+    assert!(refused(open.set_permissions(fs::Permissions::from_mode(0o600)).unwrap_err()));
+    drop(open);
+}
+
+#[test]
+fn what_can_not_be_salvaged_says_why() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    File::create(bench.path("empty")).unwrap().set_len(32 << 20).unwrap();
+    let said = bench.refused(&["log", "mount", "--salvage", "--log-file", "log", "empty", "m"]);
+    assert!(said.contains("nothing is left of one") && said.contains("backups"), "{said}");
+    let stack = |options: &str| format!("stack: {{ log: {{ device: fs, salvage: true }} }}\n{options}");
+    fs::write(bench.path("s.yaml"), stack("")).unwrap();
+    let said = bench.refused_as_written(&["mount", "--log-file", "log", "s.yaml", "m"]);
+    assert!(said.contains("what is salvaged is only read") && said.contains("options: [ro]"), "{said}");
+    fs::write(bench.path("s.yaml"), stack("mount: { options: [ro] }\n")).unwrap();
+    let said = bench.refused_as_written(&["mount", "--create", "--log-file", "log", "s.yaml", "m"]);
+    assert!(said.contains("a mount makes no log file system"), "{said}");
+    let said = notes(&bench, &["mount", "--log-file", "log", "s.yaml", "m"]);
+    assert!(said.contains("nothing is wrong; 1 inode,"), "{said}");
+    let said = bench.ok(&["stack", "dump", "m"]);
+    assert!(said.contains("salvage: true") && said.contains("ro"), "{said}");
+    bench.ok(&["umount", "m"]);
+}
+
 #[test]
 fn a_busy_mount_says_who_uses_it_and_other_tools_unmount_it() {
     let _turn = turn();

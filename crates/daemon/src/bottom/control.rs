@@ -66,6 +66,7 @@ impl Handler for Control {
             transport: String::new(),
             log: None,
             log_driver: None,
+            log_salvage: None,
             view: None,
             outlives_crash: false,
             restarts: None,

@@ -40,6 +40,11 @@ pub(crate) trait Bottom: Send + Sync {
     /// Adds the facts about this kind of file system to the status of a mount.
     fn tell(&self, status: &mut Status);
 
+    /// What the one who mounts it has to know.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The owner of the directories that are served as keys and values, below these modules; `top`
     /// is the whole stack.
     fn owner(&self, modules: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner;

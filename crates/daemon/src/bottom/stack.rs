@@ -41,7 +41,7 @@ impl Stack for Handle {
     fn begin(&self, _: &Config) {}
 
     fn notices(&self) -> Vec<String> {
-        Vec::new()
+        self.bottom.notices()
     }
 
     fn settle_found(&self, _: Vec<InodeId>) {}

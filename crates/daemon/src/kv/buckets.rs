@@ -3,6 +3,7 @@
 
 use super::gated::{Gated, enter};
 use super::log::LogStack;
+use crate::config::is_readonly;
 use braid_contract::rights::{ACL, Guard, SEARCH};
 use braid_contract::{Caller, Context, Errno, Error, FileSystem, FrontCache, InodeId, KeyValue, Result};
 use braid_kv::{FileBucket, Held, Listings, resolve};
@@ -38,8 +39,7 @@ impl Buckets {
         mountpoint: &Path,
         (allow_other, options): (bool, &[String]),
     ) -> Self {
-        let last = options.iter().rfind(|option| ["ro", "rw"].contains(&option.as_str()));
-        let is_readonly = last.is_some_and(|option| option == "ro");
+        let is_readonly = is_readonly(options);
         let mountpoint = mountpoint.to_owned();
         Self { owner, cache, mountpoint, allow_other, is_readonly, gate: Arc::default() }
     }

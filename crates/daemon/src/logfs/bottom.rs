@@ -1,37 +1,43 @@
 //! An open log file system, as the bottom of a stack.
 
-use super::refuse::refuse_at;
-use super::settings::LogSettings;
+use super::refuse::{refuse_at, refuse_salvage};
+use super::settings::{KEYS, LogSettings};
 use crate::bottom::Bottom;
 use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::paths;
 use crate::refusal::Refusal;
 use crate::upgrade::BottomState;
-use braid_contract::{Caller, Environment, Figure, FileSystem, Result, Shown};
+use braid_contract::{Caller, Environment, Figure, FileSystem, Result, Shown, counted};
 use braid_ipc::protocol::{ErrorReply, Status};
-use braid_log::{Device, Disk, DiskId, LiveLog, LogFs, Settings, Use};
+use braid_log::{Device, Disk, DiskId, LiveLog, LogFs, NAMED_MAX, Salvaged, Settings, Use};
 use braid_stores::native::Machine;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An open log file system.
 pub(crate) struct OpenLog {
-    /// As it is shown.
-    device: String,
-    /// That of the device.
-    driver: &'static str,
+    disk: OpenDisk,
     workers: u64,
+    fs: Arc<LogFs>,
+    /// What was wrong with it, if it is salvaged.
+    salvaged: Option<Salvaged>,
+}
+
+/// Where a log file system is.
+struct OpenDisk {
+    /// The device, as it is shown.
+    shown: String,
+    driver: &'static str,
     /// The path by which it was opened, and the device that it led to.
     path: PathBuf,
-    disk: DiskId,
-    fs: Arc<LogFs>,
+    id: DiskId,
 }
 
 impl OpenLog {
-    /// Opens a log file system, and recovers it if need be.
+    /// Opens a log file system, and recovers it if need be; one that is salvaged is only read.
     pub(crate) fn open(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
-        Self::open_with(log, LogFs::open)
+        if log.is_salvaged() { Self::salvage(log) } else { Self::open_with(log, LogFs::open) }
     }
 
     /// Goes on with the log file system of another process.
@@ -49,16 +55,56 @@ impl OpenLog {
         open: impl FnOnce(Arc<dyn Device>, Settings, Arc<dyn Environment>) -> Result<LogFs>,
     ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
         let told = |error| refuse_at(&log.device, &error);
-        let path = log.device.value.clone();
-        let disk = Disk::open(&path, Use::Write).map_err(told)?;
-        let (driver, id) = (disk.driver(), disk.id());
-        let settings = Settings { workers: log.workers_or_default(), ..Settings::default() };
-        let fs = Arc::new(open(Arc::new(disk), settings, Arc::new(Machine)).map_err(told)?);
+        let disk = Disk::open(&log.device.value, Use::Write).map_err(told)?;
+        let place = OpenDisk::of(log, &disk);
+        let fs = open(Arc::new(disk), settings(log), Arc::new(Machine)).map_err(told)?;
+        Ok(Self::of(place, fs, None))
+    }
+
+    /// Opens what can be read of one that may be damaged.
+    fn salvage(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
+        let disk =
+            Disk::open(&log.device.value, Use::Read).map_err(|error| refuse_at(&log.device, &error))?;
+        let place = OpenDisk::of(log, &disk);
+        let device: Arc<dyn Device> = Arc::new(disk);
+        let opened = LogFs::salvage(&device, settings(log), Arc::new(Machine));
+        let (fs, salvaged) = opened.map_err(|error| refuse_salvage(&log.device, &error))?;
+        tell(&salvaged);
+        Ok(Self::of(place, fs, Some(salvaged)))
+    }
+
+    fn of(disk: OpenDisk, fs: LogFs, salvaged: Option<Salvaged>) -> Arc<dyn Bottom> {
         let workers = fs.free_by_worker().len() as u64;
-        let device = paths::real(&path).to_string_lossy().into_owned();
-        // The working directory is left later.
-        let path = std::path::absolute(&path).unwrap_or(path);
-        Ok(Arc::new(Self { device, driver, workers, path, disk: id, fs }))
+        Arc::new(Self { disk, workers, fs: Arc::new(fs), salvaged })
+    }
+}
+
+impl OpenDisk {
+    fn of(log: &LogSettings, disk: &Disk) -> Self {
+        let path = &log.device.value;
+        Self {
+            shown: paths::real(path).to_string_lossy().into_owned(),
+            driver: disk.driver(),
+            // The working directory is left later.
+            path: std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+            id: disk.id(),
+        }
+    }
+}
+
+fn settings(log: &LogSettings) -> Settings {
+    Settings { workers: log.workers_or_default(), ..Settings::default() }
+}
+
+/// Logs what was wrong.
+fn tell(salvaged: &Salvaged) {
+    tracing::info!(inodes = salvaged.inodes, sound = salvaged.is_sound(), "salvaged; nothing is written");
+    for (trouble, found) in &salvaged.wrong {
+        tracing::warn!(count = found.count, "{trouble}");
+        found.named.iter().for_each(|named| tracing::warn!("{trouble}: {named}"));
+        if found.named.len() == NAMED_MAX {
+            tracing::warn!("{trouble}: no more than {NAMED_MAX} are named");
+        }
     }
 }
 
@@ -68,7 +114,7 @@ impl Bottom for OpenLog {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["device", "workers"]
+        &KEYS
     }
 
     fn file_system(&self) -> Arc<dyn FileSystem> {
@@ -98,7 +144,23 @@ impl Bottom for OpenLog {
     }
 
     fn tell(&self, status: &mut Status) {
-        (status.log, status.log_driver) = (Some(self.device.clone()), Some(self.driver.to_owned()));
+        (status.log, status.log_driver) = (Some(self.disk.shown.clone()), Some(self.disk.driver.to_owned()));
+        status.log_salvage = self.salvaged.as_ref().map(Salvaged::lines);
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let Some(salvaged) = &self.salvaged else { return Vec::new() };
+        let (device, inodes) = (self.disk.shown.shown(), counted(salvaged.inodes, "inode"));
+        if salvaged.is_sound() {
+            return vec![format!("{device}: nothing is wrong; {inodes}, to be read only")];
+        }
+        let mut notices = vec![format!("{device}: {inodes} can be read, and nothing is written")];
+        notices.extend(salvaged.lines());
+        notices.push(format!(
+            "next: copy the files out, and look at those that the log of the mount names; \
+             then make it anew: braid log create --force {device}"
+        ));
+        notices
     }
 
     fn owner(&self, modules: &Arc<Modules>, top: Arc<dyn FileSystem>) -> Owner {
@@ -117,9 +179,15 @@ impl Bottom for OpenLog {
     }
 
     fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {
-        let why = match DiskId::at(&self.path) {
-            Ok(found) if found == self.disk => return Ok(()),
-            Ok(_) => format!("{}: it is another file or device now", self.path.shown()),
+        if self.salvaged.is_some() {
+            return Err(ErrorReply::new(
+                "what is salvaged is in the process: unmount, and mount with the program",
+            ));
+        }
+        let OpenDisk { path, id, .. } = &self.disk;
+        let why = match DiskId::at(path) {
+            Ok(found) if found == *id => return Ok(()),
+            Ok(_) => format!("{}: it is another file or device now", path.shown()),
             Err(error) => error.to_string(),
         };
         let advice = "bring the one that is mounted back to this path, or unmount";

@@ -2,7 +2,7 @@
 
 use super::refuse::refuse_at;
 use super::settings::LogSettings;
-use crate::config::{Config, MountSettings};
+use crate::config::{Config, MountSettings, is_readonly};
 use crate::refusal::{Place, Refusal};
 use braid_contract::{Errno, Error, Renewal};
 use braid_log::{Disk, Use};
@@ -13,6 +13,17 @@ use braid_log::{Disk, Use};
 /// The first obstacle.
 pub(crate) fn look(log: &LogSettings, config: &Config) -> Result<(), Refusal> {
     unfit(&config.mount, config.create)?;
+    if let Some(salvage) = log.salvage.as_ref().filter(|salvage| salvage.value) {
+        // A stack that is not mounted has no options.
+        if config.direct().is_none() && !is_readonly(&config.mount.options) {
+            let advice = "write mount: { options: [ro] }";
+            return Err(salvage.place.refuse("what is salvaged is only read", advice));
+        }
+        // What is left of it is found when it is opened.
+        return Disk::open(&log.device.value, Use::Read)
+            .map(drop)
+            .map_err(|error| refuse_at(&log.device, &error));
+    }
     let disk = Disk::open(&log.device.value, Use::Write).map_err(|error| refuse_at(&log.device, &error))?;
     match braid_log::is_log(&disk).map_err(|error| refuse_at(&log.device, &error))? {
         true => Ok(()),

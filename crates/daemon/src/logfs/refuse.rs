@@ -16,13 +16,34 @@ pub(super) fn refuse_at(device: &Located<PathBuf>, error: &Error) -> Refusal {
         Errno::ENOENT => format!("make one first: braid log create {shown} --size SIZE"),
         Errno::EBUSY => "unmount it first: braid umount MOUNTPOINT".into(),
         Errno::EUCLEAN => {
-            format!("see what is wrong: braid log check {shown}; its files are in your backups")
+            format!(
+                "see what is wrong: braid log check {shown}; \
+                 read what is left: braid log mount --salvage {shown} DIRECTORY"
+            )
         }
         Errno::ENODEV => "name a block device, a file, or the generic device of an NVMe namespace".into(),
-        Errno::EINVAL => format!("make one first: braid log create {shown}"),
+        Errno::EINVAL => format!(
+            "make one first: braid log create {shown}; \
+             or read what is left of one: braid log mount --salvage {shown} DIRECTORY"
+        ),
         Errno::EACCES | Errno::EPERM => "use it as a user who may read and write it".into(),
         _ => "check the device; the kernel's log may say more".into(),
     };
+    say(device, error, advice)
+}
+
+/// Refuses a device of which nothing can be salvaged.
+pub(super) fn refuse_salvage(device: &Located<PathBuf>, error: &Error) -> Refusal {
+    match error.errno() {
+        Errno::EINVAL => {
+            say(device, error, "name the device that had it; its files are in your backups".into())
+        }
+        _ => refuse_at(device, error),
+    }
+}
+
+fn say(device: &Located<PathBuf>, error: &Error, advice: String) -> Refusal {
+    let shown = device.value.shown();
     let text = error.to_string();
     // An argument is its own place, which is said once.
     let said = format!("{shown}: ");

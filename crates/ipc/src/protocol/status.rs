@@ -41,6 +41,10 @@ pub struct Status {
     /// The way to that device: `kernel`, `dax` or `nvme`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_driver: Option<String>,
+    /// What was wrong with the log file system, a line for each kind, if it is salvaged: it is only
+    /// read then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_salvage: Option<Vec<String>>,
     /// The directory of another mount that this is a view of, if it is one: it has no tiers of
     /// its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -186,6 +186,7 @@ pub(crate) fn change(
     wanted: Vec<Wanted<'_>>,
     (when, mode): (PutWhen, u16),
 ) -> Result<Changed> {
+    core.journal.writable()?;
     dir.state.read().require_dir()?;
     if wanted.iter().any(|wanted| wanted.value.is_some()) {
         room::retry_contended(core, || room::ensure_room(core))?

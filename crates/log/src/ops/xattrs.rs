@@ -31,6 +31,11 @@ fn name_of(name: &OsStr) -> Result<&[u8]> {
     }
 }
 
+/// Whether there can be an attribute of this name.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    name_of(OsStr::from_bytes(name)).is_ok() && !name.contains(&0)
+}
+
 /// Refuses numbers that never were an inode's. A removed inode that is still open is in
 /// memory alone.
 fn live(state: &State) -> Result<()> {
