@@ -32,7 +32,7 @@ impl Opener for BottomOpener {
             return Err(place.refuse("no process can go on after its crash", "mount it anew"));
         };
         let bottom: Arc<dyn Bottom> = match (config.stack.bottom(), &state.bottom) {
-            (BottomNode::Log(log), BottomState::Log(live)) => OpenLog::open_taken(log, live)?,
+            (BottomNode::Log(log), BottomState::Log(state)) => OpenLog::open_taken(log, state)?,
             (BottomNode::View(_), BottomState::View(given)) => OpenView::open_taken(given)
                 .map_err(|error| place.refuse(format!("no session goes on: {error}"), "mount it anew"))?,
             _ => return Err(state.refuse_bottom()),

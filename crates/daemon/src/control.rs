@@ -179,7 +179,7 @@ impl Handler for Control {
     }
 
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         let mounted = Mounted {
             handle: &self.volume,
@@ -190,7 +190,7 @@ impl Handler for Control {
     }
 
     fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         let may = || match self.mount.running.absent() {
             Some(tier) => Err(ErrorReply::new(format!(
@@ -210,7 +210,7 @@ impl Handler for Control {
     }
 
     fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         let (modified, came) = modify::modify(
             &self.mount.stack(&self.volume.modules),
@@ -224,7 +224,7 @@ impl Handler for Control {
     }
 
     fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         modify::upgrade(&self.mount.stack(&self.volume.modules), module, file.map(Path::new))
     }

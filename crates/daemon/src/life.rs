@@ -448,10 +448,11 @@ fn depart<S: Stack>(front: Given, beside: Beside<S::Control>, stack: S) -> Resul
     let sessions = runtime.map(|runtime| runtime.give()).unwrap_or_default();
     drop((metrics, kv));
     stack.stop_recording();
+    // It ends with its client, which may not take what was recorded.
+    let socket = server.give();
     control.mount().await_recording();
     let succession = &control.mount().succession;
     let (protection, request) = (succession.protection().clone(), succession.take_request());
-    let socket = server.give();
     drop(signals);
     drop(control);
     let modules = stack.modules().give();

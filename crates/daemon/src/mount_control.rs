@@ -97,6 +97,19 @@ impl MountControl {
         status.runtime = self.runtime().map(|runtime| runtime.status());
     }
 
+    /// Begins a change of the stack that was asked for, after others have ended.
+    ///
+    /// # Errors
+    /// If another process is to go on with the mount, without the change.
+    pub(crate) fn change(&self) -> Result<MutexGuard<'_, ()>, ErrorReply> {
+        let changing = self.changing();
+        if self.succession.has_request() {
+            let message = "another process is about to go on with the mount; nothing is changed: ask again";
+            return Err(ErrorReply::new(message));
+        }
+        Ok(changing)
+    }
+
     /// Begins a change of the stack, after others have ended.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         // It guards no state of its own.
@@ -208,9 +221,7 @@ impl MountControl {
         }
         gate.into_iter().filter(|_| closed).for_each(Gate::resume);
         runtime.iter().filter(|_| quiet).for_each(|runtime| runtime.resume());
-        if let Some(request) = self.succession.take_request() {
-            request.successor.give_up();
-        }
+        self.succession.withdraw();
         let message = "operations under way do not end, perhaps since a tier hangs: braid status tells";
         Err(ErrorReply::new(format!("nothing is changed: {message}")))
     }

@@ -7,6 +7,7 @@ use crate::running::Running;
 use crate::upgrade::{Launch, Successor, departure};
 use braid_ipc::protocol::Upgrade;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The process that goes on with a mount.
@@ -17,12 +18,20 @@ pub(crate) struct Succession {
     last: Arc<OnceLock<Option<Upgrade>>>,
     /// The process that waits for the mount.
     departure: Mutex<Option<departure::Request>>,
+    /// There is one, or was: operations are held up.
+    is_requested: AtomicBool,
     protection: CrashProtection,
 }
 
 impl Succession {
     pub(crate) fn new(launch: &Launch, protection: CrashProtection) -> Self {
-        Self { launch: launch.clone(), last: Arc::default(), departure: Mutex::default(), protection }
+        Self {
+            launch: launch.clone(),
+            last: Arc::default(),
+            departure: Mutex::default(),
+            is_requested: AtomicBool::new(false),
+            protection,
+        }
     }
 
     pub(crate) fn protection(&self) -> &CrashProtection {
@@ -61,6 +70,20 @@ impl Succession {
         let before = self.outcome().map_or(0, |last| last.count);
         let request = departure::Request { successor, launch, paused_at_ns: now_ns(), before };
         *self.departure() = Some(request);
+        self.is_requested.store(true, Ordering::Release);
+    }
+
+    /// Whether the mount is for another process from now on.
+    pub(crate) fn has_request(&self) -> bool {
+        self.is_requested.load(Ordering::Acquire)
+    }
+
+    /// Takes the request back: the mount stays with this process.
+    pub(crate) fn withdraw(&self) {
+        if let Some(request) = self.take_request() {
+            request.successor.give_up();
+        }
+        self.is_requested.store(false, Ordering::Release);
     }
 
     /// The process that waits for the mount.

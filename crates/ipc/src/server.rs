@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most connections of one user at a time.
 const CONNECTIONS_PER_USER_MAX: usize = 16;
@@ -33,6 +33,8 @@ const CONNECTIONS_MAX: usize = 128;
 const BACKLOG: i32 = 128;
 /// Time limit for a client to send a request or to take an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for clients to take their answers before another process goes on.
+const FINISHED_WITHIN: Duration = Duration::from_secs(1);
 /// Pause after accepting a connection failed for lack of descriptors: there is
 /// no event when some are free again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -77,8 +79,9 @@ impl Server {
         // A client that connects is to learn that it is this process.
         rustix::net::listen(&listener, BACKLOG)?;
         let listener = Arc::new(listener);
-        let (state, ended, given) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { handler, state, ended, given });
+        let (state, given) = (Mutex::default(), AtomicBool::new(false));
+        let (ended, left) = (Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { handler, state, ended, left, given });
         let acceptor = {
             let (listener, shared) = (listener.clone(), shared.clone());
             thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &shared))?
@@ -117,6 +120,9 @@ impl Server {
         drop(woken);
         let ended = Ended { error: Some("another process goes on".into()) };
         let threads = self.shared.end(ended, Requests::Finish);
+        self.shared.await_clients(Instant::now() + FINISHED_WITHIN);
+        // A client that does not take its answer would hold up the mount.
+        self.shared.hang_up();
         for thread in threads {
             let _ = thread.join();
         }
@@ -150,6 +156,8 @@ struct Shared {
     handler: Arc<dyn Handler>,
     state: Mutex<State>,
     ended: Condvar,
+    /// A client has left.
+    left: Condvar,
     /// Another process is about to accept connections.
     given: AtomicBool,
 }
@@ -266,6 +274,26 @@ impl Shared {
         let mut state = self.lock();
         if let Some(Connection { thread: Some(thread), .. }) = state.connections.remove(&number) {
             state.finished.push(thread);
+        }
+        self.left.notify_all();
+    }
+
+    /// Waits until no client is connected, or for this long.
+    fn await_clients(&self, until: Instant) {
+        let mut state = self.lock();
+        while !state.connections.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.left.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Hangs up on all clients that are left.
+    fn hang_up(&self) {
+        for connection in self.lock().connections.values() {
+            let _ = connection.stream.shutdown(std::net::Shutdown::Both);
         }
     }
 

@@ -124,6 +124,11 @@ impl Directory {
             .filter(|(_, named)| named.kind() == Some(FileKind::Regular))
     }
 
+    /// Whether its names have the offsets that they would have if they came now, one by one.
+    pub(crate) fn is_as_read(&self) -> bool {
+        self.next == FIRST + self.entries.len() as u64
+    }
+
     /// The offset of the next name that comes.
     pub(crate) fn next_offset(&self) -> u64 {
         self.next

@@ -3,14 +3,16 @@
 //! [NVMe namespace](crate::namespace), by commands.
 
 use crate::device::{BLOCK, Device};
-use crate::kernel::{Discard, Kernel, Locked};
+use crate::kernel::{Discard, Kernel};
 use crate::known::is_log;
 use crate::namespace::Namespace;
 use crate::persistent::Persistent;
 use braid_contract::{Errno, Error, Result, Shown};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
-use std::io::IoSlice;
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The purpose of opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,33 +28,23 @@ pub enum Use {
 pub struct Disk {
     device: Box<dyn Device>,
     driver: &'static str,
-    id: DiskId,
+    lock: Lock,
 }
 
-/// The identity of what a path leads to, as long as the machine runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DiskId {
-    /// The bits of its type.
-    kind: u32,
-    /// The number of a device; of a regular file, its file system and inode.
-    numbers: (u64, u64),
+/// The lock that keeps other processes out, which goes with an open file.
+#[derive(Debug)]
+struct Lock {
+    file: OwnedFd,
+    /// Another process has the open file as well, or may get it: the lock is left to it.
+    is_shared: AtomicBool,
 }
 
-impl DiskId {
-    /// That of what `path` leads to.
-    ///
-    /// # Errors
-    /// Those of `stat(2)`.
-    pub fn at(path: &Path) -> Result<Self> {
-        let told = |error| Error::from(error).context(path.shown().to_string());
-        rustix::fs::stat(path).map(|found| Self::of(&found)).map_err(told)
-    }
-
-    fn of(found: &Stat) -> Self {
-        let kind = FileType::from_raw_mode(found.st_mode);
-        let is_file = kind == FileType::RegularFile;
-        let numbers = if is_file { (found.st_dev, found.st_ino) } else { (found.st_rdev, 0) };
-        Self { kind: kind.as_raw_mode(), numbers }
+impl Drop for Lock {
+    /// Unlocks it for a process that was forked meanwhile, and has the descriptor too.
+    fn drop(&mut self) {
+        if !*self.is_shared.get_mut() {
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -62,10 +54,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` if it is in use, `ENODEV` if it is something else, those of `open(2)`.
     pub fn open(path: &Path, usage: Use) -> Result<Self> {
-        let shown = path.shown();
-        let told = |error: rustix::io::Errno| Error::from(error).context(shown.to_string());
-        let in_use =
-            || Error::new(Errno::EBUSY, format!("{shown}: it is in use, by a mount or another program"));
+        let told = |error: rustix::io::Errno| Error::from(error).context(path.shown().to_string());
         let access = if usage == Use::Read { OFlags::RDONLY } else { OFlags::RDWR };
         // Looked at first: opening a pipe would wait.
         let kind = FileType::from_raw_mode(rustix::fs::stat(path).map_err(told)?.st_mode);
@@ -74,37 +63,64 @@ impl Disk {
             FileType::BlockDevice => OFlags::EXCL,
             _ => {
                 let what = "it is no block device, no NVMe namespace, and no regular file";
-                return Err(Error::new(Errno::ENODEV, format!("{shown}: {what}")));
+                return Err(Error::new(Errno::ENODEV, format!("{}: {what}", path.shown())));
             }
         };
         let fd =
             rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
-        let fd = fd.map_err(|error| if error == rustix::io::Errno::BUSY { in_use() } else { told(error) })?;
-        let id = DiskId::of(&rustix::fs::fstat(&fd).map_err(told)?);
+        let busy = rustix::io::Errno::BUSY;
+        let fd = fd.map_err(|error| if error == busy { in_use(path) } else { told(error) })?;
+        Self::of(fd, path, usage, false)
+    }
+
+    /// Goes on with the device of another process, by its [descriptor](Self::descriptor), and under
+    /// its lock. That stays when this is dropped, until it is [kept alone](Self::keep_alone).
+    ///
+    /// # Errors
+    /// `EBUSY` if the lock was given up and is another's now; those of looking at it.
+    pub fn received(fd: OwnedFd, path: &Path) -> Result<Self> {
+        Self::of(fd, path, Use::Write, true)
+    }
+
+    fn of(fd: OwnedFd, path: &Path, usage: Use, is_shared: bool) -> Result<Self> {
+        let told = |error: rustix::io::Errno| Error::from(error).context(path.shown().to_string());
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use()),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path)),
             locked => locked.map_err(told)?,
         }
+        let file = fd.try_clone().map_err(|error| Error::from(error).context(path.shown().to_string()))?;
+        let lock = Lock { file, is_shared: AtomicBool::new(is_shared) };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd).map_err(told)?.st_mode);
         if kind == FileType::CharacterDevice {
-            return Ok(Self { device: Box::new(Namespace::new(fd, path)?), driver: "nvme", id });
+            return Ok(Self { device: Box::new(Namespace::new(fd, path)?), driver: "nvme", lock });
         }
-        let (file, path) = (Locked(fd), path.to_owned());
-        let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
+        let path = path.to_owned();
+        let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
         let (file, discard) = match kind {
-            FileType::BlockDevice => (file, Discard::Blocks),
-            _ if usage == Use::Read => (file, Discard::Hole),
-            _ => match Persistent::of(file, size, path.clone()).map_err(told)? {
-                Ok(mapped) => return Ok(Self { device: Box::new(mapped), driver: "dax", id }),
+            FileType::BlockDevice => (fd, Discard::Blocks),
+            _ if usage == Use::Read => (fd, Discard::Hole),
+            _ => match Persistent::of(fd, size, path.clone()).map_err(told)? {
+                Ok(mapped) => return Ok(Self { device: Box::new(mapped), driver: "dax", lock }),
                 Err(file) => (file, Discard::Hole),
             },
         };
-        Ok(Self { device: Box::new(Kernel { path, size, file, discard }), driver: "kernel", id })
+        Ok(Self { device: Box::new(Kernel { path, size, file, discard }), driver: "kernel", lock })
     }
 
-    /// Its identity.
-    #[must_use]
-    pub fn id(&self) -> DiskId {
-        self.id
+    /// A descriptor for the process that [goes on](Self::received) with it: from now on, the lock
+    /// stays when this is dropped.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        let file = self.lock.file.try_clone()?;
+        self.lock.is_shared.store(true, Ordering::Release);
+        Ok(file)
+    }
+
+    /// The lock ends with this: no other process has the descriptor any more.
+    pub fn keep_alone(&self) {
+        self.lock.is_shared.store(false, Ordering::Release);
     }
 
     /// The name of the driver: `kernel`, `dax` or `nvme`.
@@ -136,6 +152,10 @@ impl Device for Disk {
     }
 }
 
+fn in_use(path: &Path) -> Error {
+    Error::new(Errno::EBUSY, format!("{}: it is in use, by a mount or another program", path.shown()))
+}
+
 /// Whether a log file system is on a block device or in a regular file, sound or not, in use or
 /// not; `false` if it can't be read.
 #[must_use]
@@ -148,9 +168,7 @@ pub fn is_log_at(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let Ok(fd) = rustix::fs::open(path, flags, Mode::empty()) else { return false };
     let Ok(size) = rustix::fs::seek(&fd, SeekFrom::End(0)) else { return false };
-    // It has no lock, and dropping it takes none from others.
-    let file = Locked(fd);
-    is_log(&Kernel { path: path.to_owned(), size, file, discard: Discard::Hole }).unwrap_or(false)
+    is_log(&Kernel { path: path.to_owned(), size, file: fd, discard: Discard::Hole }).unwrap_or(false)
 }
 
 /// Makes a regular file of this size, with its space reserved where that can be.

@@ -44,7 +44,8 @@ struct LiveInode {
     is_unnamed: bool,
     /// Of one that is gone: the changes that make it so.
     gone: Option<Vec<Change>>,
-    /// Of an open directory: the next offset of a name, and those of its names, in their order.
+    /// Of a directory whose names don't have the offsets that they get when it is read: the next
+    /// offset of a name, and those of its names, in their order.
     offsets: Option<(u64, Vec<u64>)>,
 }
 
@@ -71,9 +72,7 @@ impl LiveLog {
         let mut handles: Vec<LiveHandle> =
             core.handles.iter_numbered().map(|(handle, open)| LiveHandle::of(handle, &open)).collect();
         handles.sort_unstable_by_key(|handle| handle.handle);
-        let listed: HashSet<u64> =
-            handles.iter().filter(|handle| handle.bits & DIRECTORY != 0).map(|handle| handle.ino).collect();
-        let live = |inode: Arc<Inode>| LiveInode::of(&inode, listed.contains(&inode.ino));
+        let live = |inode: Arc<Inode>| LiveInode::of(&inode);
         Self {
             uuid: core.anchor.lock().superblock.uuid,
             last_record: core.journal.last_record(),
@@ -194,10 +193,12 @@ impl LiveHandle {
 
 impl LiveInode {
     /// `None` if the device has all that is to know.
-    fn of(inode: &Inode, is_listed: bool) -> Option<Self> {
+    fn of(inode: &Inode) -> Option<Self> {
         let state = inode.state.read();
         let lookups = inode.lookups.load(Ordering::Acquire);
-        let names = state.names().filter(|_| is_listed);
+        let is_used = lookups > 0 || inode.is_open();
+        // The kernel keeps listings, and goes on in them.
+        let names = state.names().filter(|names| is_used && !names.is_as_read());
         let live = Self {
             ino: inode.ino,
             lookups,
@@ -206,11 +207,7 @@ impl LiveInode {
             offsets: names
                 .map(|names| (names.next_offset(), names.after(0).map(|(offset, _)| offset).collect())),
         };
-        let is_known = lookups > 0
-            || live.is_unnamed
-            || live.offsets.is_some()
-            || live.gone.is_some() && inode.is_open();
-        is_known.then_some(live)
+        (is_used || live.is_unnamed).then_some(live)
     }
 
     fn put(&self, to: &mut Vec<u8>) {

@@ -2,30 +2,13 @@
 
 use crate::device::Device;
 use braid_contract::{Errno, Error, Result, Shown};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// Pieces of memory that the kernel takes at a time (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
-
-/// An open file that is locked, so that no other process uses it this way.
-#[derive(Debug)]
-pub(crate) struct Locked(pub(crate) OwnedFd);
-
-impl AsFd for Locked {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Drop for Locked {
-    /// Unlocks it for a process that was forked meanwhile, and has the descriptor too.
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
 
 /// The way in which the kernel discards bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +24,7 @@ pub(crate) enum Discard {
 pub(crate) struct Kernel {
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
-    pub(crate) file: Locked,
+    pub(crate) file: OwnedFd,
     pub(crate) discard: Discard,
 }
 

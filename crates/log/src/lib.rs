@@ -52,7 +52,7 @@ mod writer;
 pub use bucket::LogBucket;
 pub use check::{Checked, Figures, check, figures};
 pub use device::{BLOCK, Device};
-pub use disk::{Disk, DiskId, Use, is_log_at, make_file};
+pub use disk::{Disk, Use, is_log_at, make_file};
 #[cfg(feature = "failpoints")]
 pub use failpoint::{Failpoint, set_failpoint};
 pub use fs::LogFs;

@@ -1,11 +1,11 @@
 //! A regular file in persistent memory as a device: mapped.
 
 use crate::device::Device;
-use crate::kernel::Locked;
 use braid_contract::{Error, Result, Shown};
 use braid_sys::PersistentMap;
 use rustix::fs::{AtFlags, FallocateFlags, StatxAttributes, StatxFlags};
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// A mapped file.
@@ -14,7 +14,7 @@ pub(crate) struct Persistent {
     path: PathBuf,
     size: u64,
     map: PersistentMap,
-    _file: Locked,
+    _file: OwnedFd,
 }
 
 impl Persistent {
@@ -24,10 +24,10 @@ impl Persistent {
     /// # Errors
     /// Those of `statx(2)`.
     pub(crate) fn of(
-        file: Locked,
+        file: OwnedFd,
         size: u64,
         path: PathBuf,
-    ) -> rustix::io::Result<std::result::Result<Self, Locked>> {
+    ) -> rustix::io::Result<std::result::Result<Self, OwnedFd>> {
         let found = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
         let len = usize::try_from(size).ok().filter(|len| *len > 0);
         let Some(len) = len.filter(|_| found.stx_attributes.contains(StatxAttributes::DAX)) else {

@@ -476,6 +476,19 @@ fn another_process_goes_on_with_everything_that_is_open() {
     let listing = fs.open_dir(&me, dir).unwrap();
     let first = names_after(&fs, listing, 0, 4);
     assert_eq!(first.iter().map(|(_, name)| &name[..]).collect::<Vec<_>>(), [".", "..", "b", "c"]);
+    // One that is known, and closed: the kernel keeps its listing.
+    let closed = fs.mkdir(&me, root, OsStr::new("closed"), 0o755, 0).unwrap().attr.ino;
+    for name in ["a", "b", "c"] {
+        fs.release(create(&fs, &me, closed, name).unwrap().1).unwrap();
+    }
+    fs.unlink(&me, closed, OsStr::new("a")).unwrap();
+    let list = |fs: &LogFs, offset| {
+        let handle = fs.open_dir(&me, closed).unwrap();
+        let names = names_after(fs, handle, offset, 9);
+        fs.release_dir(handle).unwrap();
+        names
+    };
+    let listed = list(&fs, 0);
     // A directory that is removed while it is in use.
     let removed = fs.mkdir(&me, root, OsStr::new("cwd"), 0o750, 0).unwrap().attr.ino;
     fs.rmdir(&me, root, OsStr::new("cwd")).unwrap();
@@ -499,6 +512,8 @@ fn another_process_goes_on_with_everything_that_is_open() {
     }
     let rest = names_after(&fs, listing, first[3].0, 9);
     assert_eq!(rest.iter().map(|(_, name)| &name[..]).collect::<Vec<_>>(), ["d", "e"]);
+    assert_eq!(list(&fs, 0), listed);
+    assert_eq!(list(&fs, listed[2].0).len(), 1);
     let (_, new) = create(&fs, &me, root, "new").unwrap();
     assert!(![of_named, of_gone, of_nameless, listing].contains(&new), "a handle was given twice");
     assert!(fs.link(&me, gone, root, OsStr::new("back")).is_err(), "what was removed came back");

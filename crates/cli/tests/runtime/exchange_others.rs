@@ -4,16 +4,18 @@
 use crate::common::{Bench, kill_and_wait, pattern, turn, until};
 use crate::exchange::{beside_writes, program};
 use crate::in_use::{InUse, LEN, open};
-use crate::seen::{BOTH, Seen, me};
-use rustix::fs::{AtFlags, CWD, linkat};
+use crate::seen::{BOTH, Seen, me, socket};
+use rustix::fs::{AtFlags, CWD, FlockOperation, flock, linkat};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A log file system in the file `fs`, mounted at `m` by `braid log mount` with these flags.
 fn log(flags: &[&str]) -> Option<Bench> {
@@ -136,24 +138,95 @@ fn what_was_synced_before_a_kill_is_there_after_an_exchange() {
 }
 
 #[test]
-fn a_log_whose_path_leads_elsewhere_stays_with_its_process() {
+fn a_log_goes_on_with_its_device_wherever_its_path_leads() {
     let _turn = turn();
     let Some(bench) = log(&[]) else { return };
     fs::write(bench.path("m/file"), "text").unwrap();
-    let before = pid(&bench, "m");
     fs::rename(bench.path("fs"), bench.path("moved")).unwrap();
-    let said = bench.refused(&["upgrade", "m"]);
-    assert!(
-        said.contains("No such file") && said.contains("help: bring the one that is mounted back"),
-        "{said}"
-    );
+    exchange(&bench, "m");
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
-    let said = bench.refused(&["upgrade", "m"]);
-    assert!(said.contains("it is another file or device now"), "{said}");
-    assert_eq!(pid(&bench, "m"), before);
-    fs::rename(bench.path("moved"), bench.path("fs")).unwrap();
     exchange(&bench, "m");
     assert_eq!(fs::read_to_string(bench.path("m/file")).unwrap(), "text");
+    let said = bench.refused(&["log", "check", "moved"]);
+    assert!(said.contains("it is in use"), "{said}");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "moved"]);
+}
+
+#[test]
+fn nothing_else_gets_the_device_of_a_log_meanwhile() {
+    let _turn = turn();
+    let Some(bench) = log(&[]) else { return };
+    let gives_up = program(
+        &bench,
+        "gives-up",
+        "say({'hello': {'version': 2, 'program': '9'}})\nhear()\nsay('ready')\nhear()\n\
+         say({'failed': {'why': 'no room'}})\n",
+    );
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let locked = scope.spawn(|| {
+            let image = File::open(bench.path("fs")).unwrap();
+            let lock = || flock(&image, FlockOperation::NonBlockingLockShared);
+            while !is_over.load(Ordering::Relaxed) {
+                if lock().is_ok() {
+                    return true;
+                }
+            }
+            false
+        });
+        for _ in 0..3 {
+            exchange(&bench, "m");
+            bench.fails(&["upgrade", "--to", &gives_up, "m"]);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(!locked.join().unwrap());
+    });
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
+}
+
+#[test]
+fn what_changes_during_an_upgrade_is_refused_or_goes_on() {
+    let _turn = turn();
+    let Some(bench) = Bench::bare(&["m"]) else { return };
+    bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
+    bench.write_stack("stack: { noop: { log: { device: fs } } }\n");
+    fs::write(bench.path("n.yaml"), "stack: { deny: { paths: [ kept ], log: { device: fs } } }\n").unwrap();
+    mount(&bench, "s.yaml", "m");
+    fs::write(bench.path("m/kept"), "").unwrap();
+    let (braid, begun, go) = (env!("CARGO_BIN_EXE_braid"), bench.path("begun"), bench.path("go"));
+    let text = format!(
+        "#!/bin/sh\n: > {}\nwhile [ ! -e {} ]; do sleep 0.02; done\nexec {braid} \"$@\"\n",
+        begun.display(),
+        go.display()
+    );
+    fs::write(bench.path("slow"), text).unwrap();
+    fs::set_permissions(bench.path("slow"), Permissions::from_mode(0o755)).unwrap();
+    let mut upgrades: Vec<_> = (0..3).map(|_| bench.start(&["upgrade", "--to", "./slow", "m"])).collect();
+    until("the other program has started", || begun.exists());
+    let mut modify = bench.start(&["stack", "modify", "m", "n.yaml"]);
+    fs::write(&go, "").unwrap();
+    let upgraded = upgrades.iter_mut().filter_map(|upgrade| upgrade.wait().unwrap().success().then_some(()));
+    assert!(upgraded.count() > 0);
+    let modified = modify.wait().unwrap().success();
+    assert_eq!(bench.ok(&["stack", "dump", "m"]).contains("deny:"), modified);
+    assert_eq!(fs::write(bench.path("m/kept"), "new").is_err(), modified);
+    exchange(&bench, "m");
+    assert_eq!(fs::write(bench.path("m/kept"), "new").is_err(), modified);
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn a_client_that_takes_no_answer_does_not_hold_up_the_mount() {
+    let _turn = turn();
+    let Some(bench) = log(&[]) else { return };
+    let mut slow = UnixStream::connect(socket(&bench).with_extension("sock")).unwrap();
+    let request = "{\"protocol\":2,\"verb\":\"status\"}\n";
+    slow.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    // Until the daemon waits for its answers to be taken.
+    while slow.write_all(request.as_bytes()).is_ok() {}
+    exchange(&bench, "m");
     bench.ok(&["umount", "m"]);
 }
 

@@ -116,13 +116,13 @@ impl Handler for Control {
     }
 
     fn reload(&self, dry_run: bool) -> Result<Reloaded, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         let keys = self.handle.bottom.keys();
         stack_changes::reload(&self.mount.stack(&self.handle.modules), keys, dry_run)
     }
 
     fn upgrade(&self, program: &str) -> Result<Upgrading, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         let Handle { bottom, modules, .. } = &self.handle;
         self.mount.upgrade(
             program,
@@ -139,7 +139,7 @@ impl Handler for Control {
     }
 
     fn modify_stack(&self, request: &ModifyStack) -> Result<Modified, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         let given = (&request.name[..], &request.text[..]);
         let (modified, came) =
             modify::modify(&self.mount.stack(&self.handle.modules), given, request.dry_run)?;
@@ -150,7 +150,7 @@ impl Handler for Control {
     }
 
     fn upgrade_module(&self, module: &str, file: Option<&str>) -> Result<ModuleUpgraded, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         modify::upgrade(&self.mount.stack(&self.handle.modules), module, file.map(Path::new))
     }
 

@@ -52,6 +52,9 @@ pub(crate) trait Bottom: Send + Sync {
     /// The reason why it has no parts that only a volume has, with advice.
     fn no_volume(&self) -> String;
 
+    /// Begins to be used, by this process alone.
+    fn begin(&self) {}
+
     /// Refuses that another process goes on with it.
     ///
     /// # Errors

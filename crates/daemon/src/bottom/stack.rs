@@ -38,7 +38,9 @@ impl Stack for Handle {
         Control::new(self.clone(), mount)
     }
 
-    fn begin(&self, _: &Config) {}
+    fn begin(&self, _: &Config) {
+        self.bottom.begin();
+    }
 
     fn notices(&self) -> Vec<String> {
         self.bottom.notices()

@@ -29,7 +29,7 @@ impl VolumeHandler for Control {
     }
 
     fn replace_tier(&self, tier: &str, dir: &str) -> Result<Replaced, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         let replaced = replacement::replace(&self.volume, tier, Path::new(dir), &self.mount.mountpoint)?;
         let saved =
             self.mount.running.change(&[Edit::Set(tier.to_owned(), "dir", replaced.location.clone())]);
@@ -37,21 +37,21 @@ impl VolumeHandler for Control {
     }
 
     fn add_tier(&self, tier: &str, dir: &str, settings: &Settings) -> Result<TierAdded, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         let (tier, edit) = tiers::add(&self.volume, tier, Path::new(dir), settings, &self.mount.mountpoint)?;
         Ok(TierAdded { tier, location: dir.to_owned(), saved: self.mount.running.change(&[edit]) })
     }
 
     fn set_tier(&self, tier: &str, settings: &Settings) -> Result<TierSet, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         let edits = tiers::set(&self.volume, tier, settings)?;
         Ok(TierSet { tier: tier.to_owned(), saved: self.mount.running.change(&edits) })
     }
 
     fn remove_tier(&self, tier: &str, evacuate: bool) -> Result<TierRemoved, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         let removed = tiers::remove(&self.volume, tier, evacuate)?;
         Ok(TierRemoved {
             tier: tier.to_owned(),
@@ -129,7 +129,7 @@ impl VolumeHandler for Control {
         settings: &Settings,
         bandwidth: Option<u64>,
     ) -> Result<Replacing, ErrorReply> {
-        let _changing = self.mount.changing();
+        let _changing = self.mount.change()?;
         self.follow_volume();
         let (added, edit, job) = tiers::replace_by(
             &self.volume,

@@ -7,88 +7,73 @@ use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::paths;
 use crate::refusal::Refusal;
-use crate::upgrade::BottomState;
-use braid_contract::{Caller, Environment, Figure, FileSystem, Result, Shown, counted};
+use crate::upgrade::{BottomState, LogState};
+use braid_contract::{Caller, Environment, Error, Figure, FileSystem, Result, Shown, counted};
 use braid_ipc::protocol::{ErrorReply, Status};
-use braid_log::{Device, Disk, DiskId, LiveLog, LogFs, NAMED_MAX, Salvaged, Settings, Use};
+use braid_log::{Device, Disk, LogFs, NAMED_MAX, Salvaged, Settings, Use};
 use braid_stores::native::Machine;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An open log file system.
 pub(crate) struct OpenLog {
-    disk: OpenDisk,
+    disk: Arc<Disk>,
+    /// The device, as it is shown.
+    device: String,
     workers: u64,
     fs: Arc<LogFs>,
     /// What was wrong with it, if it is salvaged.
     salvaged: Option<Salvaged>,
 }
 
-/// Where a log file system is.
-struct OpenDisk {
-    /// The device, as it is shown.
-    shown: String,
-    driver: &'static str,
-    /// The path by which it was opened, and the device that it led to.
-    path: PathBuf,
-    id: DiskId,
-}
-
 impl OpenLog {
     /// Opens a log file system, and recovers it if need be; one that is salvaged is only read.
     pub(crate) fn open(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
-        if log.is_salvaged() { Self::salvage(log) } else { Self::open_with(log, LogFs::open) }
+        let usage = if log.is_salvaged() { Use::Read } else { Use::Write };
+        let disk = Disk::open(&log.device.value, usage).map_err(|error| refuse_at(&log.device, &error))?;
+        if log.is_salvaged() {
+            return Self::salvage(log, disk);
+        }
+        Self::open_with(log, disk, LogFs::open)
     }
 
     /// Goes on with the log file system of another process.
     pub(crate) fn open_taken(
         log: &LogSettings,
-        live: &LiveLog,
+        state: &LogState,
     ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
-        Self::open_with(log, |device, settings, environment| {
-            LogFs::open_taken(device, settings, environment, live.clone())
+        let fd = state.disk.try_clone().map_err(Error::from);
+        let disk = fd.and_then(|fd| Disk::received(fd, &log.device.value));
+        let disk = disk.map_err(|error| refuse_at(&log.device, &error))?;
+        Self::open_with(log, disk, |device, settings, environment| {
+            LogFs::open_taken(device, settings, environment, state.live.clone())
         })
     }
 
     fn open_with(
         log: &LogSettings,
+        disk: Disk,
         open: impl FnOnce(Arc<dyn Device>, Settings, Arc<dyn Environment>) -> Result<LogFs>,
     ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
-        let told = |error| refuse_at(&log.device, &error);
-        let disk = Disk::open(&log.device.value, Use::Write).map_err(told)?;
-        let place = OpenDisk::of(log, &disk);
-        let fs = open(Arc::new(disk), settings(log), Arc::new(Machine)).map_err(told)?;
-        Ok(Self::of(place, fs, None))
+        let disk = Arc::new(disk);
+        let fs = open(disk.clone(), settings(log), Arc::new(Machine));
+        let fs = fs.map_err(|error| refuse_at(&log.device, &error))?;
+        Ok(Self::of(log, disk, fs, None))
     }
 
     /// Opens what can be read of one that may be damaged.
-    fn salvage(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
-        let disk =
-            Disk::open(&log.device.value, Use::Read).map_err(|error| refuse_at(&log.device, &error))?;
-        let place = OpenDisk::of(log, &disk);
-        let device: Arc<dyn Device> = Arc::new(disk);
+    fn salvage(log: &LogSettings, disk: Disk) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
+        let disk = Arc::new(disk);
+        let device: Arc<dyn Device> = disk.clone();
         let opened = LogFs::salvage(&device, settings(log), Arc::new(Machine));
         let (fs, salvaged) = opened.map_err(|error| refuse_salvage(&log.device, &error))?;
         tell(&salvaged);
-        Ok(Self::of(place, fs, Some(salvaged)))
+        Ok(Self::of(log, disk, fs, Some(salvaged)))
     }
 
-    fn of(disk: OpenDisk, fs: LogFs, salvaged: Option<Salvaged>) -> Arc<dyn Bottom> {
+    fn of(log: &LogSettings, disk: Arc<Disk>, fs: LogFs, salvaged: Option<Salvaged>) -> Arc<dyn Bottom> {
+        let device = paths::real(&log.device.value).to_string_lossy().into_owned();
         let workers = fs.free_by_worker().len() as u64;
-        Arc::new(Self { disk, workers, fs: Arc::new(fs), salvaged })
-    }
-}
-
-impl OpenDisk {
-    fn of(log: &LogSettings, disk: &Disk) -> Self {
-        let path = &log.device.value;
-        Self {
-            shown: paths::real(path).to_string_lossy().into_owned(),
-            driver: disk.driver(),
-            // The working directory is left later.
-            path: std::path::absolute(path).unwrap_or_else(|_| path.clone()),
-            id: disk.id(),
-        }
+        Arc::new(Self { disk, device, workers, fs: Arc::new(fs), salvaged })
     }
 }
 
@@ -144,13 +129,13 @@ impl Bottom for OpenLog {
     }
 
     fn tell(&self, status: &mut Status) {
-        (status.log, status.log_driver) = (Some(self.disk.shown.clone()), Some(self.disk.driver.to_owned()));
+        (status.log, status.log_driver) = (Some(self.device.clone()), Some(self.disk.driver().to_owned()));
         status.log_salvage = self.salvaged.as_ref().map(Salvaged::lines);
     }
 
     fn notices(&self) -> Vec<String> {
         let Some(salvaged) = &self.salvaged else { return Vec::new() };
-        let (device, inodes) = (self.disk.shown.shown(), counted(salvaged.inodes, "inode"));
+        let (device, inodes) = (self.device.shown(), counted(salvaged.inodes, "inode"));
         if salvaged.is_sound() {
             return vec![format!("{device}: nothing is wrong; {inodes}, to be read only")];
         }
@@ -180,18 +165,10 @@ impl Bottom for OpenLog {
 
     fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {
         if self.salvaged.is_some() {
-            return Err(ErrorReply::new(
-                "what is salvaged is in the process: unmount, and mount with the program",
-            ));
+            let message = "what is salvaged is in the process: unmount, and mount with the program";
+            return Err(ErrorReply::new(message));
         }
-        let OpenDisk { path, id, .. } = &self.disk;
-        let why = match DiskId::at(path) {
-            Ok(found) if found == *id => return Ok(()),
-            Ok(_) => format!("{}: it is another file or device now", path.shown()),
-            Err(error) => error.to_string(),
-        };
-        let advice = "bring the one that is mounted back to this path, or unmount";
-        Err(ErrorReply::new(format!("{why}\n  help: {advice}")))
+        Ok(())
     }
 
     fn prepare_to_give(&self) -> Result<()> {
@@ -199,7 +176,13 @@ impl Bottom for OpenLog {
     }
 
     fn give(&self) -> Result<BottomState> {
-        self.fs.give().map(BottomState::Log)
+        // The device stays locked, whatever its path leads to by now.
+        let disk = self.disk.descriptor()?;
+        Ok(BottomState::Log(LogState { live: self.fs.give()?, disk }))
+    }
+
+    fn begin(&self) {
+        self.disk.keep_alone();
     }
 
     fn no_access_times(&self) -> &'static str {

@@ -25,4 +25,6 @@ pub use predecessor::{Predecessor, ReceivedMount};
 pub(crate) use packed::{CrashedMount, PackedMount, PackedState};
 pub(crate) use settle::settle;
 pub(crate) use successor::Successor;
-pub(crate) use suspended::{BottomState, GuardedState, ProcessState, SuspendedMount, Suspension, ViewState};
+pub(crate) use suspended::{
+    BottomState, GuardedState, LogState, ProcessState, SuspendedMount, Suspension, ViewState,
+};

@@ -1,7 +1,8 @@
 //! A suspended mount in the form in which it goes from one process to the other.
 
 use super::suspended::{
-    BottomState, FoundSessions, GuardedState, MountState, ProcessState, SuspendedMount, Suspension, ViewState,
+    BottomState, FoundSessions, GuardedState, LogState, MountState, ProcessState, SuspendedMount, Suspension,
+    ViewState,
 };
 use crate::guard::{CrashProtection, Guarded, KeptState};
 use braid_contract::{Fd, InodeId};
@@ -76,7 +77,8 @@ enum PackedBottom {
     /// A volume: `live` has its state.
     #[default]
     Volume,
-    /// A log file system: its state comes in place of packed inodes.
+    /// A log file system: its state comes in place of packed inodes, and the descriptor of its device
+    /// behind those of sessions.
     Log,
     /// A view; the descriptors of its session's memory and socket, and of the place that it shows,
     /// come behind those of sessions.
@@ -208,8 +210,14 @@ impl BottomState {
                     ..Default::default()
                 }
             }
-            Self::Log(live) => {
-                PackedParts { bottom: PackedBottom::Log, inodes: live.pack(), ..PackedParts::default() }
+            Self::Log(LogState { live, disk }) => {
+                let descriptors = vec![disk.try_clone()?];
+                PackedParts {
+                    bottom: PackedBottom::Log,
+                    inodes: live.pack(),
+                    descriptors,
+                    ..PackedParts::default()
+                }
             }
             Self::View(ViewState { of, root, link, in_use }) => {
                 let GivenLink { state, memory, socket } = link.try_clone()?;
@@ -227,7 +235,10 @@ impl BottomState {
     ) -> io::Result<Self> {
         Ok(match bottom {
             PackedBottom::Volume => Self::Volume(Box::new(live.with_parts(inodes, descriptors.rest()))),
-            PackedBottom::Log => Self::Log(LiveLog::unpack(&inodes).map_err(io::Error::other)?),
+            PackedBottom::Log => {
+                let live = LiveLog::unpack(&inodes).map_err(io::Error::other)?;
+                Self::Log(LogState { live, disk: descriptors.next()? })
+            }
             PackedBottom::View { of, root, link } => {
                 let link =
                     GivenLink { state: link, memory: descriptors.next()?, socket: descriptors.next()? };

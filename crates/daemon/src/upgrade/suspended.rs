@@ -55,8 +55,16 @@ pub(crate) struct ProcessState {
 #[derive(Debug)]
 pub(crate) enum BottomState {
     Volume(Box<LiveState>),
-    Log(LiveLog),
+    Log(LogState),
     View(ViewState),
+}
+
+/// The state of a log file system.
+#[derive(Debug)]
+pub(crate) struct LogState {
+    pub(crate) live: LiveLog,
+    /// Its device, open and locked.
+    pub(crate) disk: OwnedFd,
 }
 
 /// The state of a view: its session with the mount below.
