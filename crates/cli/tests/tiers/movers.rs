@@ -212,6 +212,10 @@ fn a_tier_at_its_watermark_gives_what_is_cold() {
     // A large plain file, written natively before: its use is unknown.
     for (name, data) in &files {
         write_ranges(&bench.path(name), data);
+        // Uses count by epochs, of which a fast machine writes several files in one.
+        let uptime = || bench.status()["uptime_seconds"].as_f64().unwrap();
+        let written = uptime();
+        until("another epoch has begun", || uptime() > written + 0.4);
     }
     until("the full tier is relieved", || {
         let status = bench.status();
