@@ -155,8 +155,8 @@ impl<C: MountHandler + 'static> Beside<C> {
     /// Carries out requests of sessions and about keys and values from now on, where they wait: the
     /// process before has ended its use of the file system for good.
     pub(crate) fn release(mut self) -> Self {
+        self.buckets.gate().resume();
         if let Some(prepared) = self.held.take() {
-            self.buckets.gate().resume();
             self.kv = prepared.serve(&self.buckets).map_or_else(
                 |error| {
                     tracing::error!("no keys and values any more: {error}");
@@ -165,7 +165,6 @@ impl<C: MountHandler + 'static> Beside<C> {
                 Some,
             );
         }
-        self.buckets.gate().resume();
         self.runtime.iter().for_each(|runtime| runtime.resume());
         self
     }
