@@ -11,6 +11,7 @@ use braid_tests_support::options::Options;
 use braid_tests_support::sh::{Cmd, cmd};
 use braid_tests_support::tools::PJDFSTEST;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// Named in the list of suites.
 pub(super) const SUITE: Suite = Suite {
@@ -80,12 +81,12 @@ fn run(shape: Shape, options: &Options, report: &mut Report) -> Result<()> {
 type Excluded = [(&'static str, &'static str)];
 
 fn run_in(arena: &Arena, excluded: &Excluded, report: &mut Report) -> Result<()> {
-    let second = arena.lab.dir("second")?;
+    let (second, bin) = (arena.lab.dir("second")?, arena.lab.path().join("bin"));
     for remounting in [false, true] {
         let configuration = arena.lab.path().join("pjdfstest.toml");
         std::fs::write(&configuration, format!("{CONFIGURATION}allow_remount = {remounting}\n"))
             .at(&configuration)?;
-        let output = pjdfstest(arena)?
+        let output = pjdfstest(&bin)?
             .arg("-c")
             .arg(&configuration)
             .arg("-p")
@@ -96,17 +97,37 @@ fn run_in(arena: &Arena, excluded: &Excluded, report: &mut Report) -> Result<()>
             .output()?;
         judge(&String::from_utf8_lossy(&output.stdout), remounting, excluded, report)?;
     }
+    if let Ok(waiting) = std::fs::read_to_string(bin.join("busy")) {
+        let times = waiting.lines().count();
+        let first = waiting.lines().next().unwrap_or_default();
+        report.print(&format!("        busy at {times} remounts, with {first} requests waiting at the first"));
+    }
     Ok(())
 }
 
-/// The program, with a mount(8) that asks no helper: that of FUSE would start
-/// a second daemon instead of remounting.
-fn pjdfstest(arena: &Arena) -> Result<Cmd> {
-    let bin = arena.lab.path().join("bin");
+/// A mount(8) that asks no helper: that of FUSE would start a second daemon
+/// instead of remounting. The kernel tells a daemon of closed files after
+/// close(2) has returned, and until the daemon has answered, one that is
+/// removed keeps the mount from becoming read-only: it is asked for again, for
+/// up to ten seconds, and the file `busy` gets a line with the number of
+/// requests that wait for the daemon.
+const MOUNT: &str = r#"#!/bin/sh
+for mountpoint; do :; done
+connection=/sys/fs/fuse/connections/$(stat -c %Ld "$mountpoint")
+end=$(($(date +%s) + 10))
+until said=$(LC_ALL=C /bin/mount --internal-only "$@" 2>&1); do
+    case $said in *busy*) [ "$(date +%s)" -lt "$end" ] && cat "$connection/waiting" >> "${0%/*}/busy" && continue ;; esac
+    echo "$said" >&2
+    exit 1
+done
+"#;
+
+/// The program, with [`MOUNT`].
+fn pjdfstest(bin: &Path) -> Result<Cmd> {
     if !bin.exists() {
-        std::fs::create_dir(&bin).at(&bin)?;
+        std::fs::create_dir(bin).at(bin)?;
         let mount = bin.join("mount");
-        std::fs::write(&mount, "#!/bin/sh\nexec /bin/mount --internal-only \"$@\"\n").at(&mount)?;
+        std::fs::write(&mount, MOUNT).at(&mount)?;
         std::fs::set_permissions(&mount, PermissionsExt::from_mode(0o755)).at(&mount)?;
     }
     let path = std::env::var("PATH").unwrap_or_default();

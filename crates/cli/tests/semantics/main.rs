@@ -16,7 +16,6 @@ mod kernel;
 mod libraries;
 mod limits;
 mod memory_cache;
-mod nfs;
 mod overlay;
 mod sharing;
 mod tmpfile;
