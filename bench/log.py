@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Metadata of the log file system beside ext4, XFS and btrfs on the same loop device
 (LabStor, figure 7): files made a second by one process, without and with fsync, looked
-up, and removed.
+up, and removed; and files made by `braid bench runtime`, through the mount, by a session
+(log-session) and in its own process (log-direct).
 
 The sides take turns on one image, which is made anew for each; each repetition has all
 of them. Prints medians, and writes all raw results as JSON. Needs root. """
@@ -15,7 +16,8 @@ import subprocess
 import tempfile
 import time
 
-SIDES = ["log", "ext4", "xfs", "btrfs"]
+SIDES = ["log", "log-session", "log-direct", "ext4", "xfs", "btrfs"]
+BY_PROGRAM = "create by a program"
 
 
 def run(*words):
@@ -26,22 +28,40 @@ class Side:
     """A file system that is mounted while the block runs."""
 
     def __init__(self, name, braid, image, mount):
-        self.name, self.braid, self.image, self.mount, self.loop = name, braid, image, mount, None
+        self.name, self.braid, self.image, self.mount = name, braid, image, mount
+        self.loop, self.stack = None, None
 
     def __enter__(self):
         run("blkdiscard", "-f", self.device())
-        if self.name == "log":
+        if self.is_log():
             run(self.braid, "log", "create", "--force", self.device())
-            run(self.braid, "log", "mount", self.device(), self.mount)
+        if self.name == "log-direct":
+            self.stack = self.image + ".yaml"
+            with open(self.stack, "w", encoding="utf-8") as stack:
+                json.dump({"exec": "direct", "stack": {"log": {"device": self.device()}}}, stack)
+        elif self.is_log():
+            run(self.braid, "log", "mount", "--runtime", self.device(), self.mount)
         else:
             quiet = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[self.name]
             run(f"mkfs.{self.name}", *quiet, self.device())
             run("mount", "-o", "noatime", self.device(), self.mount)
-        return self.mount
+        return self
 
     def __exit__(self, *_):
-        run(*([self.braid, "umount"] if self.name == "log" else ["umount"]), self.mount)
+        if self.name != "log-direct":
+            run(*([self.braid, "umount"] if self.is_log() else ["umount"]), self.mount)
         run("losetup", "-d", self.loop)
+
+    def is_log(self):
+        return self.name.startswith("log")
+
+    def created_by_program(self):
+        """Files made a second by `braid bench runtime`."""
+        through = {"log-session": "runtime", "log-direct": "direct"}.get(self.name, "mount")
+        place = self.stack if through == "direct" else self.mount
+        words = [self.braid, "bench", "runtime", place, "--load", "create", "--through", through, "--json"]
+        done = subprocess.run(words, check=True, stdout=subprocess.PIPE)
+        return json.loads(done.stdout)["operations_per_second"]
 
     def device(self):
         if self.loop is None:
@@ -57,8 +77,12 @@ def timed(count, work):
     return count / (time.perf_counter() - began)
 
 
-def measure(mount, files, synced):
+def measure(side, files, synced):
     """Operations a second."""
+    found = {BY_PROGRAM: side.created_by_program()}
+    if side.name in ("log-session", "log-direct"):
+        return found
+    mount = side.mount
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
     directory = os.path.join(mount, "files")
     os.mkdir(directory)
@@ -73,7 +97,7 @@ def measure(mount, files, synced):
         os.fsync(file)
         os.close(file)
 
-    found = {"create": timed(files, create)}
+    found["create"] = timed(files, create)
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as caches:
         caches.write("2")
@@ -103,14 +127,12 @@ def main():
             sides = args.sides.split(",")
             random.Random(rep).shuffle(sides)
             for name in sides:
-                with Side(name, braid, image, mount):
-                    seen.append({"rep": rep, "side": name, **measure(mount, args.files, args.synced)})
+                with Side(name, braid, image, mount) as side:
+                    seen.append({"rep": rep, "side": name, **measure(side, args.files, args.synced)})
                 print(json.dumps(seen[-1]), flush=True)
-    for what in ["create", "stat", "unlink", "create and fsync"]:
-        medians = {
-            side: statistics.median(one[what] for one in seen if one["side"] == side)
-            for side in args.sides.split(",")
-        }
+    for what in [BY_PROGRAM, "create", "stat", "unlink", "create and fsync"]:
+        samples = {side: [one[what] for one in seen if one["side"] == side and what in one] for side in args.sides.split(",")}
+        medians = {side: statistics.median(of) for side, of in samples.items() if of}
         print(f"{what} a second: " + ", ".join(f"{side} {rate:,.0f}" for side, rate in medians.items()))
     if args.out:
         with open(args.out, "w", encoding="utf-8") as out:

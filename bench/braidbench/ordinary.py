@@ -26,7 +26,8 @@ MEMORY_SPARE = 4 * GIB
 READAHEAD_KIB = 128
 POLICIES = {"plain": "home-first", "spread": "weighted"}
 DEFAULT_CACHE = "default"
-WITHOUT_XATTR = "braid_without_xattr"
+# Further sides of Braid, with flags of their own.
+OTHERS = {"braid_without_xattr": ("--no-xattr",), "braid_without_polling": ("--poll", "0us")}
 # mergerfs asks its first branch first, and with these asks it seldom.
 MERGERFS_POLICY = "ff"
 MERGERFS_OPTIONS = ("cache.attr=3600", "cache.entry=3600", "cache.negative_entry=3600", "cache.readdir=true",
@@ -89,15 +90,16 @@ def _mergerfs(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
 
 
 def _braids(bench: Bench, tiers: list[Device]) -> list[sides.Side]:
-    """Braid with files on home and with files spread, once with each mode of the cache that was asked for, and once
-    without extended attributes, as mergerfs is run."""
+    """Braid with files on home and with files spread, once with each mode of the cache that was asked for, and with
+    the flags of the others: without extended attributes, as mergerfs is run, and without polling."""
     found = []
     for layout, policy in POLICIES.items():
         # By default, the flag is left out, so that a Braid without it works too.
         asked = bench.args.caches or [DEFAULT_CACHE]
         flags = {f"braid-{layout}" if cache == DEFAULT_CACHE else f"braid-{layout}-{cache}":
                  () if cache == DEFAULT_CACHE else ("--cache", cache) for cache in asked}
-        for name, own in {**flags, f"{WITHOUT_XATTR}-{layout}": ("--no-xattr",)}.items():
+        others = {f"{name}-{layout}": own for name, own in OTHERS.items()}
+        for name, own in {**flags, **others}.items():
             found.append(sides.Braid(name, bench.host, tiers, bench.args.braid, policy, own, tuple(bench.args.volume_key)))
     return bench.wanted(found)
 

@@ -6,7 +6,9 @@ use crate::kv;
 use crate::{background, limits, serving, table, umount};
 use braid_contract::Shown;
 use braid_contract::units::parse_size;
-use braid_daemon::config::{Cache, Config, INODES, MountSettings, THREADS, Transport, VolumeSettings};
+use braid_daemon::config::{
+    Cache, Config, INODES, MountSettings, THREADS, Transport, VolumeSettings, parse_poll,
+};
 use braid_daemon::elsewhere::{self, Elsewhere};
 use braid_daemon::flags::{self, StackFlags};
 use braid_daemon::kv::settings::KvSettings;
@@ -178,6 +180,7 @@ pub(crate) fn mount_settings(args: &FrontArgs) -> Result<MountSettings> {
         inodes: None,
         xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
+        poll: parsed("--poll", args.poll.as_ref(), "can't be used", parse_poll)?,
         restart: None,
         runtime: match &args.runtime {
             Some(text) => Some(RuntimeSettings::from_flag(text)?),

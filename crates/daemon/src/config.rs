@@ -11,6 +11,7 @@ use crate::refusal::{Located, Place, Refusal};
 use crate::runtime::RuntimeSettings;
 use crate::source::Source;
 use crate::view::settings::ViewSettings;
+use braid_contract::units::parse_duration;
 use braid_contract::{OpenFlags, Shown};
 use braid_fuse::CacheMode;
 use braid_hint::HintConfig;
@@ -21,6 +22,7 @@ use braid_stores::zoned::ZonedSettings;
 use braid_volume::{PARALLEL_JOBS_MAX, RangeSize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The configuration of a mount: the stack, and how it is served.
 #[derive(Debug)]
@@ -485,6 +487,8 @@ pub struct MountSettings {
     pub xattr: Option<Located<bool>>,
     /// How requests of the kernel come.
     pub transport: Option<Located<Transport>>,
+    /// How long threads poll for requests of the kernel before they sleep.
+    pub poll: Option<Located<Duration>>,
     /// Whether another process goes on with the mount if this one crashes.
     pub restart: Option<Located<bool>>,
     /// Whether applications may have sessions with the runtime.
@@ -578,6 +582,15 @@ impl Transport {
     }
 }
 
+/// The value of [`MountSettings::poll`].
+///
+/// # Errors
+/// Advice, if it is no duration, or too long.
+pub fn parse_poll(text: &str) -> Result<Duration, String> {
+    let nanos = parse_duration(text)?;
+    if nanos > POLL_MAX { Err("at most 1ms".to_owned()) } else { Ok(Duration::from_nanos(nanos)) }
+}
+
 /// The options that mean the same for every mount.
 pub fn mount_options() -> impl Iterator<Item = &'static str> {
     braid_fuse::generic_options()
@@ -598,6 +611,11 @@ pub fn mount_option(text: &str) -> Result<String, String> {
 /// Default of [`MountSettings::dirty`]: enough for all tiers to write at once,
 /// and little to wait for at a sync.
 pub(crate) const DIRTY_DEFAULT: u64 = 256 << 20;
+/// Default of [`MountSettings::poll`]: about the time in which a halted processor of a virtual
+/// machine wakes.
+pub(crate) const POLL_DEFAULT: Duration = Duration::from_micros(50);
+/// The most of it, in nanoseconds.
+const POLL_MAX: u64 = 1_000_000;
 /// Default for threads that answer requests of the kernel.
 pub const THREADS_DEFAULT: usize = 48;
 /// The bounds of [`MountSettings::threads`].
@@ -627,6 +645,7 @@ impl MountSettings {
             inodes: self.inodes.or(file.inodes),
             xattr: self.xattr.or(file.xattr),
             transport: self.transport.or(file.transport),
+            poll: self.poll.or(file.poll),
             restart: self.restart.or(file.restart),
             runtime: self.runtime.or(file.runtime),
             metrics: self.metrics.or(file.metrics),

@@ -2,7 +2,7 @@
 //! change of the tiers is written to the stack file of the mount; the whole can
 //! be printed as a stack file (`control`).
 
-use crate::config::{Cache, Config, MountSettings, THREADS_DEFAULT, Transport};
+use crate::config::{Cache, Config, MountSettings, POLL_DEFAULT, THREADS_DEFAULT, Transport};
 use crate::drill::Drills;
 use crate::hints;
 use crate::memory;
@@ -218,6 +218,7 @@ impl Running {
         let allow_other = mount.allow_other.as_ref().map_or(is_root, |allow| allow.value);
         let cache = mount.cache.as_ref().map_or(Cache::Auto, |cache| cache.value);
         let transport = mount.transport.as_ref().map_or(Transport::Auto, |transport| transport.value);
+        let poll = mount.poll.as_ref().map_or(POLL_DEFAULT, |poll| poll.value);
         let xattr = mount.xattr.as_ref().is_none_or(|xattr| xattr.value);
         for (key, value) in [
             ("threads", threads.to_string()),
@@ -225,6 +226,7 @@ impl Running {
             ("cache", cache.name().to_owned()),
             ("xattr", xattr.to_string()),
             ("transport", transport.name().to_owned()),
+            ("poll", format!("{}us", poll.as_micros())),
             ("restart", mount.restarts().to_string()),
         ] {
             set(&mut settings, key, Value::Scalar(value));
@@ -418,6 +420,7 @@ mod tests {
             "cache: auto",
             "xattr: true",
             "transport: auto",
+            "poll: 50us",
             "restart: false",
         ] {
             assert!(dump.contains(part), "{part}: {dump}");

@@ -2,7 +2,7 @@
 
 use crate::config::{
     BOTTOMS, BottomNode, Cache, Config, Exec, INODES, MountSettings, StackNode, THREADS, Transport,
-    mount_option,
+    mount_option, parse_poll,
 };
 use crate::kv::settings::KvSettings;
 use crate::logfs::settings::LogSettings;
@@ -262,6 +262,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
         "inodes",
         "xattr",
         "transport",
+        "poll",
         "restart",
         "runtime",
         "metrics",
@@ -289,6 +290,7 @@ fn mount_settings(field: &Field, base: &Path) -> Result<MountSettings, Refusal> 
             .take("transport")
             .map(|field| field.parse("a transport", Transport::parse))
             .transpose()?,
+        poll: section.take("poll").map(|field| field.parse("a duration", parse_poll)).transpose()?,
         restart: section.take("restart").map(|field| field.truth()).transpose()?,
         runtime: section.take("runtime").map(|field| RuntimeSettings::from_file(&field)).transpose()?,
         metrics: section

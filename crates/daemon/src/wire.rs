@@ -2,8 +2,8 @@
 
 use crate::cache::Cache;
 use crate::config::{
-    BottomNode, Cache as KernelCache, Config, DIRTY_DEFAULT, THREADS_DEFAULT, TierSettings, Transport,
-    VolumeSettings,
+    BottomNode, Cache as KernelCache, Config, DIRTY_DEFAULT, POLL_DEFAULT, THREADS_DEFAULT, TierSettings,
+    Transport, VolumeSettings,
 };
 use crate::drill::{self, Drills};
 use crate::guard::KeptState;
@@ -156,6 +156,7 @@ fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> F
     FuseConfig {
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         rings: settings.transport.as_ref().is_none_or(|transport| transport.value == Transport::Auto),
+        poll: settings.poll.as_ref().map_or(POLL_DEFAULT, |poll| poll.value),
         allow_other: settings.allow_other.as_ref().map_or(root, |allow| allow.value),
         xattrs: settings.xattr.as_ref().is_none_or(|xattr| xattr.value),
         cache,

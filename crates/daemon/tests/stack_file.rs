@@ -64,7 +64,7 @@ fn unknown_keys() {
         "threads: 8",
         "allow_other: true",
         "s.yaml:10: mount.allow_other: unknown key\n  \
-         help: did you mean 'allow-other'? The keys here are point, options, threads, nice, allow-other, cache, dirty, inodes, xattr, transport, restart, runtime, metrics, kv, modifiable-by",
+         help: did you mean 'allow-other'? The keys here are point, options, threads, nice, allow-other, cache, dirty, inodes, xattr, transport, poll, restart, runtime, metrics, kv, modifiable-by",
     );
 }
 

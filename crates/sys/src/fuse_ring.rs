@@ -176,9 +176,10 @@ impl RingReply {
     }
 }
 
-/// An io_uring for one entry, of the thread that calls this.
+/// An io_uring for one entry, of the thread that calls this. A flag in its memory says that
+/// something came.
 fn make_ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
-    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2)
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(2)
 }
 
 impl FuseRing {
@@ -256,13 +257,7 @@ impl FuseRing {
     /// # Errors
     /// There is no next request.
     pub fn next_request(&mut self) -> Result<(), RingEnd> {
-        if !self.given {
-            let operation = if self.registered { COMMIT_AND_FETCH } else { REGISTER };
-            if self.registered {
-                self.take_reply();
-            }
-            self.give(operation).map_err(RingEnd::Over)?;
-        }
+        self.give_reply().map_err(RingEnd::Over)?;
         match self.wait() {
             Ok(true) => {
                 self.registered = true;
@@ -272,6 +267,36 @@ impl FuseRing {
             Err(error) if self.registered => Err(RingEnd::Over(error)),
             Err(error) => Err(RingEnd::Refused(error)),
         }
+    }
+
+    /// Hands over the reply to the last request, once it is there, and does not wait for the
+    /// next.
+    ///
+    /// # Errors
+    /// The entry can't be given to the kernel. What it says of an entry,
+    /// [`next_request`](Self::next_request) says.
+    pub fn hand_over(&mut self) -> io::Result<()> {
+        self.give_reply()?;
+        // If there is no memory at present, the next call does it.
+        let _ = self.ring.submit();
+        Ok(())
+    }
+
+    /// Whether [`next_request`](Self::next_request) would not wait.
+    pub fn is_ready(&mut self) -> bool {
+        self.ring.submission().taskrun() || !self.ring.completion().is_empty()
+    }
+
+    /// Gives the entry to the kernel, with the reply to the last request if there was one,
+    /// unless the kernel has it.
+    fn give_reply(&mut self) -> io::Result<()> {
+        if self.given {
+            return Ok(());
+        }
+        if self.registered {
+            self.take_reply();
+        }
+        self.give(if self.registered { COMMIT_AND_FETCH } else { REGISTER })
     }
 
     /// Has the kernel do without rings: it holds requests back until each

@@ -100,7 +100,8 @@ fn run_in(arena: &Arena, excluded: &Excluded, report: &mut Report) -> Result<()>
     if let Ok(waiting) = std::fs::read_to_string(bin.join("busy")) {
         let times = waiting.lines().count();
         let first = waiting.lines().next().unwrap_or_default();
-        report.print(&format!("        busy at {times} remounts, with {first} requests waiting at the first"));
+        report
+            .print(&format!("        busy at {times} remounts, with {first} requests waiting at the first"));
     }
     Ok(())
 }

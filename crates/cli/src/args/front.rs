@@ -51,6 +51,11 @@ pub(crate) struct FrontArgs {
     #[arg(long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<String>,
 
+    /// How long threads poll for the kernel's next request before they sleep, where that may be
+    /// of use; 0us for never [default: 50us]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) poll: Option<String>,
+
     /// Let applications have sessions with workers of the daemon; SETTINGS are KEY=VALUE,...
     /// [default: no]
     #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "", overrides_with = "no_runtime")]

@@ -142,3 +142,24 @@ fn requests_come_by_the_device_where_that_is_asked_for() {
     let said = bench.refused(&["mount", "s.yaml", "m", "--transport", "pigeon"]);
     assert!(said.contains("--transport pigeon: not a transport\n  help: write auto or device"), "{said}");
 }
+
+#[test]
+fn threads_poll_for_requests_for_as_long_as_asked_for() {
+    for transport in ["auto", "device"] {
+        let Some(bench) = Bench::new() else { return };
+        bench.write_stack(&format!("{}mount: {{ poll: 1ms }}\n", crate::common::stack(&bench)));
+        bench.ok(&["mount", "s.yaml", "m", "--transport", transport]);
+        assert!(bench.ok(&["stack", "dump", "m"]).contains("poll: 1000us"));
+        work(&bench);
+        bench.unmount_clean();
+        bench.ok(&["mount", "s.yaml", "m", "--transport", transport, "--poll", "0us"]);
+        assert!(bench.ok(&["stack", "dump", "m"]).contains("poll: 0us"));
+        work(&bench);
+        bench.unmount_clean();
+    }
+    let Some(bench) = Bench::new() else { return };
+    for (given, help) in [("2ms", "at most 1ms"), ("often", "a duration is")] {
+        let said = bench.refused(&["mount", "s.yaml", "m", "--poll", given]);
+        assert!(said.contains(&format!("--poll {given}: can't be used\n  help: {help}")), "{said}");
+    }
+}

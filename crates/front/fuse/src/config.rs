@@ -2,6 +2,7 @@
 
 use crate::ledger::Ledger;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -11,6 +12,9 @@ pub struct FuseConfig {
     pub threads: usize,
     /// Whether requests may come through io_uring.
     pub rings: bool,
+    /// How long a thread that has answered a request polls for the next one, where that may be
+    /// of use, before it sleeps. Zero: not at all.
+    pub poll: Duration,
     /// Whether to let other users than the mounting one in, as far as
     /// permissions go.
     pub allow_other: bool,

@@ -38,6 +38,7 @@ mod open;
 mod open_table;
 mod ops;
 mod pause;
+mod polling;
 mod repeated;
 mod report;
 mod rings;

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How often threads that may wait for a request are looked for.
 const WAKE_AGAIN: Duration = Duration::from_millis(20);
 
+/// Requests are held up for so many times the patience at most.
+const PATIENCE_FACTOR: u32 = 5;
+
 /// Whether requests are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Stage {
@@ -106,8 +109,13 @@ impl State {
         self.threads.entry(source).or_default()
     }
 
+    /// Threads that serve requests, or wait for them.
+    fn all(&self) -> usize {
+        self.threads.values().sum()
+    }
+
     fn is_idle(&self) -> bool {
-        self.threads.values().all(|count| *count == 0)
+        self.all() == 0
     }
 }
 
@@ -243,10 +251,12 @@ impl Pause {
         }
     }
 
-    /// Holds requests up. Answers whether none is under way within this time; if not,
-    /// they are served as before.
+    /// Holds requests up. Answers whether none is under way in the end; if it takes this time
+    /// for one more thread to have nothing to do, they are served as before: a busy machine
+    /// takes long for many threads, and a request that hangs never ends.
     pub(crate) fn hold_up(&self, patience: Duration, root: &Path) -> bool {
-        let until = Instant::now() + patience;
+        let last = Instant::now() + patience * PATIENCE_FACTOR;
+        let (mut until, mut least) = (Instant::now() + patience, usize::MAX);
         self.find_unreachable();
         self.lock().stage = Stage::Pausing;
         // It is never full.
@@ -257,7 +267,11 @@ impl Pause {
             if state.stage != Stage::Pausing || state.over {
                 break state.stage == Stage::Paused;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            if state.all() < least {
+                (until, least) = ((now + patience).min(last), state.all());
+            }
+            let left = until.saturating_duration_since(now);
             if left.is_zero() {
                 break false;
             }

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Rings of a session on a machine of many processors, of which each has at
 /// least [`RINGS_MIN`], however many threads were asked for: some requests are
@@ -42,6 +43,8 @@ pub(crate) struct RequestSource {
     /// Rings with a request that is not served: at first, those of the process before.
     pub(crate) held: Arc<Mutex<BTreeSet<usize>>>,
     pub(crate) pause: Arc<Pause>,
+    /// How long a thread polls for the next request before it sleeps.
+    pub(crate) poll: Duration,
     /// Requests that come again are refused.
     pub(crate) refuses: bool,
 }
@@ -72,7 +75,7 @@ impl RequestSource {
     ///
     /// # Errors
     /// If there is no memory for the rings.
-    pub(crate) fn new(threads: usize, by_ring: bool) -> io::Result<Self> {
+    pub(crate) fn new(threads: usize, by_ring: bool, poll: Duration) -> io::Result<Self> {
         let queues = by_ring.then(processors).flatten().unwrap_or(0);
         let rings_each = rings_each(threads, queues);
         // One more is spare.
@@ -86,6 +89,7 @@ impl RequestSource {
             area: (queues > 0).then(area).transpose()?,
             held: Arc::default(),
             pause: Arc::new(Pause::new()?),
+            poll,
             refuses: false,
         })
     }
@@ -94,8 +98,12 @@ impl RequestSource {
     ///
     /// # Errors
     /// If there are no descriptors left.
-    pub(crate) fn resumed(threads: usize, rings: Option<(&RingsState, Arc<RingArea>)>) -> io::Result<Self> {
-        let mut this = Self::new(threads, false)?;
+    pub(crate) fn resumed(
+        threads: usize,
+        rings: Option<(&RingsState, Arc<RingArea>)>,
+        poll: Duration,
+    ) -> io::Result<Self> {
+        let mut this = Self::new(threads, false, poll)?;
         if let Some((state, area)) = rings {
             (this.queues, this.rings_each, this.area) = (state.queues, state.each, Some(area));
             this.uses_rings = Arc::new(AtomicBool::new(true));

@@ -8,9 +8,11 @@
 use crate::front::Front;
 use crate::init::REQUEST_MAX_BYTES;
 use crate::pause::{Held, Next, Pause, Source};
+use crate::polling::Polling;
 use crate::rings::RequestSource;
 use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingArea, RingEnd, RingReply};
 use fuser::{Answer, Dispatcher};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno as Os;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -45,6 +47,7 @@ struct Pool {
     area: Option<Arc<RingArea>>,
     held: Arc<Mutex<BTreeSet<usize>>>,
     pause: Arc<Pause>,
+    polling: Polling,
     /// Requests that come again are refused.
     refuses: bool,
 }
@@ -110,7 +113,8 @@ pub(crate) enum End {
 /// # Errors
 /// The first error that ended a thread before that.
 pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> io::Result<End> {
-    let RequestSource { threads, queues, rings_each, uses_rings, area, held, pause, refuses } = transport;
+    let RequestSource { threads, queues, rings_each, uses_rings, area, held, pause, poll: most, refuses } =
+        transport;
     // Made first, since there may be no room for it later.
     let spare =
         area.as_ref().map(|area| FuseRing::new(&dispatcher, 0, area, area.slots() - 1)).transpose()?;
@@ -126,6 +130,7 @@ pub(crate) fn serve(dispatcher: Dispatcher<Front>, transport: RequestSource) -> 
         area,
         held,
         pause,
+        polling: Polling::new(most),
         refuses,
     });
     if let Some(spare) = spare {
@@ -151,6 +156,13 @@ fn set_blocking(device: &impl AsFd, blocks: bool) -> io::Result<()> {
         fcntl_setfl(device, wanted)?;
     }
     Ok(())
+}
+
+/// Whether reading the device would not wait.
+fn is_readable(device: &impl AsFd) -> io::Result<bool> {
+    let mut fds = [PollFd::new(device, PollFlags::IN)];
+    let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(ready > 0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -297,6 +309,9 @@ impl Pool {
                 }
             }
             self.idle.fetch_add(1, Ordering::Relaxed);
+            if !polls {
+                self.polling.poll(|_| is_readable(&dispatcher))?;
+            }
             let received = if polls { dispatcher.receive_now(buffer) } else { dispatcher.receive(buffer) };
             let was_last = self.idle.fetch_sub(1, Ordering::Relaxed) == 1;
             let size = match received {
@@ -316,6 +331,9 @@ impl Pool {
                 && let Err(error) = self.begin_reader()
             {
                 tracing::warn!(%error, "could not begin one more thread to serve requests");
+            }
+            if !polls {
+                self.polling.came();
             }
             if !self.serve_or_refuse(&dispatcher, &buffer[..size])? {
                 return Ok(());
@@ -371,8 +389,15 @@ impl Pool {
         answer: &Arc<dyn Answer>,
     ) -> io::Result<()> {
         loop {
+            // What is wrong with the ring, the next call says.
+            let _ = self.polling.poll(|first| {
+                if first {
+                    ring.hand_over()?;
+                }
+                Ok(ring.is_ready())
+            });
             match ring.next_request() {
-                Ok(()) => {}
+                Ok(()) => self.polling.came(),
                 Err(RingEnd::Woken) if self.pause.leaves(queue) => return Ok(()),
                 Err(RingEnd::Woken) => continue,
                 Err(RingEnd::Over(error)) => {

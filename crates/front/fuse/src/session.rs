@@ -76,7 +76,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     if agreed.write_back {
         unmounter.mounted.set_dirty_max(dirty_max);
     }
-    let transport = RequestSource::new(threads, agreed.rings);
+    let transport = RequestSource::new(threads, agreed.rings, config.poll);
     let transport = transport.inspect_err(|_| unmounter.end())?;
     Ok(Session::begun(library, (&notifying, opens), unmounter, (config, agreed, transport)))
 }
@@ -300,7 +300,7 @@ pub struct Holder {
 
 impl Holder {
     /// Holds requests up, and has [`Session::run`] return. Answers whether none was
-    /// under way within `patience`; if not, they are served as before. Meanwhile and
+    /// under way in the end; if no thread gets done for `patience`, they are served as before. Meanwhile and
     /// afterwards, the [cache](KernelCache) is not asked.
     #[must_use]
     pub fn hold_up(&self, patience: Duration) -> bool {
@@ -343,7 +343,7 @@ pub fn resume(
     let Given { state, device, area, again, .. } = given;
     let rings = state.rings.as_ref().zip(area);
     let (threads, _) = at_a_time(config.threads, rings.is_some(), fs.capabilities().holds_up);
-    let transport = RequestSource::resumed(threads, rings)?;
+    let transport = RequestSource::resumed(threads, rings, config.poll)?;
     let mounted = Mounted::resumed(mountpoint, device.try_clone()?)?;
     let mut shared = None;
     let make = |backings: &fuser::Backings| {
