@@ -420,7 +420,7 @@ mod tests {
             "cache: auto",
             "xattr: true",
             "transport: auto",
-            "poll: 50us",
+            "poll: 200us",
             "restart: false",
         ] {
             assert!(dump.contains(part), "{part}: {dump}");

@@ -52,7 +52,7 @@ pub(crate) struct FrontArgs {
     pub(crate) transport: Option<String>,
 
     /// How long threads poll for the kernel's next request before they sleep, where that may be
-    /// of use; 0us for never [default: 50us]
+    /// of use; 0us for never [default: 200us]
     #[arg(long, value_name = "TIME")]
     pub(crate) poll: Option<String>,
 

@@ -20,7 +20,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 /// Requests follow each other closely if no more than this lies between two.
-const CLOSE: Duration = Duration::from_micros(200);
+const CLOSE: Duration = Duration::from_micros(500);
 
 /// How often to look whether there are idle processors.
 const LOOK: Duration = Duration::from_millis(2);

@@ -85,7 +85,7 @@ pub(crate) fn config() -> FuseConfig {
         ledger: None,
         threads: 4,
         rings: true,
-        poll: std::time::Duration::from_micros(50),
+        poll: std::time::Duration::from_micros(200),
         allow_other: true,
         cache: CacheMode::Passthrough,
         xattrs: true,
