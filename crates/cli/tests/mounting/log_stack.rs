@@ -356,6 +356,8 @@ fn the_dump_of_a_mount_by_flags_is_a_stack_file_of_it() {
         "2",
         "--transport",
         "device",
+        "--poll",
+        "100us",
         "--log-file",
         "log",
         "fs",
@@ -363,9 +365,16 @@ fn the_dump_of_a_mount_by_flags_is_a_stack_file_of_it() {
     ]);
     fs::write(bench.path("m/file"), "content").unwrap();
     let dump = bench.ok(&["stack", "dump", "m"]);
-    for part in
-        ["log:", "workers: 3", "metrics.sock", "noexec", "cache: direct", "xattr: false", "threads: 2"]
-    {
+    for part in [
+        "log:",
+        "workers: 3",
+        "metrics.sock",
+        "noexec",
+        "cache: direct",
+        "xattr: false",
+        "threads: 2",
+        "poll: 100us",
+    ] {
         assert!(dump.contains(part), "{part}: {dump}");
     }
     assert!(bench.refused(&["reload", "m"]).contains("mounted by flags"));
