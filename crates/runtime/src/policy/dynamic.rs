@@ -92,7 +92,11 @@ mod tests {
                 busiest(&plan, &demands)
             };
             let plan = POLICY.plan(&demands, workers);
-            let enough = POLICY.busy_max.max(lightest(workers) * (1.0 + POLICY.loss_max));
+            // A loss is allowed only where all are too busy.
+            let enough = match lightest(workers) {
+                weight if weight <= POLICY.busy_max => POLICY.busy_max,
+                weight => weight * (1.0 + POLICY.loss_max),
+            };
             prop_assert!(busiest(&plan, &demands) <= enough + 1e-9);
             // One alone would not keep both kinds apart.
             let apart = plan.iter().any(|share| share.latency) && plan.iter().any(|share| !share.latency);
@@ -100,6 +104,14 @@ mod tests {
                 prop_assert!(lightest(fewer) > enough, "{fewer} would do: {plan:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_worker_more_that_keeps_all_from_being_too_busy_is_used() {
+        let mut demands = of(Class::Throughput, &[0.837]);
+        demands.push(Demand { class: Class::Latency, weight: 1.735, free: true });
+        let plan = POLICY.plan(&demands, 4);
+        assert_eq!(plan.len(), 4, "three would be busier by less than the loss: {plan:?}");
     }
 
     #[test]
