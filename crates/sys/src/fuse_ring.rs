@@ -257,7 +257,7 @@ impl FuseRing {
     /// # Errors
     /// There is no next request.
     pub fn next_request(&mut self) -> Result<(), RingEnd> {
-        self.give_reply().map_err(RingEnd::Over)?;
+        self.give_reply()?;
         match self.wait() {
             Ok(true) => {
                 self.registered = true;
@@ -273,9 +273,9 @@ impl FuseRing {
     /// next.
     ///
     /// # Errors
-    /// The entry can't be given to the kernel. What it says of an entry,
-    /// [`next_request`](Self::next_request) says.
-    pub fn hand_over(&mut self) -> io::Result<()> {
+    /// The entry can't be given to the kernel, and there is no next request. What the kernel
+    /// says of an entry, [`next_request`](Self::next_request) says.
+    pub fn hand_over(&mut self) -> Result<(), RingEnd> {
         self.give_reply()?;
         // If there is no memory at present, the next call does it.
         let _ = self.ring.submit();
@@ -289,14 +289,14 @@ impl FuseRing {
 
     /// Gives the entry to the kernel, with the reply to the last request if there was one,
     /// unless the kernel has it.
-    fn give_reply(&mut self) -> io::Result<()> {
+    fn give_reply(&mut self) -> Result<(), RingEnd> {
         if self.given {
             return Ok(());
         }
         if self.registered {
             self.take_reply();
         }
-        self.give(if self.registered { COMMIT_AND_FETCH } else { REGISTER })
+        self.give(if self.registered { COMMIT_AND_FETCH } else { REGISTER }).map_err(RingEnd::Over)
     }
 
     /// Has the kernel do without rings: it holds requests back until each

@@ -201,7 +201,7 @@ fn mount_again(bench: &Bench) {
     let device = || device_of(&bench.path("m"));
     let wanted = device();
     let mut lower = Vec::new();
-    // The lowest number that is free is taken, and other tests mount and unmount.
+    // The lowest number that is free is taken, and other programs mount and unmount.
     until("the number is free", || {
         bench.unmount_clean();
         bench.ok(&["mount", "s.yaml", "m"]);

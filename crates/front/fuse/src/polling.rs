@@ -14,8 +14,7 @@
 
 use rustix::io::pread;
 use std::fs::File;
-use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -28,9 +27,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// So many looks have to find none until nothing polls: a task may run for just a moment.
 const LOOKS: u32 = 3;
 
-/// What a poll that got a request is worth, in polls in vain; what can be saved at most; how
-/// long nothing polls once all is spent, and what there is to spend then.
-const WORTH: u32 = 1;
+/// A poll that got a request saves one in vain. What can be saved at most; how long nothing
+/// polls once all is spent, and what there is to spend then.
 const SAVED_MAX: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
@@ -45,7 +43,7 @@ pub(crate) struct Polling {
     began: Instant,
     /// When the last request came, and whether it followed another closely.
     last: AtomicU64,
-    close: AtomicU32,
+    close: AtomicBool,
     /// When to look for idle processors again, and how many looks in a row found none.
     look: AtomicU64,
     busy: AtomicU32,
@@ -69,7 +67,7 @@ impl Polling {
             processors,
             began: Instant::now(),
             last: AtomicU64::new(0),
-            close: AtomicU32::new(0),
+            close: AtomicBool::new(false),
             look: AtomicU64::new(0),
             busy: AtomicU32::new(0),
             polling: AtomicU32::new(0),
@@ -87,36 +85,29 @@ impl Polling {
         let now = self.now();
         let before = self.last.swap(now, Ordering::Relaxed);
         let close = now.saturating_sub(before) < CLOSE.as_nanos() as u64;
-        self.close.store(u32::from(close), Ordering::Relaxed);
+        self.close.store(close, Ordering::Relaxed);
     }
 
-    /// Polls, if that may be of use: `is_there` answers whether a request is there, and is told
-    /// whether it is asked for the first time.
-    ///
-    /// # Errors
-    /// The first of `is_there`, which ends it.
-    pub(crate) fn poll(&self, mut is_there: impl FnMut(bool) -> io::Result<bool>) -> io::Result<()> {
-        if !self.is_of_use() {
-            return Ok(());
-        }
+    /// Polls: `is_there` answers whether a request is there.
+    pub(crate) fn poll(&self, mut is_there: impl FnMut() -> bool) {
         let _polling = Counted::new(&self.polling);
         let until = Instant::now() + self.most;
-        let mut found = is_there(true)?;
+        let mut found = is_there();
         while !found && Instant::now() < until {
             // The program that is to send the request may wait for this processor.
             std::thread::yield_now();
-            found = is_there(false)?;
+            found = is_there();
         }
         self.account(found);
-        Ok(())
     }
 
     fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn is_of_use(&self) -> bool {
-        if self.most.is_zero() || self.close.load(Ordering::Relaxed) == 0 {
+    /// Whether to poll now.
+    pub(crate) fn is_of_use(&self) -> bool {
+        if self.most.is_zero() || !self.close.load(Ordering::Relaxed) {
             return false;
         }
         let now = self.now();
@@ -145,7 +136,7 @@ impl Polling {
     /// Notes whether a poll got a request.
     fn account(&self, found: bool) {
         let saved = self.saved.load(Ordering::Relaxed);
-        let left = if found { (saved + WORTH).min(SAVED_MAX) } else { saved.saturating_sub(1) };
+        let left = if found { (saved + 1).min(SAVED_MAX) } else { saved.saturating_sub(1) };
         if left == 0 {
             self.paused_until.store(self.now() + PAUSE.as_nanos() as u64, Ordering::Relaxed);
         }
@@ -197,13 +188,12 @@ mod tests {
 
     fn tries(polling: &Polling, found: bool) -> u32 {
         let mut tries = 0;
-        polling
-            .poll(|first| {
-                assert_eq!(first, tries == 0);
+        if polling.is_of_use() {
+            polling.poll(|| {
                 tries += 1;
-                Ok(found)
-            })
-            .unwrap();
+                found
+            });
+        }
         tries
     }
 
@@ -214,19 +204,18 @@ mod tests {
         polling.came();
         assert_eq!(tries(&polling, true), 0, "the first one");
         // A slow machine may be away for longer.
-        while polling.close.load(Ordering::Relaxed) == 0 {
+        while !polling.close.load(Ordering::Relaxed) {
             polling.came();
         }
         assert_eq!(tries(&polling, true), 1);
         assert!(tries(&polling, false) > 1);
-        assert!(polling.poll(|_| Err(io::Error::other("gone"))).is_err());
         assert_eq!(polling.polling.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn what_is_in_vain_pauses() {
         let polling = polling();
-        polling.close.store(1, Ordering::Relaxed);
+        polling.close.store(true, Ordering::Relaxed);
         let in_vain = (0..SAVED_MAX).take_while(|_| tries(&polling, false) > 0).count();
         assert_eq!(in_vain, TRIES as usize);
         polling.paused_until.store(0, Ordering::Relaxed);
@@ -238,14 +227,14 @@ mod tests {
     #[test]
     fn nothing_polls_where_no_processor_is_idle() {
         let polling = Polling { processors: 0, ..polling() };
-        polling.close.store(1, Ordering::Relaxed);
+        polling.close.store(true, Ordering::Relaxed);
         let polled = (0..LOOKS + 1).take_while(|_| {
             polling.look.store(0, Ordering::Relaxed);
             tries(&polling, true) > 0
         });
         assert_eq!(polled.count(), LOOKS as usize - 1);
         let never = Polling::new(Duration::ZERO);
-        never.close.store(1, Ordering::Relaxed);
+        never.close.store(true, Ordering::Relaxed);
         assert_eq!(tries(&never, true), 0);
     }
 }

@@ -14,7 +14,7 @@ use braid_sys::{AlignedBuf, DIRECT_ALIGNMENT, FuseRing, RingArea, RingEnd, RingR
 use fuser::{Answer, Dispatcher};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno as Os;
+use rustix::io::{Errno as Os, retry_on_intr};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -159,10 +159,10 @@ fn set_blocking(device: &impl AsFd, blocks: bool) -> io::Result<()> {
 }
 
 /// Whether reading the device would not wait.
-fn is_readable(device: &impl AsFd) -> io::Result<bool> {
+fn is_readable(device: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(device, PollFlags::IN)];
-    let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    Ok(ready > 0)
+    // Reading the device reports any error.
+    retry_on_intr(|| poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))) != Ok(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -309,8 +309,8 @@ impl Pool {
                 }
             }
             self.idle.fetch_add(1, Ordering::Relaxed);
-            if !polls {
-                self.polling.poll(|_| is_readable(&dispatcher))?;
+            if !polls && self.polling.is_of_use() {
+                self.polling.poll(|| is_readable(&dispatcher));
             }
             let received = if polls { dispatcher.receive_now(buffer) } else { dispatcher.receive(buffer) };
             let was_last = self.idle.fetch_sub(1, Ordering::Relaxed) == 1;
@@ -389,14 +389,11 @@ impl Pool {
         answer: &Arc<dyn Answer>,
     ) -> io::Result<()> {
         loop {
-            // What is wrong with the ring, the next call says.
-            let _ = self.polling.poll(|first| {
-                if first {
-                    ring.hand_over()?;
-                }
-                Ok(ring.is_ready())
-            });
-            match ring.next_request() {
+            let handed_over = match self.polling.is_of_use() {
+                true => ring.hand_over().map(|()| self.polling.poll(|| ring.is_ready())),
+                false => Ok(()),
+            };
+            match handed_over.and_then(|()| ring.next_request()) {
                 Ok(()) => self.polling.came(),
                 Err(RingEnd::Woken) if self.pause.leaves(queue) => return Ok(()),
                 Err(RingEnd::Woken) => continue,
