@@ -101,17 +101,19 @@ fn outcome(dir: &Path, case: &Case, spread: bool) -> (bool, String, bool) {
     chown(&file, Some(case.owner.0), Some(case.owner.1)).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(case.mode)).unwrap();
     // A write by root to a file with both looks like a `chown` to Braid: both
-    // are cleared. A store to a mapping arrives as a write, and also clears
-    // capabilities.
+    // are cleared.
     let as_natively = case.by != ROOT || case.mode & 0o6000 == 0;
-    if as_natively && case.words != MAP {
+    if as_natively {
         give_capability(&file);
     }
     // The kernel knows all of it.
     fs::metadata(&file).unwrap();
     let done = quiet(case.words).uid(case.by).gid(case.by).current_dir(dir).status().unwrap();
     let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o7777;
-    let capable = rustix::fs::getxattr(&file, "security.capability", &mut [0; 32]).is_ok();
+    let capable = match rustix::fs::getxattr(&file, "security.capability", &mut [0; 32]) {
+        Err(rustix::io::Errno::NODATA) => false,
+        got => got.map(|_| true).unwrap(),
+    };
     (done.success(), format!("{mode:o}"), capable)
 }
 

@@ -11,6 +11,7 @@ mod users;
 mod attributes;
 mod birth;
 mod cache;
+mod capabilities;
 mod inodes;
 mod kernel;
 mod libraries;

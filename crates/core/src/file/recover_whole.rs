@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::file::emptying::finish_emptying;
-use crate::live::Inode;
+use crate::live::{Inode, keeping_capability};
 use braid_contract::{
     Access, Errno, Error, FallocateMode, Fd, ObjectId, ObjectStat, Result, SetTime, Timestamp,
 };
@@ -65,12 +65,12 @@ fn recover_from_object(owner: &OwnerInode, tier: &Tier, stat: &ObjectStat) -> Re
         tracing::debug!(file = %owner.attr.id, tier = %tier.name, size = stat.size, "a file has the size of its object");
     }
     let home = owner.fd.reopen(Access::Write)?;
-    if attr.blocks > 0 && home.reopen(Access::Read)?.next_data(0)?.is_some() {
-        home.allocate(FallocateMode::PunchHole, 0, attr.size.next_multiple_of(4096).max(4096))?;
-    }
-    if attr.size != stat.size {
-        home.truncate(stat.size)?;
-    }
+    keeping_capability(&*owner.fd, || -> Result<()> {
+        if attr.blocks > 0 && home.reopen(Access::Read)?.next_data(0)?.is_some() {
+            home.allocate(FallocateMode::PunchHole, 0, attr.size.next_multiple_of(4096).max(4096))?;
+        }
+        if attr.size != stat.size { home.truncate(stat.size) } else { Ok(()) }
+    })??;
     // The home inode has the time of a write that is older than its last
     // change.
     let time = |at: Timestamp| (at.secs, at.nanos);

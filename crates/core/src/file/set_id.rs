@@ -1,8 +1,8 @@
 //! Set-id bits and file capabilities. A change of the contents takes them away,
 //! unless the caller may keep them.
 
-use crate::live::File;
-use braid_contract::{Attr, Caller, Errno, NativeFd, Result};
+use crate::live::{CAPABILITY, File, Inode, is_without};
+use braid_contract::{Attr, Caller, NativeFd, Result};
 use std::ffi::OsStr;
 
 const SET_USER_ID: u32 = 0o4000;
@@ -11,15 +11,16 @@ const SET_GROUP_ID: u32 = 0o2000;
 
 const GROUP_MAY_EXECUTE: u32 = 0o0010;
 
-pub(crate) const CAPABILITY: &str = "security.capability";
-
 /// Takes away the bits and capabilities that may not outlast a change of the
 /// contents by this caller, as the kernel does natively. With `keeps_set_id`,
 /// the caller has `CAP_FSETID`.
 pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<()> {
     let Some(as_of) = file.set_id.due() else { return Ok(()) };
     file.inode_will_change()?;
-    let cleared = clear(&**file.data(), caller, keeps_set_id)?;
+    let cleared = {
+        let _alone = file.set_id.alone();
+        clear(&**file.data(), caller, keeps_set_id)?
+    };
     if cleared.changed {
         file.inode_is_set(false)?;
     }
@@ -35,10 +36,22 @@ pub(super) fn clear_capability(file: &File) -> Result<()> {
         return Ok(());
     }
     file.inode_will_change()?;
-    if remove_capability(&**file.data())? {
-        file.inode_is_set(false)?;
-    }
-    Ok(())
+    let removed = {
+        let _alone = file.set_id.alone();
+        remove_capability(&**file.data())?
+    };
+    if removed { file.inode_is_set(false) } else { Ok(()) }
+}
+
+/// Changes capabilities of an inode while the daemon changes nothing of its
+/// contents, which would put them back. `change` takes no lock.
+pub(crate) fn with_rights_held<T>(inode: &Inode, change: impl FnOnce() -> T) -> T {
+    let slot = inode.file.lock();
+    // Held, so that no mover takes the file into use meanwhile.
+    let Some(file) = slot.upgrade() else { return change() };
+    drop(slot);
+    let _alone = file.set_id.alone();
+    change()
 }
 
 /// Takes away the bits and capabilities that the inode behind `fd` may not keep
@@ -101,11 +114,6 @@ fn has_capability(fd: &dyn NativeFd) -> Result<bool> {
         Err(error) if is_without(&error) => Ok(false),
         result => result.map(|_| true),
     }
-}
-
-/// Whether an error says that there is no capability that could be removed.
-fn is_without(error: &braid_contract::Error) -> bool {
-    matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::file::load::whole_spread;
 use crate::file::ranges::range_size_in;
 use crate::file::whole_object::count_whole;
 use crate::live::{File, Layout, Shape, Spread};
-use braid_contract::{Access, Errno, Error, FallocateMode, Fd, ObjectId, Result, SetTime};
+use braid_contract::{Access, Errno, Error, FallocateMode, ObjectId, Result, SetTime};
 use braid_format::{RangeSize, Reason, SIZE_MAX, WholeAttr};
 use braid_home::Identity;
 use braid_index::Whole;
@@ -160,7 +160,7 @@ pub fn adopt_object(core: &Core, file: &File, tier: &Tier, id: ObjectId, reason:
     if size > SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
-    let fd: &Fd = file.writable()?;
+    let fd = file.writable()?;
     let mtime = core.home.identify(&**fd)?.attr.mtime;
     fd.truncate(size)?;
     fd.set_times(None, Some(SetTime::At(mtime)))?;

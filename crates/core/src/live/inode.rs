@@ -5,6 +5,7 @@ use super::in_use::InUse;
 use super::set_id::SetIdCheck;
 use super::spread::Spread;
 use super::stream::StreamCell;
+use super::writable::Writable;
 use crate::live::{DurabilityDependency, Tag};
 use braid_contract::{
     Access, Errno, Error, Fd, FileKind, InodeId, NativeHandle, ObjectId, Result, SetTime, TierId, Timestamp,
@@ -342,11 +343,9 @@ impl File {
     }
 
     /// The home file, for writing too.
-    pub(crate) fn writable(&self) -> Result<&Fd> {
-        if self.first_writes {
-            return Ok(&self.first);
-        }
-        self.writable.get().ok_or_else(|| Errno::EACCES.into())
+    pub(crate) fn writable(&self) -> Result<Writable<'_>> {
+        let fd = if self.first_writes { Some(&self.first) } else { self.writable.get() };
+        Ok(Writable::new(fd.ok_or(Errno::EACCES)?, &self.set_id))
     }
 
     /// Its modification time now.

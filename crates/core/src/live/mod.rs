@@ -18,6 +18,7 @@ mod spread;
 mod stream;
 mod tag;
 mod times;
+mod writable;
 mod write_stream;
 
 pub use dir_handle::DirHandle;
@@ -34,3 +35,4 @@ pub use removals::{DurabilityDependency, MarksToRetire, RemovalState, Removals};
 pub use spread::{AllocatedAhead, Spread};
 pub use tag::Tag;
 pub(crate) use times::Due;
+pub(crate) use writable::{CAPABILITY, is_without, keeping_capability};

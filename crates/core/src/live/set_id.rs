@@ -1,6 +1,7 @@
 //! Whether a file may have set-id bits or capabilities, which a write takes
 //! away.
 
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Remembers that a file in use has neither, so that not every write has to
@@ -11,11 +12,19 @@ pub(crate) struct SetIdCheck {
     changes: AtomicU64,
     /// As of which change there was nothing.
     nothing_as_of: AtomicU64,
+    /// As of which change there was no capability.
+    no_capability_as_of: AtomicU64,
+    alone: ReentrantMutex<()>,
 }
 
 impl SetIdCheck {
     pub(crate) fn new() -> Self {
-        Self { changes: AtomicU64::new(1), nothing_as_of: AtomicU64::new(0) }
+        Self {
+            changes: AtomicU64::new(1),
+            nothing_as_of: AtomicU64::new(0),
+            no_capability_as_of: AtomicU64::new(0),
+            alone: ReentrantMutex::new(()),
+        }
     }
 
     /// Mode or capabilities were changed.
@@ -38,6 +47,22 @@ impl SetIdCheck {
     pub(crate) fn nothing(&self, as_of: u64) {
         self.nothing_as_of.store(as_of, Ordering::Release);
     }
+
+    /// `None` if there is no capability; otherwise the argument for
+    /// [`no_capability`](Self::no_capability) once that is so.
+    pub(crate) fn capability_due(&self) -> Option<u64> {
+        self.due().filter(|changes| self.no_capability_as_of.load(Ordering::Acquire) != *changes)
+    }
+
+    pub(crate) fn no_capability(&self, as_of: u64) {
+        self.no_capability_as_of.store(as_of, Ordering::Release);
+    }
+
+    /// Lets no other thread change capabilities: one that the daemon puts back must
+    /// not be one that a user took away meanwhile.
+    pub(crate) fn alone(&self) -> ReentrantMutexGuard<'_, ()> {
+        self.alone.lock()
+    }
 }
 
 #[cfg(test)]
@@ -53,5 +78,17 @@ mod tests {
         let as_of = check.due().unwrap();
         check.nothing(as_of);
         assert_eq!(check.due(), None);
+    }
+
+    #[test]
+    fn without_a_capability_there_may_be_set_id_bits() {
+        let check = SetIdCheck::new();
+        check.no_capability(check.capability_due().unwrap());
+        assert_eq!(check.capability_due(), None);
+        assert!(check.due().is_some());
+        check.changed();
+        assert!(check.capability_due().is_some());
+        check.nothing(check.due().unwrap());
+        assert_eq!(check.capability_due(), None);
     }
 }

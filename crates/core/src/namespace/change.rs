@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::failpoint::Failpoint;
 use crate::file::access_time;
 use crate::file::open::{end_use, file_of};
-use crate::file::set_id::take_set_id;
+use crate::file::set_id::{take_set_id, with_rights_held};
 use crate::file::truncate::truncate_file;
 use crate::live::{File, Inode};
 use crate::namespace::attr::attr_now;
@@ -59,11 +59,13 @@ pub fn set_attr(
         file.inode_will_change()?;
     }
     let new_owner = changes.uid.is_some() || changes.gid.is_some();
-    if inode.kind == FileKind::Regular && (new_owner || changes.kill_set_id) {
-        take_set_id(&*fd, caller)?;
-    }
-    if new_owner {
-        fd.set_owner(changes.uid, changes.gid)?;
+    if new_owner || changes.kill_set_id {
+        with_rights_held(&inode, || {
+            if inode.kind == FileKind::Regular {
+                take_set_id(&*fd, caller)?;
+            }
+            if new_owner { fd.set_owner(changes.uid, changes.gid) } else { Ok(()) }
+        })?;
     }
     if let Some(mode) = changes.mode {
         // A link's own mode can't be changed, and no caller asks for it.

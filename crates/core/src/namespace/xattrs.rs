@@ -1,7 +1,8 @@
 //! Extended attributes: those of the home inode, without Braid's own.
 
 use crate::core::Core;
-use crate::file::set_id::{CAPABILITY, may_set_group_id};
+use crate::file::set_id::{may_set_group_id, with_rights_held};
+use crate::live::{CAPABILITY, Inode};
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::path_of;
 use braid_contract::rights::ACL;
@@ -53,7 +54,7 @@ pub fn set_xattr(
     let inode = core.inode(ino)?;
     let path = core.inodes.path(&core.home, &inode)?;
     inode_will_change(&inode)?;
-    path.set_xattr(name, value, mode)?;
+    changing(&inode, name, || path.set_xattr(name, value, mode))?;
     if name == ACL {
         drop_set_group_id(&*path, caller)?;
     }
@@ -71,8 +72,13 @@ pub fn remove_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<()> {
     }
     let inode = core.inode(ino)?;
     inode_will_change(&inode)?;
-    core.inodes.path(&core.home, &inode)?.remove_xattr(name)?;
+    let path = core.inodes.path(&core.home, &inode)?;
+    changing(&inode, name, || path.remove_xattr(name))?;
     inode_changed(core, &inode)
+}
+
+fn changing<T>(inode: &Inode, name: &OsStr, change: impl FnOnce() -> T) -> T {
+    if name == CAPABILITY { with_rights_held(inode, change) } else { change() }
 }
 
 /// Reads a value into a small buffer, and into the largest if it is too small.

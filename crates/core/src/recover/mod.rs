@@ -16,6 +16,7 @@ use crate::file::mark::mark_orphan;
 use crate::file::owner::check_own;
 use crate::file::recover_whole::{OwnerInode, recover_whole};
 use crate::file::unneeded::remove_after_crash;
+use crate::live::keeping_capability;
 use crate::reap::remove_data;
 use crate::recover::counts::load_counts;
 use braid_contract::{Access, Errno, Error, Fd, InodeId, NativeFd, ObjectId, Result, SetTime, Timestamp};
@@ -291,7 +292,8 @@ fn recover_inode(core: &Core, owner: &OwnerInode, index: &Index, size: u64) -> R
     let mtime = owned_mtime(core, owner, index)?;
     let resize = owner.identity.size() != size;
     if resize {
-        owner.fd.reopen(Access::Write)?.truncate(size)?;
+        let home = owner.fd.reopen(Access::Write)?;
+        keeping_capability(&*owner.fd, || home.truncate(size))??;
     }
     if resize || mtime.is_some() {
         // Setting the size was no change of the user's.
