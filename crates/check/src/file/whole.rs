@@ -12,6 +12,7 @@ use crate::report::Problem;
 use crate::target::{CheckTarget, TargetTier};
 use crate::tree::{is_missing, remove_if_there};
 use braid_contract::{Access, Errno, FallocateMode, Result, SetTime, TierId};
+use braid_core::live::keeping_capability;
 use braid_format::WholeAttr;
 
 /// Checks a file whose attribute says that all of it is in one object.
@@ -109,7 +110,8 @@ fn check_home_data(target: &CheckTarget<'_>, file: &CheckedFile, findings: &mut 
     let (size, mtime) = (file.home.size(), file.home.identity.attr.mtime);
     findings.mend(problem.repair("frees it"), file.when_unused(), || {
         let home = file.home.fd.reopen(Access::Write)?;
-        home.allocate(FallocateMode::PunchHole, 0, size.next_multiple_of(4096).max(4096))?;
+        let all = size.next_multiple_of(4096).max(4096);
+        keeping_capability(&*file.home.fd, || home.allocate(FallocateMode::PunchHole, 0, all))?;
         home.set_times(None, Some(SetTime::At(mtime)))
     });
     Ok(())

@@ -61,6 +61,9 @@ fn closing_and_moving_leave_them() {
     bench.unmount_clean();
     bench.ok(&["mount", "s.yaml", "m"]);
     bench.all_capable(&programs, "close");
+    // Others are in use, as programs that run.
+    let open: Vec<File> =
+        programs.iter().step_by(2).map(|program| File::open(bench.path(program)).unwrap()).collect();
     for words in [
         &["move", "m", "--to", "slow"][..],
         &["move", "m", "--to", "fast"],
@@ -70,6 +73,7 @@ fn closing_and_moving_leave_them() {
         &["move", "m/p9", "--to", "slow"],
         &["promote", "m"],
         &["demote", "m"],
+        &["move", "m", "--to", "fast"],
     ] {
         bench.ok(words);
         bench.all_capable(&programs, &words.join(" "));
@@ -77,6 +81,7 @@ fn closing_and_moving_leave_them() {
     bench.make_dir("c");
     bench.ok(&["tier", "replace", "fast", "c", "m"]);
     bench.all_capable(&programs, "replacing home");
+    drop(open);
     bench.unmount_clean();
 }
 
@@ -105,8 +110,9 @@ fn data_that_the_kernel_writes_back_later_leaves_them() {
     let Some(bench) = Bench::new() else { return };
     bench.ok(&["mount", "s.yaml", "m", "--cache", "writeback"]);
     for (name, len) in [("m/plain", 9), ("m/spread", 9 * RANGE)] {
-        let file = File::create(bench.path(name)).unwrap();
-        for turn in ["of a new file", "of one that was opened again"] {
+        for turn in ["of a new file", "of one that was closed before"] {
+            let file =
+                File::options().write(true).create(true).truncate(false).open(bench.path(name)).unwrap();
             file.write_all_at(&pattern(1, len), 0).unwrap();
             give(&bench.path(name));
             file.sync_all().unwrap();
@@ -116,28 +122,81 @@ fn data_that_the_kernel_writes_back_later_leaves_them() {
     bench.unmount_clean();
 }
 
+impl Bench {
+    /// A program of `ranges` ranges, which any user may write to.
+    fn make_common(&self, ranges: usize) {
+        for dir in ["", "m"] {
+            fs::set_permissions(self.path(dir), Permissions::from_mode(0o777)).unwrap();
+        }
+        write_ranges(&self.path("m/p"), &pattern(1, ranges * RANGE));
+        fs::set_permissions(self.path("m/p"), Permissions::from_mode(0o777)).unwrap();
+        give(&self.path("m/p"));
+    }
+
+    /// Moves the program to and fro, so slowly that `meanwhile` comes to pass many times.
+    fn moving(&self, ranges: usize, mut meanwhile: impl FnMut()) {
+        let rate = format!("{}KiB/s", ranges * RANGE / 1024 * 2);
+        for to in ["slow", "fast", "slow", "fast"] {
+            let mut moving = self.start(&["move", "m/p", "--to", to, "--bandwidth", &rate]);
+            let mut times = 0;
+            while moving.try_wait().unwrap().is_none() {
+                meanwhile();
+                times += 1;
+            }
+            assert!(moving.wait().unwrap().success() && times > 3, "{times} times");
+        }
+    }
+}
+
+#[test]
+fn they_are_there_while_data_moves() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    for ranges in [1, 9] {
+        bench.make_common(ranges);
+        bench.moving(ranges, || assert!(is_capable(&bench.path("m/p"))));
+    }
+    bench.unmount_clean();
+}
+
 /// Moves put them back, but not those that a user's write took away meanwhile.
 #[test]
 fn what_a_user_took_away_during_a_move_stays_away() {
     let Some(bench) = Bench::new() else { return };
-    bench.ok(&["mount", "s.yaml", "m"]);
-    for dir in ["", "m"] {
-        fs::set_permissions(bench.path(dir), Permissions::from_mode(0o777)).unwrap();
+    for flags in [&[][..], &["--cache", "direct"]] {
+        bench.ok(&[&["mount", "s.yaml", "m"], flags].concat());
+        for ranges in [1, 9] {
+            bench.make_common(ranges);
+            bench.moving(ranges, || {
+                give(&bench.path("m/p"));
+                let mut write = Command::new("dd");
+                write.args(["if=/dev/zero", "of=p", "bs=1", "count=1", "conv=notrunc", "status=none"]);
+                let write = write.uid(1234).gid(1234).current_dir(bench.path("m")).stdin(Stdio::null());
+                assert!(write.status().unwrap().success());
+                assert!(!is_capable(&bench.path("m/p")));
+            });
+            assert!(!is_capable(&bench.path("m/p")));
+        }
+        bench.unmount_clean();
     }
-    let file = bench.path("m/p");
-    write_ranges(&file, &pattern(1, 9 * RANGE));
-    fs::set_permissions(&file, Permissions::from_mode(0o777)).unwrap();
-    for turn in 0..10 {
-        give(&file);
-        let to = ["slow", "fast"][turn % 2];
-        let mut moving = bench.start(&["move", "m/p", "--to", to]);
-        let mut write = Command::new("dd");
-        write.args(["if=/dev/zero", "of=p", "bs=1", "count=1", "conv=notrunc", "status=none"]);
-        let write = write.uid(1234).gid(1234).current_dir(bench.path("m")).stdin(Stdio::null()).status();
-        assert!(write.unwrap().success());
-        let left = is_capable(&file);
-        assert!(moving.wait().unwrap().success());
-        assert!(!left && !is_capable(&file), "turn {turn}");
+}
+
+#[test]
+fn a_move_that_is_killed_leaves_them() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.make_common(9);
+    for to in ["slow", "fast", "slow", "fast"] {
+        // It waits for very long after each range.
+        let words = ["move", "m/p", "--to", to, "--bandwidth", "1", "--background", "--json"];
+        let id = bench.json(&words)["id"].as_u64().unwrap();
+        bench.until(id, |job| job["done"]["ranges"].as_u64() == Some(1));
+        bench.kill();
+        bench.ok(&["mount", "s.yaml", "m"]);
+        assert!(is_capable(&bench.path("m/p")), "to {to}, killed");
+        bench.ok(&["job", "cancel", &id.to_string()]);
+        bench.ok(&["move", "m/p", "--to", to]);
+        assert!(is_capable(&bench.path("m/p")), "to {to}");
     }
     bench.unmount_clean();
 }

@@ -140,14 +140,13 @@ fn allocate_plain(
     bytes: &Range<u64>,
     mode: FallocateMode,
 ) -> Result<AllocationOutcome> {
-    let fd = file.writable()?;
-    let before = fd.stat()?.attr.blocks * 512;
+    let before = file.data().stat()?.attr.blocks * 512;
     let takes = mode != FallocateMode::PunchHole;
     if takes && !has_room_for(core, file, bytes)? {
         return Ok(AllocationOutcome::HomeFull(before));
     }
     let len = bytes.end - bytes.start;
-    let allocate = |mode| fd.allocate(mode, bytes.start, len);
+    let allocate = |mode| file.writable()?.allocate(mode, bytes.start, len);
     // The size comes last: a part of the allocation must not show.
     let keep = FallocateMode::Allocate { keep_size: true };
     let allocated = match mode {
@@ -172,8 +171,7 @@ fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
     if !matches!(&*layout, Layout::Plain) {
         return Ok(());
     }
-    let fd = file.writable()?;
-    let attr = fd.stat()?.attr;
+    let attr = file.data().stat()?.attr;
     let (mut at, mut data) = (0, 0);
     while let Some((start, end)) = next_home_data(file, at, attr.size)? {
         data += end - start.max(at);
@@ -187,12 +185,12 @@ fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
         let next = next_home_data(file, at, hole_end)?;
         let (start, end) = next.unwrap_or((hole_end, hole_end));
         if at < start {
-            fd.allocate(FallocateMode::PunchHole, at, start - at)?;
+            file.writable()?.allocate(FallocateMode::PunchHole, at, start - at)?;
         }
         at = end.max(at + 1);
     }
-    fd.truncate(attr.size)?;
-    fd.set_times(None, Some(SetTime::At(attr.mtime)))
+    file.writable()?.truncate(attr.size)?;
+    file.data().set_times(None, Some(SetTime::At(attr.mtime)))
 }
 
 /// Whether home has room, beside its reserve, for those of some bytes that a

@@ -170,18 +170,17 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
     let identity = core.home.identify(&**file.data())?;
     let mtime = spread.times.mtime().unwrap_or(identity.attr.mtime);
     let from = core.tiers.get(whole.tier)?;
-    let fd = file.writable()?;
     // The attribute names the object durably: the copy may go.
     let mut is_named = true;
     let mut come = || -> Result<()> {
         // A move that a crash ended may have left data.
-        fd.truncate(0)?;
-        fd.truncate(size)?;
+        file.writable()?.truncate(0)?;
+        file.writable()?.truncate(size)?;
         copy_all(core, DataLocation::Spread(file, spread, &from), DataLocation::Home(file), size)?;
-        fd.set_times(None, Some(SetTime::At(mtime)))?;
+        file.data().set_times(None, Some(SetTime::At(mtime)))?;
         bring_home(core, file, spread);
         // The copy takes the object's place only when it is durable.
-        fd.sync(false)?;
+        file.writable()?.sync(false)?;
         core.home.remove_id_attr(&**file.data())?;
         if let Err(error) = file.data().sync(false) {
             is_named = false;
@@ -193,7 +192,7 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
         Ok(())
     };
     if let Err(error) = come() {
-        let _ = fd.truncate(size);
+        let _ = file.writable().and_then(|home| home.truncate(size));
         if is_named {
             // The time is that of before the copy.
             let _ = release_home(core, file, &identity);

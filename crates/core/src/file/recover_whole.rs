@@ -70,7 +70,7 @@ fn recover_from_object(owner: &OwnerInode, tier: &Tier, stat: &ObjectStat) -> Re
             home.allocate(FallocateMode::PunchHole, 0, attr.size.next_multiple_of(4096).max(4096))?;
         }
         if attr.size != stat.size { home.truncate(stat.size) } else { Ok(()) }
-    })??;
+    })?;
     // The home inode has the time of a write that is older than its last
     // change.
     let time = |at: Timestamp| (at.secs, at.nanos);

@@ -175,8 +175,7 @@ pub(super) fn release_guess(core: &Core, file: &File, size: u64) -> Result<()> {
     if !core.tiers.home().capabilities().preallocates {
         return Ok(());
     }
-    let fd = file.writable()?;
-    let mtime = fd.stat()?.attr.mtime;
-    fd.allocate(FallocateMode::PunchHole, size.next_multiple_of(BLOCK), GUESS_MAX)?;
-    fd.set_times(None, Some(SetTime::At(mtime)))
+    let mtime = file.data().stat()?.attr.mtime;
+    file.writable()?.allocate(FallocateMode::PunchHole, size.next_multiple_of(BLOCK), GUESS_MAX)?;
+    file.data().set_times(None, Some(SetTime::At(mtime)))
 }

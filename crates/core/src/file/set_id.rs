@@ -2,7 +2,7 @@
 //! unless the caller may keep them.
 
 use crate::live::{CAPABILITY, File, Inode, is_without};
-use braid_contract::{Attr, Caller, NativeFd, Result};
+use braid_contract::{Attr, Caller, Errno, NativeFd, Result};
 use std::ffi::OsStr;
 
 const SET_USER_ID: u32 = 0o4000;
@@ -18,7 +18,7 @@ pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<
     let Some(as_of) = file.set_id.due() else { return Ok(()) };
     file.inode_will_change()?;
     let cleared = {
-        let _alone = file.set_id.alone();
+        let _change = file.set_id.rights_change();
         clear(&**file.data(), caller, keeps_set_id)?
     };
     if cleared.changed {
@@ -32,26 +32,50 @@ pub fn clear_set_id(file: &File, caller: &Caller, keeps_set_id: bool) -> Result<
 
 /// Takes away capabilities only.
 pub(super) fn clear_capability(file: &File) -> Result<()> {
-    if file.set_id.due().is_none() || !has_capability(&**file.data())? {
-        return Ok(());
-    }
+    let Some(as_of) = file.set_id.capability_due() else { return Ok(()) };
     file.inode_will_change()?;
     let removed = {
-        let _alone = file.set_id.alone();
+        let _change = file.set_id.rights_change();
         remove_capability(&**file.data())?
     };
+    file.set_id.no_capability(as_of);
     if removed { file.inode_is_set(false) } else { Ok(()) }
 }
 
 /// Changes capabilities of an inode while the daemon changes nothing of its
 /// contents, which would put them back. `change` takes no lock.
-pub(crate) fn with_rights_held<T>(inode: &Inode, change: impl FnOnce() -> T) -> T {
+pub(crate) fn change_rights<T>(inode: &Inode, change: impl FnOnce() -> T) -> T {
     let slot = inode.file.lock();
     // Held, so that no mover takes the file into use meanwhile.
     let Some(file) = slot.upgrade() else { return change() };
     drop(slot);
-    let _alone = file.set_id.alone();
+    let _change = file.set_id.rights_change();
+    file.set_id.capability_changes();
     change()
+}
+
+/// Reads capabilities of an inode while they are there. `read` takes no lock, and answers
+/// whether there are any.
+pub(crate) fn read_rights<T>(inode: &Inode, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    let slot = inode.file.lock();
+    let Some(file) = slot.upgrade() else { return read() };
+    drop(slot);
+    let _stay = file.set_id.rights_stay();
+    // The kernel asks before the first write to each file.
+    let Some(as_of) = file.set_id.capability_due() else { return Err(Errno::ENODATA.into()) };
+    read().inspect_err(|error| {
+        if error.errno() == Errno::ENODATA {
+            file.set_id.no_capability(as_of);
+        }
+    })
+}
+
+/// Lists attributes of an inode while its capabilities are there. `list` takes no lock.
+pub(crate) fn list_rights<T>(inode: &Inode, list: impl FnOnce() -> T) -> T {
+    let live = inode.file.lock().upgrade();
+    let Some(file) = live else { return list() };
+    let _stay = file.set_id.rights_stay();
+    list()
 }
 
 /// Takes away the bits and capabilities that the inode behind `fd` may not keep

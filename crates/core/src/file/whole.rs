@@ -140,9 +140,9 @@ pub(super) fn release_home(core: &Core, file: &File, identity: &Identity) -> Res
     if !file.can_write() {
         file.make_writable(core.inodes.open(&core.home, &file.inode, Access::ReadWrite)?);
     }
-    let fd = file.writable()?;
-    fd.allocate(FallocateMode::PunchHole, 0, identity.size().next_multiple_of(4096))?;
-    fd.set_times(None, Some(SetTime::At(identity.attr.mtime)))
+    let all = identity.size().next_multiple_of(4096);
+    file.writable()?.allocate(FallocateMode::PunchHole, 0, all)?;
+    file.data().set_times(None, Some(SetTime::At(identity.attr.mtime)))
 }
 
 /// Makes a plain file that is empty a whole one of an object that the tier has,
@@ -160,9 +160,9 @@ pub fn adopt_object(core: &Core, file: &File, tier: &Tier, id: ObjectId, reason:
     if size > SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
-    let fd = file.writable()?;
+    let fd = file.data();
     let mtime = core.home.identify(&**fd)?.attr.mtime;
-    fd.truncate(size)?;
+    file.writable()?.truncate(size)?;
     fd.set_times(None, Some(SetTime::At(mtime)))?;
     let identity = core.home.identify(&**fd)?;
     let ranges = range_size_in(core, file, &layout)?;

@@ -35,4 +35,5 @@ pub use removals::{DurabilityDependency, MarksToRetire, RemovalState, Removals};
 pub use spread::{AllocatedAhead, Spread};
 pub use tag::Tag;
 pub(crate) use times::Due;
-pub(crate) use writable::{CAPABILITY, is_without, keeping_capability};
+pub use writable::keeping_capability;
+pub(crate) use writable::{CAPABILITY, is_without};

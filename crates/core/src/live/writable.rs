@@ -3,8 +3,8 @@
 //! which sees only the daemon. `clear_set_id` says it, and otherwise they stay.
 
 use super::set_id::SetIdCheck;
-use braid_contract::{Errno, Error, Fd, NativeFd, Result, XattrMode};
-use parking_lot::ReentrantMutexGuard;
+use braid_contract::{Errno, Error, Fd, NativeFd, XattrMode};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use std::ffi::OsStr;
 use std::ops::Deref;
 
@@ -14,30 +14,36 @@ pub(crate) const CAPABILITY: &str = "security.capability";
 /// Bytes that one takes at most.
 const CAPABILITY_MAX: usize = 64;
 
-/// A home file that is open for writing. Its capabilities are put back when this
-/// is dropped. A crash in between loses them.
+/// A home file that is open for writing, for one change. Its capabilities are put
+/// back when this is dropped; a crash in between loses them.
 pub(crate) struct Writable<'a> {
     fd: &'a Fd,
-    kept: Option<Kept<'a>>,
+    rights: Rights<'a>,
 }
 
-/// The capabilities, and what keeps others from changing them.
-type Kept<'a> = (Capability, ReentrantMutexGuard<'a, ()>);
+/// What keeps others from changing capabilities, or from reading them while they are
+/// gone.
+enum Rights<'a> {
+    Nothing { _stay: RwLockReadGuard<'a, ()> },
+    PutBack { capability: Capability, _change: RwLockWriteGuard<'a, ()> },
+}
 
 impl<'a> Writable<'a> {
     pub(super) fn new(fd: &'a Fd, set_id: &'a SetIdCheck) -> Self {
-        Self { fd, kept: Self::keep(fd, set_id) }
-    }
-
-    fn keep(fd: &Fd, set_id: &'a SetIdCheck) -> Option<Kept<'a>> {
-        let as_of = set_id.capability_due()?;
-        let alone = set_id.alone();
-        match Capability::of(&**fd) {
-            Ok(Some(capability)) => return Some((capability, alone)),
-            Ok(None) => set_id.no_capability(as_of),
-            Err(error) => tracing::warn!(%error, "can't see whether a file has capabilities"),
-        }
-        None
+        let stay = set_id.rights_stay();
+        let Some(as_of) = set_id.capability_due() else {
+            return Self { fd, rights: Rights::Nothing { _stay: stay } };
+        };
+        drop(stay);
+        let change = set_id.rights_change();
+        let rights = match Capability::of(&**fd) {
+            Some(capability) => Rights::PutBack { capability, _change: change },
+            None => {
+                set_id.no_capability(as_of);
+                Rights::Nothing { _stay: RwLockWriteGuard::downgrade(change) }
+            }
+        };
+        Self { fd, rights }
     }
 }
 
@@ -51,20 +57,18 @@ impl Deref for Writable<'_> {
 
 impl Drop for Writable<'_> {
     fn drop(&mut self) {
-        if let Some((capability, _alone)) = &self.kept {
+        if let Rights::PutBack { capability, .. } = &self.rights {
             capability.put_back(&**self.fd);
         }
     }
 }
 
 /// Changes the contents of the home file behind `fd`, which is not in use.
-pub(crate) fn keeping_capability<T>(fd: &dyn NativeFd, change: impl FnOnce() -> T) -> Result<T> {
-    let capability = Capability::of(fd)?;
+pub fn keeping_capability<T>(fd: &dyn NativeFd, change: impl FnOnce() -> T) -> T {
+    let capability = Capability::of(fd);
     let changed = change();
-    if let Some(capability) = capability {
-        capability.put_back(fd);
-    }
-    Ok(changed)
+    capability.inspect(|capability| capability.put_back(fd));
+    changed
 }
 
 /// A file's capabilities, as they are stored.
@@ -72,15 +76,19 @@ struct Capability(Vec<u8>);
 
 impl Capability {
     /// Those of the inode behind `fd`.
-    fn of(fd: &dyn NativeFd) -> Result<Option<Self>> {
+    fn of(fd: &dyn NativeFd) -> Option<Self> {
         let mut value = vec![0; CAPABILITY_MAX];
         match fd.get_xattr(OsStr::new(CAPABILITY), &mut value) {
             Ok(len) => {
                 value.truncate(len);
-                Ok(Some(Self(value)))
+                Some(Self(value))
             }
-            Err(error) if is_without(&error) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => {
+                if !is_without(&error) {
+                    tracing::warn!(%error, "can't read a file's capabilities: it may lose them");
+                }
+                None
+            }
         }
     }
 

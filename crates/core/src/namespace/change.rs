@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::failpoint::Failpoint;
 use crate::file::access_time;
 use crate::file::open::{end_use, file_of};
-use crate::file::set_id::{take_set_id, with_rights_held};
+use crate::file::set_id::{change_rights, take_set_id};
 use crate::file::truncate::truncate_file;
 use crate::live::{File, Inode};
 use crate::namespace::attr::attr_now;
@@ -60,7 +60,7 @@ pub fn set_attr(
     }
     let new_owner = changes.uid.is_some() || changes.gid.is_some();
     if new_owner || changes.kill_set_id {
-        with_rights_held(&inode, || {
+        change_rights(&inode, || {
             if inode.kind == FileKind::Regular {
                 take_set_id(&*fd, caller)?;
             }

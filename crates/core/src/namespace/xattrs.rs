@@ -1,14 +1,14 @@
 //! Extended attributes: those of the home inode, without Braid's own.
 
 use crate::core::Core;
-use crate::file::set_id::{may_set_group_id, with_rights_held};
+use crate::file::set_id::{change_rights, list_rights, may_set_group_id, read_rights};
 use crate::live::{CAPABILITY, Inode};
 use crate::namespace::change::{inode_changed, inode_will_change};
-use crate::namespace::resolve::path_of;
 use braid_contract::rights::ACL;
-use braid_contract::{Caller, Errno, InodeId, NativeFd, Result, XattrMode};
+use braid_contract::{Caller, Errno, Fd, InodeId, NativeFd, Result, XattrMode};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// Longest value, and longest list of names, that Linux allows.
 const VALUE_MAX: usize = 64 << 10;
@@ -19,22 +19,22 @@ pub fn get_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<Vec<u8>> {
         return Err(Errno::ENODATA.into());
     }
     let inode = core.inode(ino)?;
+    let fd = fd_of(core, &inode)?;
+    let read = || read_value(|buf| fd.get_xattr(name, buf));
+    if name == CAPABILITY { read_rights(&inode, read) } else { read() }
+}
+
+/// A descriptor for attributes: that of a file in use, which needs no other.
+fn fd_of(core: &Core, inode: &Arc<Inode>) -> Result<Fd> {
     let live = inode.file.lock().upgrade();
-    let Some(file) = live else {
-        let path = core.inodes.path(&core.home, &inode)?;
-        return read_value(|buf| path.get_xattr(name, buf));
-    };
-    // The kernel asks before the first write to each file.
-    if name == CAPABILITY && file.set_id.due().is_none() {
-        return Err(Errno::ENODATA.into());
-    }
-    read_value(|buf| file.data().get_xattr(name, buf))
+    live.map_or_else(|| core.inodes.path(&core.home, inode), |file| Ok(Fd::clone(file.data())))
 }
 
 /// The names of all extended attributes, each ended by a zero byte.
 pub fn list_xattr(core: &Core, ino: InodeId) -> Result<Vec<u8>> {
-    let path = path_of(core, ino)?;
-    let names = read_value(|buf| path.list_xattr(buf))?;
+    let inode = core.inode(ino)?;
+    let path = core.inodes.path(&core.home, &inode)?;
+    let names = list_rights(&inode, || read_value(|buf| path.list_xattr(buf)))?;
     let kept = names.split_inclusive(|byte| *byte == 0).filter(|name| !is_ours(name));
     Ok(kept.flatten().copied().collect())
 }
@@ -78,7 +78,7 @@ pub fn remove_xattr(core: &Core, ino: InodeId, name: &OsStr) -> Result<()> {
 }
 
 fn changing<T>(inode: &Inode, name: &OsStr, change: impl FnOnce() -> T) -> T {
-    if name == CAPABILITY { with_rights_held(inode, change) } else { change() }
+    if name == CAPABILITY { change_rights(inode, change) } else { change() }
 }
 
 /// Reads a value into a small buffer, and into the largest if it is too small.

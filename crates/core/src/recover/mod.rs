@@ -293,7 +293,7 @@ fn recover_inode(core: &Core, owner: &OwnerInode, index: &Index, size: u64) -> R
     let resize = owner.identity.size() != size;
     if resize {
         let home = owner.fd.reopen(Access::Write)?;
-        keeping_capability(&*owner.fd, || home.truncate(size))??;
+        keeping_capability(&*owner.fd, || home.truncate(size))?;
     }
     if resize || mtime.is_some() {
         // Setting the size was no change of the user's.
