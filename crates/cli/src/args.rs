@@ -35,7 +35,7 @@ pub(crate) use frames::{CatArgs, FramesCommand};
 pub(crate) use front::FrontArgs;
 pub(crate) use hints::{HintsCommand, HintsExplainArgs, HintsLearnArgs, HintsListArgs};
 pub(crate) use kv::{KeyState, KvArgs, KvCommand, KvDeleteArgs, KvGetArgs, KvPutArgs, KvScanArgs};
-pub(crate) use log::{LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
+pub(crate) use log::{LogCheckArgs, LogCommand, LogCreateArgs, LogMountArgs, LogPathArgs};
 pub(crate) use zoned::{EmulateArgs, ZonedCommand};
 
 use crate::failure::Failure;

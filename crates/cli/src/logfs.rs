@@ -1,16 +1,17 @@
 //! `braid log`: log-structured file systems.
 
-use crate::args::{LogCreateArgs, LogMountArgs, LogPathArgs};
+use crate::args::{LogCheckArgs, LogCreateArgs, LogMountArgs, LogPathArgs};
 use crate::failure::{Failure, Result};
 use crate::{mount, table, umount};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
 use braid_daemon::config::Config;
+use braid_daemon::logfs::{Checked, Repaired, Salvaged};
 use braid_daemon::serve::Start;
 use braid_daemon::{flags, logfs};
 use jiff::Timestamp;
 use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
     let size = logfs::create(&args.path, args.size, args.force)?;
@@ -42,27 +43,59 @@ pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
     })
 }
 
-pub(crate) fn check(args: &LogPathArgs) -> Result<()> {
-    let checked = logfs::check(&args.path)?;
+pub(crate) fn check(args: &LogCheckArgs) -> Result<()> {
+    let path = args.path.shown();
+    if !args.repair {
+        let checked = logfs::check(&args.path)?;
+        return tell(
+            &checked,
+            &path,
+            &format!(
+                "mount it to be read only: braid log mount --salvage {path} DIRECTORY; \
+                 copy what can be read, and make it anew, or repair it: braid log check --repair {path}"
+            ),
+        );
+    }
+    let Repaired { salvaged, checked } = logfs::repair(&args.path)?;
+    if let Some(salvaged) = salvaged {
+        tell_repair(&salvaged, &path)?;
+    }
+    tell(&checked, &path, "the repair left it; report this, with the device as it is")
+}
+
+/// Prints the result of a check, and fails if there are problems.
+fn tell(checked: &Checked, path: &impl Display, help: &str) -> Result<()> {
     let mut text = String::new();
     // Writing to a string does not fail.
     checked.problems.iter().for_each(|problem| _ = writeln!(text, "{problem}"));
     let count = checked.problems.len();
-    let path = args.path.shown();
     if count > 0 {
         table::print(&text)?;
         let problems = counted(count as u64, "problem");
-        return Err(Failure::new(format!(
-            "{path}: {problems}\n  \
-             help: mount it to be read only: braid log mount --salvage {path} DIRECTORY; \
-             copy what can be read, and make it anew"
-        )));
+        return Err(Failure::new(format!("{path}: {problems}\n  help: {help}")));
     }
-    let sound = checked.figures.map_or_else(String::new, |figures| {
+    let sound = checked.figures.as_ref().map_or_else(String::new, |figures| {
         let files = figures.directories + figures.files + figures.others;
         format!("{path}: sound; {}, {} free", counted(files as u64, "inode"), show_size(figures.free))
     });
     table::print(&format!("{sound}\n"))
+}
+
+/// Prints what was wrong.
+fn tell_repair(salvaged: &Salvaged, path: &impl Display) -> Result<()> {
+    let mut text = String::new();
+    for (trouble, found) in &salvaged.wrong {
+        _ = writeln!(text, "{trouble}: {}", found.count);
+        found.named.iter().for_each(|named| _ = writeln!(text, "  {named}"));
+        if found.named.len() as u64 != found.count && !found.named.is_empty() {
+            _ = writeln!(text, "  and more");
+        }
+    }
+    _ = writeln!(text, "{path}: repaired");
+    if let Some(name) = &salvaged.lost_and_found {
+        _ = writeln!(text, "  next: what lost its name is in the directory {name}");
+    }
+    table::print(&text)
 }
 
 pub(crate) fn show(args: &LogPathArgs) -> Result<()> {

@@ -25,7 +25,7 @@ pub(crate) const CHUNK_MAX: usize = (GROUP - BLOCK) as usize;
 pub(crate) const RECORD_MAX: usize = CHUNK_MAX - CHUNK_HEADER - RECORD_HEADER;
 
 /// No counter may reach this.
-const COUNT_MAX: u64 = 1 << 62;
+pub(crate) const COUNT_MAX: u64 = 1 << 62;
 
 const SUPER_MAGIC: &[u8; 8] = b"BRAIDLOG";
 const SEGMENT_MAGIC: u32 = 0x6765_7342;

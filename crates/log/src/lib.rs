@@ -60,5 +60,5 @@ pub use handover::LiveLog;
 pub use known::{is_log, known};
 pub use layout::{SIZE_MIN, WORKERS_MAX};
 pub use open::{Owner, format};
-pub use salvage::{Findings, NAMED_MAX, Salvaged, Trouble};
+pub use salvage::{Findings, NAMED_MAX, Salvaged, Trouble, repair};
 pub use settings::Settings;

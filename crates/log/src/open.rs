@@ -86,7 +86,7 @@ fn root(owner: Owner, time: Timestamp) -> Arc<Inode> {
     Arc::new(root)
 }
 
-fn medium(device: &Arc<dyn Device>, of: &Superblock, workers: usize, next_segment: u64) -> Medium {
+pub(crate) fn medium(device: &Arc<dyn Device>, of: &Superblock, workers: usize, next_segment: u64) -> Medium {
     Medium {
         device: Arc::clone(device),
         space: Arc::new(Space::new(of.blocks, workers)),
@@ -96,7 +96,10 @@ fn medium(device: &Arc<dyn Device>, of: &Superblock, workers: usize, next_segmen
 }
 
 /// Begins logs, writes an image of all inodes, and switches to them.
-fn anew(
+///
+/// # Errors
+/// `ENOSPC` without room for them, those of the device.
+pub(crate) fn anew(
     before: &Superblock,
     table: &Table,
     medium: &Medium,
@@ -177,7 +180,7 @@ pub(crate) fn open(
 
 /// A number for the next segment that none has. Segments that a crash cut off, also of
 /// an earlier attempt to recover, may have any of the next numbers, and still be there.
-fn skip(next: u64, environment: &dyn Environment) -> Result<u64> {
+pub(crate) fn skip(next: u64, environment: &dyn Environment) -> Result<u64> {
     let mut random = [0; 4];
     environment.fill_random(&mut random)?;
     Ok(next + SEGMENTS_SKIPPED + (u64::from(u32::from_le_bytes(random)) << 4))

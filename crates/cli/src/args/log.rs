@@ -11,8 +11,8 @@ pub(crate) enum LogCommand {
     Create(LogCreateArgs),
     /// Mount a log file system
     Mount(Box<LogMountArgs>),
-    /// Check a log file system that is not mounted
-    Check(LogPathArgs),
+    /// Check a log file system that is not mounted, and repair it
+    Check(LogCheckArgs),
     /// Show the figures of a log file system that is not mounted
     Show(LogPathArgs),
 }
@@ -76,14 +76,37 @@ pub(crate) struct LogMountArgs {
     pub(crate) front: FrontArgs,
 }
 
+const CHECK_HELP: &str = "\
+Without --repair, nothing is written. A file system that is mounted is refused.
+
+With --repair, a damaged one is what `braid log mount --salvage` shows of it, from
+then on for good: look at that first, or copy the device. A sound one is left as it
+is.
+
+Examples:
+  braid log check /dev/nvme1n1
+  braid log check --repair /dev/nvme1n1
+
+Exit status: 0 sound or repaired, 1 damaged, refused or failed, 2 wrong arguments.";
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_HELP)]
+pub(crate) struct LogCheckArgs {
+    /// A block device or a file with a log file system
+    pub(crate) path: PathBuf,
+
+    /// Make a sound file system of what can be read of a damaged one
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
 const PATH_HELP: &str = "\
 Nothing is written. A file system that is mounted is refused.
 
 Examples:
-  braid log check /dev/nvme1n1
   braid log show files.log
 
-Exit status: 0 sound, 1 damaged, refused or failed, 2 wrong arguments.";
+Exit status: 0 shown, 1 damaged, refused or failed, 2 wrong arguments.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PATH_HELP)]

@@ -290,6 +290,54 @@ fn a_damaged_one_is_salvaged_and_nothing_is_written() {
     assert!(fs::read(bench.path("fs")).unwrap() == damaged, "the device is changed");
 }
 
+#[test]
+fn a_damaged_one_is_repaired_in_place() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    mounted(&bench);
+    let data = pattern(3, 700_000);
+    fs::write(bench.path("m/big"), &data).unwrap();
+    for file in 0..500 {
+        fs::write(bench.path(&format!("m/file-{file}")), format!("content {file}")).unwrap();
+    }
+    let said = bench.refused(&["log", "check", "--repair", "fs"]);
+    assert!(said.contains("unmount it first"), "{said}");
+    bench.ok(&["umount", "m"]);
+    let sound = fs::read(bench.path("fs")).unwrap();
+    let said = bench.ok(&["log", "check", "--repair", "fs"]);
+    assert!(said.contains("fs: sound; 502 inodes") && !said.contains("repaired"), "{said}");
+    assert!(fs::read(bench.path("fs")).unwrap() == sound, "the device is changed");
+
+    damage_the_image(&bench);
+    let said = bench.refused(&["log", "check", "fs"]);
+    assert!(said.contains("braid log check --repair fs"), "{said}");
+    let said = bench.ok(&["log", "check", "--repair", "fs"]);
+    let wanted = ["damaged places of the image and the logs: 1\n  at byte", "fs: repaired", "fs: sound; "];
+    for wanted in wanted {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    mounted(&bench);
+    assert!(fs::read(bench.path("m/big")).unwrap() == data);
+    let read = (0..500).filter(|file| {
+        let found = fs::read_to_string(bench.path(&format!("m/file-{file}")));
+        found.is_ok_and(|found| found == format!("content {file}"))
+    });
+    let read = read.count();
+    assert!(read >= 450, "{read} of 500");
+    fs::write(bench.path("m/new"), "after the repair").unwrap();
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["log", "check", "fs"]);
+    mounted(&bench);
+    assert_eq!(fs::read_to_string(bench.path("m/new")).unwrap(), "after the repair");
+    bench.ok(&["umount", "m"]);
+
+    File::create(bench.path("empty")).unwrap().set_len(32 << 20).unwrap();
+    let said = bench.refused(&["log", "check", "--repair", "empty"]);
+    assert!(said.contains("nothing is left of one") && said.contains("backups"), "{said}");
+    let empty = fs::read(bench.path("empty")).unwrap();
+    assert!(empty.iter().all(|byte| *byte == 0), "the device is changed");
+}
+
 fn refuses_changes(bench: &Bench) {
     let refused =
         |error: std::io::Error| error.raw_os_error() == Some(rustix::io::Errno::ROFS.raw_os_error());

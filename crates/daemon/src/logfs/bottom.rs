@@ -143,7 +143,8 @@ impl Bottom for OpenLog {
         notices.extend(salvaged.lines());
         notices.push(format!(
             "next: copy the files out, and look at those that the log of the mount names; \
-             then make it anew: braid log create --force {device}"
+             then repair it: braid log check --repair {device}; \
+             or make it anew: braid log create --force {device}"
         ));
         notices
     }

@@ -7,10 +7,12 @@ pub(crate) mod look;
 mod refuse;
 pub mod settings;
 
-use refuse::refuse;
+pub use braid_log::{Checked, Salvaged};
+
+use refuse::{refuse, refuse_repair};
 
 use crate::refusal::{Place, Refusal};
-use braid_log::{Checked, Device, Disk, Figures, Owner, Use};
+use braid_log::{Device, Disk, Figures, Owner, Use};
 use braid_stores::native::Machine;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,6 +79,32 @@ fn format(path: &Path, place: &Place, size: Option<u64>, force: bool) -> Result<
 pub fn check(path: &Path) -> Result<Checked, Refusal> {
     let disk = Disk::open(path, Use::Read).map_err(|error| refuse(path, &error))?;
     braid_log::check(&disk).map_err(|error| refuse(path, &error))
+}
+
+/// A log file system after a repair.
+pub struct Repaired {
+    /// What was wrong; nothing, and nothing was written, if it was sound.
+    pub salvaged: Option<Salvaged>,
+    /// The check after the repair.
+    pub checked: Checked,
+}
+
+/// Checks a log file system that is not mounted, and makes a sound one of what can be read of
+/// it if it is damaged.
+///
+/// # Errors
+/// If it can't be opened, nothing of one is left, or there is no room for the repair.
+pub fn repair(path: &Path) -> Result<Repaired, Refusal> {
+    let disk: Arc<dyn Device> = Arc::new(Disk::open(path, Use::Write).map_err(|error| refuse(path, &error))?);
+    // What can't be checked may be repaired all the same.
+    if let Ok(checked) = braid_log::check(&*disk)
+        && checked.problems.is_empty()
+    {
+        return Ok(Repaired { salvaged: None, checked });
+    }
+    let repaired = braid_log::repair(&disk, &Machine).map_err(|error| refuse_repair(path, &error))?;
+    let checked = braid_log::check(&*disk).map_err(|error| refuse(path, &error))?;
+    Ok(Repaired { salvaged: Some(repaired), checked })
 }
 
 /// The figures of a log file system that is not mounted.

@@ -6,7 +6,27 @@ use std::path::{Path, PathBuf};
 
 /// Refuses a device that an argument names, with advice by the error.
 pub(super) fn refuse(path: &Path, error: &Error) -> Refusal {
-    refuse_at(&Located::new(path.to_owned(), Place::flag(path.to_string_lossy())), error)
+    refuse_at(&argument(path), error)
+}
+
+/// Refuses to repair a device that an argument names.
+pub(super) fn refuse_repair(path: &Path, error: &Error) -> Refusal {
+    let device = argument(path);
+    match error.errno() {
+        Errno::ENOSPC => {
+            let shown = path.shown();
+            let advice = format!(
+                "nothing is changed; copy out what can be read, and make it anew: \
+                 braid log mount --salvage {shown} DIRECTORY"
+            );
+            say(&device, error, advice)
+        }
+        _ => refuse_salvage(&device, error),
+    }
+}
+
+fn argument(path: &Path) -> Located<PathBuf> {
+    Located::new(path.to_owned(), Place::flag(path.to_string_lossy()))
 }
 
 /// Refuses a device, with advice by the error.

@@ -139,7 +139,8 @@ impl Current {
     /// Notes a segment, and whether its header is damaged.
     fn begin_segment(&mut self, source: Source<'_>, segment: &Segment) {
         self.groups.insert(segment.group);
-        if source.group(segment).header().is_none_or(|header| header.number != segment.number) {
+        let is_damaged = source.group(segment).header().is_none_or(|header| header.number != segment.number);
+        if segment.is_begun && is_damaged {
             self.places.insert(segment.group * GROUP);
         }
     }

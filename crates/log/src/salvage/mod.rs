@@ -1,7 +1,8 @@
 //! Reads what can be read of a damaged file system, and writes nothing. `segments` finds the
 //! segments on the device, `chunks` the records in them; `current` and `older` make inodes
 //! of them, as the last image and its logs have them and as earlier ones do; `gather` puts
-//! these together, `mend` and `blocks` make them agree, `report` tells what was wrong.
+//! these together, `mend` and `blocks` make them agree, `report` tells what was wrong. Only
+//! `repair` writes: a sound file system, of the result.
 
 mod blocks;
 mod chunks;
@@ -10,11 +11,13 @@ mod gather;
 mod mend;
 mod older;
 mod read_only;
+mod repair;
 mod report;
 mod segments;
 #[cfg(test)]
 mod tests;
 
+pub use repair::repair;
 pub use report::{Findings, NAMED_MAX, Salvaged, Trouble};
 
 use crate::account::{Users, mark_all};
@@ -49,21 +52,34 @@ pub(crate) fn salvage(
     settings: Settings,
     environment: Arc<dyn Environment>,
 ) -> Result<(Core, Salvaged)> {
+    let Reading { survey, found, salvaged } = read(device, &*environment)?;
+    let device = Arc::new(ReadOnly(Arc::clone(device)));
+    Ok((core(device, &survey, found, settings, environment), salvaged))
+}
+
+/// What was read, and what was wrong with it.
+struct Reading {
+    survey: Survey,
+    found: Gathered,
+    salvaged: Salvaged,
+}
+
+fn read(device: &Arc<dyn Device>, environment: &dyn Environment) -> Result<Reading> {
     let now = Timestamp::from_nanos(environment.wall_ns());
-    let device: Arc<dyn Device> = Arc::new(ReadOnly(Arc::clone(device)));
+    let device = ReadOnly(Arc::clone(device));
     let mut salvaged = Salvaged::default();
-    let survey = segments::survey(&*device)?;
+    let survey = segments::survey(&device)?;
     for place in &survey.bad_copies {
         salvaged.note(Trouble::Superblock, || format!("at byte {place} of the device"));
     }
-    let mut found = match sound(&*device, &survey) {
+    let mut found = match sound(&device, &survey) {
         Some(loaded) => gathered(loaded),
-        None => gather(&*device, &survey, &mut salvaged),
+        None => gather(&device, &survey, &mut salvaged),
     };
     mend::mend(&mut found, survey.blocks, now, &mut salvaged);
     found.tell(&mut salvaged, &|ino| shown(&found.inodes, ino));
     salvaged.inodes = found.inodes.len() as u64;
-    Ok((core(device, &survey, found, settings, environment), salvaged))
+    Ok(Reading { survey, found, salvaged })
 }
 
 /// The file system, if it can be mounted, and nothing is behind the place where recovery ends.
@@ -111,12 +127,7 @@ fn core(
     environment: Arc<dyn Environment>,
 ) -> Core {
     let next_ino = found.inodes.keys().next_back().map_or(InodeId::ROOT.0, |last| *last) + 1;
-    let table = Table::default();
-    for (ino, state) in found.inodes {
-        let inode = Inode::new(ino);
-        *inode.state.write() = state;
-        table.insert(ino, Arc::new(inode));
-    }
+    let table = table_of(found.inodes);
     let space = Arc::new(Space::new(survey.blocks, 1));
     let groups: Vec<u64> = found.groups.into_iter().collect();
     // None is used twice any more.
@@ -127,6 +138,16 @@ fn core(
     let anchor = Anchor { superblock, image: Vec::new(), stale: Vec::new() };
     let journal = Journal::read_only(medium, found.last_record);
     Core::new(Start { journal, table, settings, environment, anchor, next_ino })
+}
+
+fn table_of(inodes: BTreeMap<u64, State>) -> Table {
+    let table = Table::default();
+    for (ino, state) in inodes {
+        let inode = Inode::new(ino);
+        *inode.state.write() = state;
+        table.insert(ino, Arc::new(inode));
+    }
+    table
 }
 
 /// A superblock in the place of one that is lost. Of the identity only the checksum is known.

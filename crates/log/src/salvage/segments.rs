@@ -17,6 +17,9 @@ pub(super) struct Segment {
     pub(super) is_image: bool,
     /// The superblock leads to it.
     pub(super) is_linked: bool,
+    /// Something of it is there, or has to be. Without that, it may have been taken for a
+    /// chain to go on in, which did not get there.
+    pub(super) is_begun: bool,
 }
 
 /// All segments of a device.
@@ -110,7 +113,11 @@ pub(super) fn survey(device: &dyn Device) -> Result<Survey> {
         let read = Group::read(device, group, salt);
         let header = read.header();
         nexts.extend(header.map(|header| (header.number, header.next)));
-        segments.extend(segments_of(&read, group, &linked));
+        let mut found = segments_of(&read, group, &linked);
+        for segment in &mut found {
+            segment.is_begun |= superblock.as_ref().is_some_and(|of| names(of, segment));
+        }
+        segments.append(&mut found);
     }
     segments.sort_unstable();
     let era = superblock.as_ref().map_or_else(|| Era::newest(&segments, &nexts), Era::of);
@@ -192,6 +199,12 @@ fn links(device: &dyn Device, blocks: u64, superblock: &Superblock) -> Links {
     linked
 }
 
+/// Whether the superblock itself names a segment.
+fn names(superblock: &Superblock, segment: &Segment) -> bool {
+    let at = SegmentAt { group: segment.group, number: segment.number };
+    superblock.image == at || superblock.logs.contains(&at)
+}
+
 fn segments_of(read: &Group, group: u64, linked: &Links) -> Vec<Segment> {
     // Only in logs, chunks say that something was durable.
     let mut kinds: BTreeMap<u64, bool> =
@@ -204,6 +217,8 @@ fn segments_of(read: &Group, group: u64, linked: &Links) -> Vec<Segment> {
         group,
         is_image,
         is_linked: linked.contains_key(&(group, number)),
+        is_begun: read.header().is_some_and(|header| header.number == number)
+            || read.headers().iter().any(|chunk| chunk.segment == number),
     });
     segments.collect()
 }

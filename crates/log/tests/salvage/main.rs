@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod made;
+mod repair;
 #[path = "../log_crash/tree.rs"]
 mod tree;
 
