@@ -6,7 +6,7 @@
 //! does not serve, and the process that goes on does. Threads that wait need a request to
 //! be woken: a few are made for that. Later requests wait in the kernel.
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,6 +211,11 @@ impl Pause {
         let mut fds = [PollFd::new(&device, PollFlags::IN), PollFd::new(&self.asked, PollFlags::IN)];
         // Reading the device reports any error.
         let _ = rustix::io::retry_on_intr(|| poll(&mut fds, None));
+    }
+
+    /// Waits until requests are to be held up, for so long at most.
+    pub(crate) fn wait_to_be_asked(&self, at_most: &Timespec) {
+        let _ = poll(&mut [PollFd::new(&self.asked, PollFlags::IN)], Some(at_most));
     }
 
     /// Holds the request of a ring while requests are to be held up.

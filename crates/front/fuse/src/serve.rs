@@ -27,6 +27,13 @@ use std::thread::JoinHandle;
 /// processor's caches; as the last one gets something to do, one more begins.
 const READERS: usize = 2;
 
+/// How long notices of the kernel that it forgot inodes gather, beside rings: each alone
+/// would wake a thread.
+const FORGETS_GATHER: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// Requests that tell what the kernel forgot: FUSE_FORGET, FUSE_BATCH_FORGET.
+const FORGETS: [u32; 2] = [2, 42];
+
 /// Bytes before the data of a write that comes by the device: two headers.
 const BEFORE_DATA: usize = 80;
 
@@ -165,6 +172,12 @@ fn is_readable(device: &impl AsFd) -> bool {
     retry_on_intr(|| poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))) != Ok(0)
 }
 
+/// Whether a request says that the kernel forgot inodes; it has no answer.
+fn tells_what_is_forgotten(request: &[u8]) -> bool {
+    let code = request.get(4..8).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    code.is_some_and(|code| FORGETS.contains(&code))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -292,7 +305,7 @@ impl Pool {
         let buffer = buffer.bytes(len);
         // The data of writes is aligned for direct I/O.
         let buffer = &mut buffer[DIRECT_ALIGNMENT - BEFORE_DATA..];
-        let mut blocks = None;
+        let (mut blocks, mut forgets) = (None, false);
         loop {
             counted.turn(self.device_source());
             let polls = counted.source == Source::DeviceBesideRings;
@@ -303,6 +316,9 @@ impl Pool {
                 blocks = Some(!polls);
             }
             if polls {
+                if forgets {
+                    self.pause.wait_to_be_asked(&FORGETS_GATHER);
+                }
                 self.pause.wait_for_device(dispatcher.as_fd());
                 if self.ends_reader(&mut counted) {
                     return Ok(());
@@ -335,6 +351,7 @@ impl Pool {
             if !polls {
                 self.polling.came();
             }
+            forgets = tells_what_is_forgotten(&buffer[..size]);
             if !self.serve_or_refuse(&dispatcher, &buffer[..size])? {
                 return Ok(());
             }
