@@ -6,7 +6,7 @@ use crate::directory::kind_of;
 use crate::inode::State;
 use crate::layout::{GROUP, Superblock};
 use crate::load::{Loaded, load};
-use crate::scan::superblock_offsets;
+use crate::scan::{has_blocks, superblock_offsets};
 use crate::space::Space;
 use braid_contract::{FileKind, Result};
 use std::collections::{HashMap, HashSet};
@@ -136,6 +136,7 @@ pub fn check(device: &dyn Device) -> Result<Checked> {
 }
 
 fn superblocks(device: &dyn Device) -> Result<Vec<String>> {
+    has_blocks(device)?;
     let mut problems = Vec::new();
     let mut block = vec![0; BLOCK as usize];
     let mut generations = Vec::new();

@@ -73,7 +73,24 @@ fn scan_segment(device: &dyn Device, salt: u32, at: SegmentAt, most: u64, found:
         }
         block += blocks as u64 / BLOCK;
     }
+    if (found.records.len() as u64) < most {
+        found.durable = found.durable.max(durable_behind(device, salt, at, block)?);
+    }
     Ok(())
+}
+
+/// Records up to this one were durable, as chunks behind `block` of a segment say. Power loss
+/// may leave a chunk behind one that it took, but none that says that this one was durable.
+fn durable_behind(device: &dyn Device, salt: u32, at: SegmentAt, block: u64) -> Result<u64> {
+    if block >= GROUP_BLOCKS {
+        return Ok(0);
+    }
+    let mut rest = vec![0; ((GROUP_BLOCKS - block) * BLOCK) as usize];
+    device.read_at(at.offset() + block * BLOCK, &mut rest)?;
+    let chunks = rest.chunks(BLOCK as usize).zip(block..).filter_map(|(bytes, block)| {
+        ChunkHeader::decode(bytes, salt, at.number, block as u32).map(|header| header.durable)
+    });
+    Ok(chunks.max().unwrap_or_default())
 }
 
 /// Where the copies of the superblock are, on a device of `size` bytes.
@@ -81,11 +98,24 @@ pub(crate) fn superblock_offsets(size: u64) -> [u64; 2] {
     [0, (size / BLOCK).saturating_sub(1) * BLOCK]
 }
 
+/// Refuses what is too small for anything.
+///
+/// # Errors
+/// `EINVAL`.
+pub(crate) fn has_blocks(device: &dyn Device) -> Result<()> {
+    if device.size() >= BLOCK {
+        return Ok(());
+    }
+    let text = format!("there is no log file system: it has {} bytes", device.size());
+    Err(Error::new(Errno::EINVAL, text))
+}
+
 /// The valid superblock.
 ///
 /// # Errors
 /// The error of the first copy, if the other one can't be used either.
 pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+    has_blocks(device)?;
     let mut block = vec![0; BLOCK as usize];
     let mut copies = Vec::new();
     for offset in superblock_offsets(device.size()) {

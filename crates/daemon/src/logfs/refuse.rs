@@ -16,7 +16,7 @@ pub(super) fn refuse_repair(path: &Path, error: &Error) -> Refusal {
         Errno::ENOSPC => {
             let shown = path.shown();
             let advice = format!(
-                "nothing is changed; copy out what can be read, and make it anew: \
+                "it is as it was; copy out what can be read, and make it anew: \
                  braid log mount --salvage {shown} DIRECTORY"
             );
             say(&device, error, advice)

@@ -127,8 +127,8 @@ pub(super) fn survey(device: &dyn Device) -> Result<Survey> {
 fn no_log(device: &dyn Device) -> Error {
     let mut block = vec![0; BLOCK as usize];
     match device.read_at(0, &mut block) {
-        Err(error) => error,
-        Ok(()) => Error::new(Errno::EINVAL, "there is no log file system, and nothing is left of one"),
+        Err(error) if device.size() >= BLOCK => error,
+        _ => Error::new(Errno::EINVAL, "there is no log file system, and nothing is left of one"),
     }
 }
 

@@ -113,6 +113,32 @@ fn one_damaged_place_costs_little_wherever_it_is() {
     }
 }
 
+/// Damage is no power loss: what was durable before something behind it was written must not
+/// be cut off by recovery.
+#[test]
+fn a_damaged_log_is_not_taken_for_one_that_lost_power() {
+    for workers in [1, 3] {
+        let (bytes, tree) = made(800, 700, workers);
+        let (mut random, mut refused) = (SplitMix::new(8), 0);
+        for (how, place) in metadata(&bytes).into_iter().enumerate() {
+            let mut damaged = bytes.clone();
+            let at = (place * BLOCK) as usize;
+            damage(&mut damaged[at..at + BLOCK as usize], &mut random, how as u64);
+            let device = Memory::new(damaged);
+            if check(&*device).map_or(true, |checked| !checked.problems.is_empty()) {
+                refused += 1;
+                continue;
+            }
+            let fs = LogFs::open(device, settings(workers), environment()).unwrap();
+            let (kept, all) = same(&tree, &Tree::read(&fs).unwrap());
+            fs.close().unwrap();
+            assert!(kept + LAST as usize >= all, "block {place}: {kept} of {all}");
+        }
+        println!("{workers} workers: {refused} places are refused");
+        assert!(refused > 10);
+    }
+}
+
 #[test]
 fn superblocks_may_be_lost() {
     for (later, workers) in [(0, 2), (700, 3)] {

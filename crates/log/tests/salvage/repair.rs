@@ -188,11 +188,32 @@ fn one_that_is_cut_off_costs_nothing() {
     }
 }
 
-/// A full one has room for the next checkpoint, and so for a repair.
 #[test]
-fn a_full_one_can_be_repaired() {
-    let (bytes, _) = made(900, 0, 2);
-    let device = Memory::new(bytes);
+fn a_device_that_became_larger_is_used_to_its_end() {
+    let (bytes, tree) = made(600, 200, 2);
+    for more in [BLOCK as usize, 3 << 20] {
+        let mut larger = bytes.clone();
+        larger.resize(bytes.len() + more, 0);
+        let device = Memory::new(larger);
+        assert!(!check(&*device).unwrap().problems.is_empty());
+        repaired(&device).unwrap();
+        assert_sound(&*device, "larger");
+        let read = used(&device, 2, "larger");
+        assert!(read == tree, "{}", tree.difference(&read));
+    }
+}
+
+#[test]
+fn what_is_too_small_for_anything_is_none() {
+    for len in [0, 3, 5000] {
+        let device = Memory::new(vec![0; len]);
+        assert_eq!(repaired(&device).unwrap_err().errno(), Errno::EINVAL);
+        assert_eq!(check(&*device).unwrap_err().errno(), Errno::EINVAL);
+    }
+}
+
+/// Fills it until there is no room.
+fn fill_up(device: &Arc<Memory>) {
     let fs = LogFs::open(device.clone(), settings(2), environment()).unwrap();
     let made = fs.create(&caller(1), InodeId::ROOT, os("filler"), 0o600, 0, true, READ_WRITE.into()).unwrap();
     let (mut at, mut len) = (0, 1 << 20);
@@ -207,18 +228,31 @@ fn a_full_one_can_be_repaired() {
     }
     fs.release(made.1.handle).unwrap();
     fs.close().unwrap();
-    drop(fs);
-    let image = u64::from_le_bytes(device.bytes.read().unwrap()[96..104].try_into().unwrap()) as usize;
-    device.bytes.write().unwrap()[image * GROUP + 2 * BLOCK as usize + 50] ^= 1;
-    let damaged = device.bytes();
-    match repaired(&device) {
-        Ok(salvaged) => {
+}
+
+/// A full one has room for the next checkpoint, and so for a repair, even where segments of
+/// earlier ones are on all other groups.
+#[test]
+fn a_full_one_can_be_repaired() {
+    for uses in [0, 5] {
+        let (bytes, _) = made(900, 0, 2);
+        let device = Memory::new(bytes);
+        for turn in 0..uses {
+            let fs = LogFs::open(device.clone(), settings(2), environment()).unwrap();
+            fill(&fs, 10_000 + turn * 500, 400);
+            fs.checkpoint().unwrap();
+            fs.close().unwrap();
+        }
+        fill_up(&device);
+        let full = device.bytes();
+        let image = u64::from_le_bytes(full[96..104].try_into().unwrap()) as usize;
+        for place in [0, image * GROUP + 2 * BLOCK as usize + 50] {
+            let mut damaged = full.clone();
+            damaged[place] ^= 1;
+            let device = Memory::new(damaged);
+            let salvaged = repaired(&device).unwrap_or_else(|error| panic!("{uses}, {place}: {error}"));
             assert!(!salvaged.is_sound());
             assert_sound(&*device, "full");
-        }
-        Err(error) => {
-            assert!(device.bytes() == damaged, "{error}");
-            panic!("{error}");
         }
     }
 }
