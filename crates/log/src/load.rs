@@ -8,7 +8,7 @@ use crate::failpoint::{Failpoint, fails_at};
 use crate::inode::Inode;
 use crate::layout::{SegmentAt, Superblock};
 use crate::record::{Change, Part, take_parts};
-use crate::scan::{Numbered, find_superblock, scan};
+use crate::scan::{Numbered, durable_anywhere, find_superblock, scan};
 use crate::space::Space;
 use crate::table::Table;
 use braid_contract::{Errno, Error, Result};
@@ -112,7 +112,7 @@ impl Loaded {
     }
 
     fn replay(&mut self, device: &dyn Device) -> Result<()> {
-        let (mut records, mut durable) = (Vec::new(), self.last_record);
+        let (mut records, mut durable, mut is_cut) = (Vec::new(), self.last_record, false);
         for start in self.superblock.logs.clone() {
             let log = scan(device, &self.superblock, start, u64::MAX)?;
             self.logs.extend(log.segments.iter().chain([&log.next]).map(|segment| segment.group));
@@ -120,7 +120,11 @@ impl Loaded {
             self.segments.push(log.segments.len());
             self.nexts.push(log.next);
             durable = durable.max(log.durable);
+            is_cut |= log.is_cut;
             records.extend(log.records);
+        }
+        if is_cut {
+            durable = durable.max(durable_anywhere(device, &self.superblock)?);
         }
         records.sort_by_key(|(record, _)| *record);
         let count = records.len();

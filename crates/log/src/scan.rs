@@ -20,6 +20,9 @@ pub(crate) struct Scanned {
     pub(crate) records: Vec<Numbered>,
     /// Records up to this one were durable, as chunks say.
     pub(crate) durable: u64,
+    /// It goes on in a segment that has no header, and nothing leads to those behind it: they
+    /// were not durable, or that one is damaged.
+    pub(crate) is_cut: bool,
 }
 
 /// Reads a chain. It ends where no valid chunk or segment follows, or with `most` records.
@@ -32,7 +35,10 @@ pub(crate) fn scan(device: &dyn Device, of: &Superblock, start: SegmentAt, most:
     // A segment is at one place once: a chain that came back would never end.
     while at.group < of.blocks / GROUP_BLOCKS && found.segments.iter().all(|seen| seen.group != at.group) {
         device.read_at(at.offset(), &mut block)?;
-        let Some(header) = SegmentHeader::decode(&block, salt, at.number) else { break };
+        let Some(header) = SegmentHeader::decode(&block, salt, at.number) else {
+            found.is_cut = !found.segments.is_empty() && durable_behind(device, salt, at, 1)?.is_some();
+            break;
+        };
         found.segments.push(at);
         scan_segment(device, salt, at, most, &mut found)?;
         at = header.next;
@@ -74,23 +80,41 @@ fn scan_segment(device: &dyn Device, salt: u32, at: SegmentAt, most: u64, found:
         block += blocks as u64 / BLOCK;
     }
     if (found.records.len() as u64) < most {
-        found.durable = found.durable.max(durable_behind(device, salt, at, block)?);
+        let behind = durable_behind(device, salt, at, block)?;
+        found.durable = found.durable.max(behind.unwrap_or_default());
     }
     Ok(())
 }
 
-/// Records up to this one were durable, as chunks behind `block` of a segment say. Power loss
-/// may leave a chunk behind one that it took, but none that says that this one was durable.
-fn durable_behind(device: &dyn Device, salt: u32, at: SegmentAt, block: u64) -> Result<u64> {
-    if block >= GROUP_BLOCKS {
-        return Ok(0);
+/// Records up to this one were durable, as chunks from `block` of a segment on say; `None` if
+/// there are none. Power loss may leave a chunk behind one that it took, but none that says
+/// that this one was durable.
+fn durable_behind(device: &dyn Device, salt: u32, at: SegmentAt, block: u64) -> Result<Option<u64>> {
+    let mut rest = vec![0; (GROUP_BLOCKS.saturating_sub(block) * BLOCK) as usize];
+    if !rest.is_empty() {
+        device.read_at(at.offset() + block * BLOCK, &mut rest)?;
     }
-    let mut rest = vec![0; ((GROUP_BLOCKS - block) * BLOCK) as usize];
-    device.read_at(at.offset() + block * BLOCK, &mut rest)?;
     let chunks = rest.chunks(BLOCK as usize).zip(block..).filter_map(|(bytes, block)| {
         ChunkHeader::decode(bytes, salt, at.number, block as u32).map(|header| header.durable)
     });
-    Ok(chunks.max().unwrap_or_default())
+    Ok(chunks.max())
+}
+
+/// Records up to this one were durable, as chunks of all segments say, those that nothing leads
+/// to included. It reads two blocks of each group of the device.
+pub(crate) fn durable_anywhere(device: &dyn Device, of: &Superblock) -> Result<u64> {
+    let (salt, mut durable) = (of.salt(), 0);
+    let mut blocks = vec![0; 2 * BLOCK as usize];
+    for group in 0..of.blocks / GROUP_BLOCKS {
+        device.read_at(group * GROUP_BLOCKS * BLOCK, &mut blocks)?;
+        let header =
+            SegmentHeader::any(&blocks).filter(|(own, _)| *own == salt).map(|(_, header)| header.number);
+        let chunk = || ChunkHeader::any(&blocks[BLOCK as usize..], salt, 1).map(|chunk| chunk.segment);
+        let Some(number) = header.or_else(chunk) else { continue };
+        let behind = durable_behind(device, salt, SegmentAt { group, number }, 1)?;
+        durable = durable.max(behind.unwrap_or_default());
+    }
+    Ok(durable)
 }
 
 /// Where the copies of the superblock are, on a device of `size` bytes.
