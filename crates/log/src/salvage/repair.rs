@@ -19,8 +19,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 /// Makes a sound file system of what can be read of the one on a device, and tells what was
-/// wrong. The next use begins at once. After an error, or a loss of power, the device is as it
-/// was, or it is repaired. On a device that became larger, it takes all of it.
+/// wrong. The next use begins at once. After an error, or a loss of power, the file system is
+/// as it was, or it is repaired. On a device that became larger, it takes all of it.
 ///
 /// Where both copies of the superblock are lost, so is the identity, and it gets another.
 ///
