@@ -241,16 +241,33 @@ fn notes(bench: &Bench, words: &[&str]) -> String {
     said
 }
 
-#[test]
-fn a_damaged_one_is_salvaged_and_nothing_is_written() {
-    let _turn = turn();
-    let Some(bench) = bench() else { return };
-    mounted(&bench);
+/// Mounts it, and writes one large and 500 small files; returns the contents of the large one.
+fn mounted_with_files(bench: &Bench) -> Vec<u8> {
+    mounted(bench);
     let data = pattern(3, 700_000);
     fs::write(bench.path("m/big"), &data).unwrap();
     for file in 0..500 {
         fs::write(bench.path(&format!("m/file-{file}")), format!("content {file}")).unwrap();
     }
+    data
+}
+
+/// Of these files, the large one and most small ones are there.
+fn most_is_there(bench: &Bench, data: &[u8]) {
+    assert!(fs::read(bench.path("m/big")).unwrap() == data);
+    let read = (0..500).filter(|file| {
+        let found = fs::read_to_string(bench.path(&format!("m/file-{file}")));
+        found.is_ok_and(|found| found == format!("content {file}"))
+    });
+    let read = read.count();
+    assert!(read >= 450, "{read} of 500");
+}
+
+#[test]
+fn a_damaged_one_is_salvaged_and_nothing_is_written() {
+    let _turn = turn();
+    let Some(bench) = bench() else { return };
+    let data = mounted_with_files(&bench);
     bench.ok(&["umount", "m"]);
     let salvage = ["log", "mount", "--salvage", "--log-file", "log", "fs", "m"];
     // A sound one can be salvaged, too.
@@ -278,13 +295,7 @@ fn a_damaged_one_is_salvaged_and_nothing_is_written() {
     assert!(said.contains("damaged places of the image and the logs: at byte"), "{said}");
     let status = bench.status();
     assert!(status["log_salvage"].as_array().is_some_and(|wrong| !wrong.is_empty()), "{status}");
-    assert!(fs::read(bench.path("m/big")).unwrap() == data);
-    let read = (0..500).filter(|file| {
-        let found = fs::read_to_string(bench.path(&format!("m/file-{file}")));
-        found.is_ok_and(|found| found == format!("content {file}"))
-    });
-    let read = read.count();
-    assert!(read >= 450, "{read} of 500");
+    most_is_there(&bench, &data);
     refuses_changes(&bench);
     bench.ok(&["umount", "m"]);
     assert!(fs::read(bench.path("fs")).unwrap() == damaged, "the device is changed");
@@ -294,12 +305,7 @@ fn a_damaged_one_is_salvaged_and_nothing_is_written() {
 fn a_damaged_one_is_repaired_in_place() {
     let _turn = turn();
     let Some(bench) = bench() else { return };
-    mounted(&bench);
-    let data = pattern(3, 700_000);
-    fs::write(bench.path("m/big"), &data).unwrap();
-    for file in 0..500 {
-        fs::write(bench.path(&format!("m/file-{file}")), format!("content {file}")).unwrap();
-    }
+    let data = mounted_with_files(&bench);
     let said = bench.refused(&["log", "check", "--repair", "fs"]);
     assert!(said.contains("unmount it first"), "{said}");
     bench.ok(&["umount", "m"]);
@@ -317,13 +323,7 @@ fn a_damaged_one_is_repaired_in_place() {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     mounted(&bench);
-    assert!(fs::read(bench.path("m/big")).unwrap() == data);
-    let read = (0..500).filter(|file| {
-        let found = fs::read_to_string(bench.path(&format!("m/file-{file}")));
-        found.is_ok_and(|found| found == format!("content {file}"))
-    });
-    let read = read.count();
-    assert!(read >= 450, "{read} of 500");
+    most_is_there(&bench, &data);
     fs::write(bench.path("m/new"), "after the repair").unwrap();
     bench.ok(&["umount", "m"]);
     bench.ok(&["log", "check", "fs"]);

@@ -180,7 +180,7 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
         file.data().set_times(None, Some(SetTime::At(mtime)))?;
         bring_home(core, file, spread);
         // The copy takes the object's place only when it is durable.
-        file.writable()?.sync(false)?;
+        file.data().sync(false)?;
         core.home.remove_id_attr(&**file.data())?;
         if let Err(error) = file.data().sync(false) {
             is_named = false;

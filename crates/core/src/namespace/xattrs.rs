@@ -57,10 +57,8 @@ pub fn set_xattr(
     changing(&inode, name, || path.set_xattr(name, value, mode))?;
     if name == ACL {
         drop_set_group_id(&*path, caller)?;
-    }
-    let live = inode.file.lock().upgrade();
-    if let Some(file) = live {
-        file.set_id.changed();
+        let live = inode.file.lock().upgrade();
+        live.inspect(|file| file.set_id.changed());
     }
     inode_changed(core, &inode)
 }

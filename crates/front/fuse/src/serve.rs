@@ -31,9 +31,6 @@ const READERS: usize = 2;
 /// would wake a thread.
 const FORGETS_GATHER: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// Requests that tell what the kernel forgot: FUSE_FORGET, FUSE_BATCH_FORGET.
-const FORGETS: [u32; 2] = [2, 42];
-
 /// Bytes before the data of a write that comes by the device: two headers.
 const BEFORE_DATA: usize = 80;
 
@@ -170,12 +167,6 @@ fn is_readable(device: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(device, PollFlags::IN)];
     // Reading the device reports any error.
     retry_on_intr(|| poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))) != Ok(0)
-}
-
-/// Whether a request says that the kernel forgot inodes; it has no answer.
-fn tells_what_is_forgotten(request: &[u8]) -> bool {
-    let code = request.get(4..8).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-    code.is_some_and(|code| FORGETS.contains(&code))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -351,7 +342,7 @@ impl Pool {
             if !polls {
                 self.polling.came();
             }
-            forgets = tells_what_is_forgotten(&buffer[..size]);
+            forgets = polls && fuser::is_forget(&buffer[..size]);
             if !self.serve_or_refuse(&dispatcher, &buffer[..size])? {
                 return Ok(());
             }

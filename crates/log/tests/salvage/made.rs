@@ -262,6 +262,41 @@ pub(crate) fn damage(block: &mut [u8], random: &mut SplitMix, how: u64) {
     }
 }
 
+/// Damages as many blocks as the round says, most of them of metadata.
+pub(crate) fn damage_many(bytes: &mut Vec<u8>, places: &[u64], random: &mut SplitMix, round: u64) {
+    let blocks = bytes.len() as u64 / BLOCK;
+    for _ in 0..1 << (round % 9) {
+        let place = if random.below(4) > 0 { random.pick(places) } else { random.below(blocks) };
+        let (at, from) = ((place * BLOCK) as usize, (random.pick(places) * BLOCK) as usize);
+        match random.below(4) {
+            // One block in the place of another.
+            0 => bytes.copy_within(from..from + BLOCK as usize, at),
+            how => damage(&mut bytes[at..at + BLOCK as usize], random, how),
+        }
+    }
+    if round % 10 == 9 {
+        bytes.truncate(bytes.len() / 3);
+    }
+}
+
+/// Changes as many records as the round says, with checksums that fit; in every other round, a
+/// superblock is damaged, too.
+pub(crate) fn forge_records(bytes: &mut [u8], places: &[(usize, usize)], random: &mut SplitMix, round: u64) {
+    let salt = crc32c::crc32c(&bytes[20..36]);
+    for _ in 0..1 << (round % 10) {
+        let (at, len) = random.pick(places);
+        // Its number, or what it says.
+        let from = if random.below(4) == 0 { at + 8 } else { at + 16 };
+        let byte = from + random.below((at + 16 + len - from) as u64) as usize;
+        bytes[byte] = if random.below(2) == 0 { random.below(256) as u8 } else { bytes[byte] ^ 1 };
+        let sum = crc32c::crc32c_append(salt ^ len as u32, &bytes[at + 8..at + 16 + len]);
+        bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
+    }
+    if round.is_multiple_of(2) {
+        damage(&mut bytes[..BLOCK as usize], random, 1);
+    }
+}
+
 /// The places and lengths of all records, as bytes of the device.
 pub(crate) fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;

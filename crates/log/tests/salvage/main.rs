@@ -169,19 +169,7 @@ fn heavy_damage_ends_in_what_is_left() {
     let mut random = SplitMix::new(77);
     for round in 0..40 {
         let mut damaged = bytes.clone();
-        let blocks = damaged.len() as u64 / BLOCK;
-        for _ in 0..1 << (round % 9) {
-            let place = if random.below(4) > 0 { random.pick(&places) } else { random.below(blocks) };
-            let (at, from) = ((place * BLOCK) as usize, (random.pick(&places) * BLOCK) as usize);
-            match random.below(4) {
-                // One block in the place of another.
-                0 => damaged.copy_within(from..from + BLOCK as usize, at),
-                how => damage(&mut damaged[at..at + BLOCK as usize], &mut random, how),
-            }
-        }
-        if round % 10 == 9 {
-            damaged.truncate(damaged.len() / 3);
-        }
+        damage_many(&mut damaged, &places, &mut random, round);
         let device = Memory::new(damaged.clone());
         if round % 4 == 0 {
             *device.bad.write().unwrap() = (0..5).map(|_| random.pick(&places)).collect();
@@ -199,23 +187,12 @@ fn heavy_damage_ends_in_what_is_left() {
 #[test]
 fn records_that_make_no_sense_do_no_harm() {
     let (bytes, _) = made(600, 300, 2);
-    let (places, salt) = (records(&bytes), crc32c::crc32c(&bytes[20..36]));
+    let places = records(&bytes);
     assert!(places.len() > 1000);
     let mut random = SplitMix::new(4);
     for round in 0..60 {
         let mut damaged = bytes.clone();
-        for _ in 0..1 << (round % 10) {
-            let (at, len) = random.pick(&places);
-            // Its number, or what it says; with a checksum that fits.
-            let from = if random.below(10) == 0 { at + 8 } else { at + 16 };
-            let byte = from + random.below((at + 16 + len - from) as u64) as usize;
-            damaged[byte] = if random.below(2) == 0 { random.below(256) as u8 } else { damaged[byte] ^ 1 };
-            let sum = crc32c::crc32c_append(salt ^ len as u32, &damaged[at + 8..at + 16 + len]);
-            damaged[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
-        }
-        if round % 2 == 0 {
-            damage(&mut damaged[..BLOCK as usize], &mut random, 1);
-        }
+        forge_records(&mut damaged, &places, &mut random, round);
         let device = Memory::new(damaged.clone());
         let (fs, salvaged) = salvage(&device).unwrap();
         let read = Tree::read(&fs).unwrap_or_else(|error| panic!("round {round}: {error}: {salvaged:?}"));

@@ -92,55 +92,33 @@ fn without_a_superblock_it_gets_another_identity() {
     }
 }
 
+/// Repairs a damaged one, and uses it.
+fn is_of_use(damaged: Vec<u8>, what: &str) {
+    let device = Memory::new(damaged);
+    repaired(&device).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_sound(&*device, what);
+    used(&device, 2, what);
+}
+
 #[test]
 fn after_heavy_damage_it_is_sound() {
     let (bytes, _) = made(1200, 500, 2);
     let (places, mut random) = (metadata(&bytes), SplitMix::new(78));
-    let blocks = bytes.len() as u64 / BLOCK;
     for round in 0..60 {
         let mut damaged = bytes.clone();
-        for _ in 0..1 << (round % 9) {
-            let place = if random.below(4) > 0 { random.pick(&places) } else { random.below(blocks) };
-            let (at, from) = ((place * BLOCK) as usize, (random.pick(&places) * BLOCK) as usize);
-            match random.below(4) {
-                // One block in the place of another.
-                0 => damaged.copy_within(from..from + BLOCK as usize, at),
-                how => damage(&mut damaged[at..at + BLOCK as usize], &mut random, how),
-            }
-        }
-        if round % 10 == 9 {
-            damaged.truncate(damaged.len() / 3);
-        }
-        let device = Memory::new(damaged);
-        let what = format!("round {round}");
-        repaired(&device).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_sound(&*device, &what);
-        used(&device, 2, &what);
+        damage_many(&mut damaged, &places, &mut random, round);
+        is_of_use(damaged, &format!("round {round}"));
     }
 }
 
 #[test]
 fn records_that_make_no_sense_leave_a_sound_one() {
     let (bytes, _) = made(600, 300, 2);
-    let (places, salt) = (records(&bytes), crc32c::crc32c(&bytes[20..36]));
-    let mut random = SplitMix::new(5);
+    let (places, mut random) = (records(&bytes), SplitMix::new(5));
     for round in 0..60 {
         let mut damaged = bytes.clone();
-        for _ in 0..1 << (round % 10) {
-            let (at, len) = random.pick(&places);
-            let from = if random.below(4) == 0 { at + 8 } else { at + 16 };
-            let byte = from + random.below((at + 16 + len - from) as u64) as usize;
-            damaged[byte] = random.below(256) as u8;
-            let sum = crc32c::crc32c_append(salt ^ len as u32, &damaged[at + 8..at + 16 + len]);
-            damaged[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
-        }
-        if round % 2 == 0 {
-            damage(&mut damaged[..BLOCK as usize], &mut random, 1);
-        }
-        let (device, what) = (Memory::new(damaged), format!("round {round}"));
-        repaired(&device).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_sound(&*device, &what);
-        used(&device, 2, &what);
+        forge_records(&mut damaged, &places, &mut random, round);
+        is_of_use(damaged, &format!("round {round}"));
     }
 }
 

@@ -19,6 +19,7 @@ use crate::channel::Channel;
 use crate::dev_fuse::DevFuse;
 use crate::ll::Operation;
 use crate::ll::Version;
+use crate::ll::fuse_abi::fuse_opcode;
 use crate::mnt::mount_options::Config;
 use crate::request::RequestWithSender;
 use crate::request_param::FUSE_UNIQUE_RESEND;
@@ -124,6 +125,13 @@ impl<FS: Filesystem> Dispatcher<FS> {
 pub fn is_sent_again(request: &[u8]) -> bool {
     let unique = request.get(8..16).and_then(|bytes| bytes.try_into().ok());
     unique.map_or(0, u64::from_ne_bytes) & FUSE_UNIQUE_RESEND != 0
+}
+
+/// Whether this request tells what the kernel forgot. It has no answer.
+pub fn is_forget(request: &[u8]) -> bool {
+    let forgets = [fuse_opcode::FUSE_FORGET, fuse_opcode::FUSE_BATCH_FORGET].map(|code| code as u32);
+    let opcode = request.get(4..8).and_then(|bytes| bytes.try_into().ok());
+    opcode.map(u32::from_ne_bytes).is_some_and(|opcode| forgets.contains(&opcode))
 }
 
 impl<FS: Filesystem> Dispatcher<FS> {

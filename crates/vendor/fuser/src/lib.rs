@@ -34,6 +34,7 @@ pub use crate::bsd_file_flags::BsdFileFlags;
 pub use crate::channel::Answer;
 pub use crate::dispatcher::Backings;
 pub use crate::dispatcher::Dispatcher;
+pub use crate::dispatcher::is_forget;
 pub use crate::dispatcher::is_sent_again;
 use crate::forget_one::ForgetOne;
 pub use crate::ll::Errno;
