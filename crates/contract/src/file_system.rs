@@ -33,6 +33,8 @@ pub struct FileSystemCapabilities {
     /// Operations are held up on purpose: the front end is to have threads for others
     /// meanwhile, and the writer of data is to be known by the request.
     pub holds_up: bool,
+    /// Each change is durable when its operation returns: the front end is to keep no write back.
+    pub writes_through: bool,
 }
 
 /// The answer to a lookup: an inode, and its generation among those that had

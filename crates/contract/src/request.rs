@@ -198,6 +198,7 @@ mod tests {
                 flush_at_close: false,
                 caller_groups: false,
                 holds_up: false,
+                writes_through: false,
             }
         }
 

@@ -206,6 +206,12 @@ impl Modules {
                         'consistency'",
             );
         }
+        if now.writes_through && !told.writes_through {
+            return refuse(
+                "the kernel may keep writes back since the mount, as it may not for 'consistency' in the mode \
+                 'strict'",
+            );
+        }
         if (now.cache_ttl, now.rename_modes, now.posix_acl)
             != (told.cache_ttl, told.rename_modes, told.posix_acl)
         {

@@ -150,9 +150,14 @@ fn front(config: &Config, fs: &dyn FileSystem, ledger: Option<Arc<Ledger>>) -> F
     let settings = &config.mount;
     let root = rustix::process::geteuid().is_root();
     let chosen = settings.cache.as_ref().is_some_and(|cache| cache.value != KernelCache::Auto);
-    // Data that is written back later has no known writer.
-    let cache =
-        if fs.capabilities().holds_up && !chosen { CacheMode::Passthrough } else { cache_mode(config) };
+    let can = fs.capabilities();
+    let cache = match cache_mode(config) {
+        CacheMode::Direct => CacheMode::Direct,
+        _ if can.writes_through => CacheMode::Passthrough,
+        // Data that is written back later has no known writer.
+        _ if can.holds_up && !chosen => CacheMode::Passthrough,
+        configured => configured,
+    };
     FuseConfig {
         threads: settings.threads.as_ref().map_or(THREADS_DEFAULT, |threads| threads.value),
         rings: settings.transport.as_ref().is_none_or(|transport| transport.value == Transport::Auto),

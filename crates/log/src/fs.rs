@@ -213,6 +213,7 @@ impl FileSystem for LogFs {
             flush_at_close: false,
             caller_groups: false,
             holds_up: false,
+            writes_through: false,
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn capabilities() -> FileSystemCapabilities {
         flush_at_close: false,
         caller_groups: false,
         holds_up: false,
+        writes_through: false,
     }
 }
 

@@ -46,6 +46,7 @@ impl Service for Nothing {
             flush_at_close: false,
             caller_groups: false,
             holds_up: false,
+            writes_through: false,
         }
     }
 

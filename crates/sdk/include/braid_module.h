@@ -112,6 +112,7 @@ extern "C" {
 #define BRAID_WANTS_FLUSH 8
 #define BRAID_WANTS_GROUPS 16
 #define BRAID_HOLDS_UP 32
+#define BRAID_WRITES_THROUGH 64
 
 struct braid_slice;
 struct braid_sink;

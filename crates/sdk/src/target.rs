@@ -60,6 +60,7 @@ pub fn capabilities_to(can: &FileSystemCapabilities) -> Capabilities {
         flush_at_close,
         caller_groups,
         holds_up,
+        writes_through,
     } = *can;
     let set = [
         (passthrough, abi::CAN_PASS_THROUGH),
@@ -68,6 +69,7 @@ pub fn capabilities_to(can: &FileSystemCapabilities) -> Capabilities {
         (flush_at_close, abi::WANTS_FLUSH),
         (caller_groups, abi::WANTS_GROUPS),
         (holds_up, abi::HOLDS_UP),
+        (writes_through, abi::WRITES_THROUGH),
     ];
     Capabilities {
         cache_ttl: u64::try_from(cache_ttl.as_nanos()).unwrap_or(u64::MAX),
@@ -88,5 +90,6 @@ pub fn capabilities_from(told: Capabilities) -> FileSystemCapabilities {
         flush_at_close: is(abi::WANTS_FLUSH),
         caller_groups: is(abi::WANTS_GROUPS),
         holds_up: is(abi::HOLDS_UP),
+        writes_through: is(abi::WRITES_THROUGH),
     }
 }

@@ -41,6 +41,7 @@ impl Service for Recorder {
             flush_at_close: false,
             caller_groups: false,
             holds_up: false,
+            writes_through: false,
         }
     }
 

@@ -38,6 +38,7 @@ impl FileSystem for Volume {
             flush_at_close: false,
             caller_groups: false,
             holds_up: false,
+            writes_through: false,
         }
     }
 

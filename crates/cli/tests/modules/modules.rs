@@ -2,9 +2,9 @@
 //! test also loop devices and mkfs.ext4; skipped without them.
 
 use crate::common::{Bench, stack};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::process::Command;
 
 /// `deny` on top of `noop`.
@@ -147,22 +147,31 @@ fn flushes(bench: &Bench, name: &str) -> u64 {
     stat.split_whitespace().nth(15).unwrap().parse().unwrap()
 }
 
-#[test]
-fn writes_are_durable_when_the_consistency_says() {
-    const TIMES: u64 = 60;
-    let Some(mut bench) = Bench::bare(&["b", "m"]) else { return };
+/// With home on ext4 on a device of its own, whose flushes can be counted.
+fn on_a_device() -> Option<Bench> {
+    let mut bench = Bench::bare(&["b", "m"])?;
     File::create(bench.path("image")).unwrap().set_len(64 << 20).unwrap();
     let made = Command::new("mkfs.ext4").arg("-qF").arg(bench.path("image")).status();
     if !made.is_ok_and(|status| status.success()) {
-        return braid_testkit::skipped("mkfs.ext4");
+        braid_testkit::skipped("mkfs.ext4");
+        return None;
     }
     bench.mount_image("home", "image");
-    let with = |settings: &str| {
-        bench.write_stack(&format!(
-            "stack:\n  consistency:\n    {settings}\n    volume:\n      home: fast\n      tiers:\n        \
-             fast: {{ dir: home }}\n        slow: {{ dir: b }}\n"
-        ));
-    };
+    Some(bench)
+}
+
+fn write_consistency(bench: &Bench, settings: &str) {
+    bench.write_stack(&format!(
+        "stack:\n  consistency:\n    {settings}\n    volume:\n      home: fast\n      tiers:\n        fast: \
+         {{ dir: home }}\n        slow: {{ dir: b }}\n"
+    ));
+}
+
+#[test]
+fn writes_are_durable_when_the_consistency_says() {
+    const TIMES: u64 = 60;
+    let Some(bench) = on_a_device() else { return };
+    let with = |settings: &str| write_consistency(&bench, settings);
     let at = |name: &str| bench.path("m").join(name);
     // Flushes of home while something is done so many times; the kernel makes some of its own.
     let during = |work: &mut dyn FnMut()| {
@@ -209,6 +218,10 @@ fn writes_are_durable_when_the_consistency_says() {
     bench.ok(&["mount", "s.yaml", "m"]);
     assert!(fs::read(at("kept")).unwrap() == [4; 300_000]);
 
+    // The kernel may keep writes back since the mount.
+    with("mode: strict");
+    let said = bench.refused(&["reload", "m"]);
+    assert!(said.contains("the kernel may keep writes back since the mount"), "{said}");
     with("mode: lax");
     let said = bench.refused(&["reload", "m"]);
     assert!(said.contains("s.yaml:2: stack.consistency: 'lax' is no mode"), "{said}");
@@ -216,5 +229,38 @@ fn writes_are_durable_when_the_consistency_says() {
     let said = bench.refused(&["reload", "m"]);
     assert!(said.contains("close-to-open puts nothing off: leave 'within' out"), "{said}");
     with("mode: relaxed");
+    bench.unmount_clean();
+}
+
+#[test]
+fn strict_makes_each_change_durable_when_it_returns() {
+    let Some(bench) = on_a_device() else { return };
+    write_consistency(&bench, "mode: strict");
+    bench.ok(&["mount", "--cache", "writeback", "s.yaml", "m"]);
+    let at = |name: &str| bench.path(&format!("m/{name}"));
+    let durable = |what: &str, change: &mut dyn FnMut()| {
+        let before = flushes(&bench, "home");
+        change();
+        assert!(flushes(&bench, "home") > before, "{what}");
+    };
+    let mut file = None;
+    durable("create", &mut || file = Some(File::create(at("file")).unwrap()));
+    let file = file.unwrap();
+    durable("write", &mut || (&file).write_all(&[2; 4096]).unwrap());
+    durable("write into the file", &mut || file.write_all_at(&[3; 10], 100).unwrap());
+    durable("cut", &mut || file.set_len(1000).unwrap());
+    durable("mode", &mut || fs::set_permissions(at("file"), Permissions::from_mode(0o600)).unwrap());
+    durable("directory", &mut || fs::create_dir(at("dir")).unwrap());
+    durable("rename", &mut || fs::rename(at("file"), at("dir/file")).unwrap());
+    durable("link", &mut || fs::hard_link(at("dir/file"), at("link")).unwrap());
+    durable("symbolic link", &mut || symlink("dir/file", at("symlink")).unwrap());
+    durable("its owner", &mut || lchown(at("symlink"), Some(7), None).unwrap());
+    durable("unlink", &mut || fs::remove_file(at("link")).unwrap());
+    // A file without a name is nothing to make durable, and can be changed all the same.
+    fs::remove_file(at("dir/file")).unwrap();
+    file.set_permissions(Permissions::from_mode(0o640)).unwrap();
+    file.set_len(10).unwrap();
+    drop(file);
+    durable("rmdir", &mut || fs::remove_dir(at("dir")).unwrap());
     bench.unmount_clean();
 }

@@ -1,7 +1,8 @@
-//! Decides when written data is durable (LabStor §3, tunable consistency): when a file is closed,
-//! or some time after programs asked for it. `docs/configuration.md` describes the modes and their
+//! Decides when changes are durable (LabStor §3, tunable consistency): when an operation returns,
+//! when a file is closed, or some time after programs asked for it. `docs/configuration.md` describes the modes and their
 //! limits.
 
+mod durable;
 mod files;
 mod later;
 #[cfg(test)]
@@ -13,7 +14,9 @@ use braid_contract::units::parse_duration;
 use braid_contract::{
     Attr, Caller, Crash, Entry, Errno, Error, FallocateMode, Figure, FileSystem, FileSystemCapabilities,
     HandleId, InodeId, IoMode, Layer, OpenRequest, Opened, RenameMode, Result, SetAttr, WriteFlags,
+    XattrMode,
 };
+use durable::Durable;
 use files::Files;
 use later::Later;
 use serde::Deserialize;
@@ -29,6 +32,8 @@ const WITHIN_NS: [u64; 2] = [10_000_000, 300_000_000_000];
 /// When written data is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
+    /// When the operation returns.
+    Strict,
     /// When a descriptor of the file is closed, or as programs ask for.
     CloseToOpen,
     /// At most this long after programs asked for it.
@@ -53,13 +58,14 @@ impl TryFrom<Given> for Settings {
 
     fn try_from(given: Given) -> std::result::Result<Self, String> {
         let mode = match given.mode.as_str() {
+            "strict" => Mode::Strict,
             "close-to-open" => Mode::CloseToOpen,
             "relaxed" => Mode::Relaxed(given.within.as_deref().map_or(Ok(WITHIN), within)?),
-            other => return Err(format!("'{other}' is no mode: write close-to-open or relaxed")),
+            other => return Err(format!("'{other}' is no mode: write strict, close-to-open or relaxed")),
         };
         match (mode, given.within) {
-            (Mode::CloseToOpen, Some(_)) => {
-                Err("close-to-open puts nothing off: leave 'within' out".to_owned())
+            (Mode::Strict | Mode::CloseToOpen, Some(_)) => {
+                Err(format!("{} puts nothing off: leave 'within' out", given.mode))
             }
             _ => Ok(Self(mode)),
         }
@@ -78,7 +84,7 @@ pub struct Consistency {
     files: Files,
     /// In the mode `relaxed`.
     later: Option<Later>,
-    /// Syncs that programs asked for, also by closing.
+    /// Syncs that programs asked for, also by closing, or by any change in the mode `strict`.
     asked: Count,
     /// Syncs of the child for it.
     done: Count,
@@ -92,7 +98,7 @@ impl Module for Consistency {
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
-            Mode::CloseToOpen => None,
+            Mode::Strict | Mode::CloseToOpen => None,
         };
         let (files, asked, done) = (Files::default(), Count::default(), Count::default());
         Ok(Self { mode: settings.0, files, later, asked, done, child })
@@ -105,7 +111,7 @@ impl Module for Consistency {
         vec![
             Figure::counter(
                 "syncs_asked",
-                "Syncs that programs asked for, and closes that are syncs",
+                "Syncs that programs asked for, and closes and changes that are syncs",
                 self.asked.get(),
             ),
             Figure::counter(
@@ -186,20 +192,40 @@ impl Consistency {
             Some(found)
         };
         match look_up(parent, name).filter(|ino| later.is_put_off(*ino)) {
-            Some(ino) if look_up(new_parent, new_name).is_some() => self.make_durable(ino),
+            Some(ino) if look_up(new_parent, new_name).is_some() => self.durable().closed_file(ino),
             _ => Ok(()),
         }
     }
 
-    fn make_durable(&self, ino: InodeId) -> Result<()> {
-        let caller = Caller::stack();
-        let mut request = OpenRequest::default();
-        request.flags.read = true;
-        let handle = self.child.open(&caller, ino, request)?.handle;
-        self.done.one();
-        let done = self.child.fsync(&caller, handle, false);
-        self.child.release(handle)?;
-        done
+    fn durable(&self) -> Durable<'_> {
+        Durable { child: &*self.child, syncs: &self.done }
+    }
+
+    /// Makes a change durable in the mode `strict`.
+    fn changed(&self, make_durable: impl FnOnce(&Durable<'_>) -> Result<()>) -> Result<()> {
+        if self.mode != Mode::Strict {
+            return Ok(());
+        }
+        self.asked.one();
+        make_durable(&self.durable())
+    }
+
+    /// The same of a new name; the caller does not get the entry if that fails.
+    fn made(
+        &self,
+        parent: InodeId,
+        entry: Entry,
+        first: impl FnOnce(&Durable<'_>) -> Result<()>,
+    ) -> Result<Entry> {
+        let done = self.changed(|durable| first(durable).and_then(|()| durable.directory(parent)));
+        if done.is_err() {
+            self.child.forget(entry.attr.ino, 1);
+        }
+        done.map(|()| entry)
+    }
+
+    fn changed_inode(&self, caller: &Caller, ino: InodeId) -> Result<()> {
+        self.changed(|durable| durable.attributes(&self.child.getattr(caller, ino, None)?))
     }
 }
 
@@ -210,7 +236,13 @@ impl Layer for Consistency {
 
     fn capabilities(&self) -> FileSystemCapabilities {
         // Whatever the mode is: it may be another one later.
-        FileSystemCapabilities { flush_at_close: true, ..self.child.capabilities() }
+        let can = FileSystemCapabilities { flush_at_close: true, ..self.child.capabilities() };
+        match self.mode {
+            Mode::Strict => {
+                FileSystemCapabilities { passthrough: false, holds_up: true, writes_through: true, ..can }
+            }
+            Mode::CloseToOpen | Mode::Relaxed(_) => can,
+        }
     }
 
     fn setattr(
@@ -221,7 +253,50 @@ impl Layer for Consistency {
         changes: &SetAttr,
     ) -> Result<Attr> {
         handle.into_iter().for_each(|handle| self.is_changed(handle));
-        self.child.setattr(caller, ino, handle, changes)
+        let attr = self.child.setattr(caller, ino, handle, changes)?;
+        self.changed(|durable| match handle {
+            Some(handle) => durable.file(handle, false),
+            None => durable.attributes(&attr),
+        })?;
+        Ok(attr)
+    }
+
+    fn mknod(
+        &self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        let entry = self.child.mknod(caller, parent, name, mode, umask, rdev)?;
+        self.made(parent, entry, |_| Ok(()))
+    }
+
+    fn mkdir(&self, caller: &Caller, parent: InodeId, name: &OsStr, mode: u32, umask: u32) -> Result<Entry> {
+        let entry = self.child.mkdir(caller, parent, name, mode, umask)?;
+        self.made(parent, entry, |durable| durable.directory(entry.attr.ino))
+    }
+
+    fn symlink(&self, caller: &Caller, parent: InodeId, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        let entry = self.child.symlink(caller, parent, name, target)?;
+        self.made(parent, entry, |_| Ok(()))
+    }
+
+    fn link(&self, caller: &Caller, ino: InodeId, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        let entry = self.child.link(caller, ino, parent, name)?;
+        self.made(parent, entry, |durable| durable.attributes(&entry.attr))
+    }
+
+    fn unlink(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.child.unlink(caller, parent, name)?;
+        self.changed(|durable| durable.directory(parent))
+    }
+
+    fn rmdir(&self, caller: &Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.child.rmdir(caller, parent, name)?;
+        self.changed(|durable| durable.directory(parent))
     }
 
     fn rename(
@@ -238,7 +313,11 @@ impl Layer for Consistency {
         if mode == RenameMode::Exchange {
             self.before_it_replaces(caller, new, old)?;
         }
-        self.child.rename(caller, parent, name, new_parent, new_name, mode)
+        self.child.rename(caller, parent, name, new_parent, new_name, mode)?;
+        self.changed(|durable| {
+            durable.directory(new_parent)?;
+            if parent == new_parent { Ok(()) } else { durable.directory(parent) }
+        })
     }
 
     fn open(&self, caller: &Caller, ino: InodeId, request: OpenRequest) -> Result<Opened> {
@@ -260,7 +339,13 @@ impl Layer for Consistency {
         let asked = self.asked(request);
         let (entry, opened) = self.child.create(caller, parent, name, mode, umask, exclusive, asked)?;
         self.is_opened(entry.attr.ino, request, &opened);
-        Ok((entry, opened))
+        match self.made(parent, entry, |durable| durable.file(opened.handle, false)) {
+            Ok(entry) => Ok((entry, opened)),
+            Err(error) => {
+                Layer::release(self, opened.handle)?;
+                Err(error)
+            }
+        }
     }
 
     fn tmpfile(
@@ -286,7 +371,9 @@ impl Layer for Consistency {
     ) -> Result<usize> {
         self.is_changed(handle);
         flags.sync = flags.sync && !self.put_off(handle);
-        self.child.write(caller, handle, offset, data, flags)
+        let written = self.child.write(caller, handle, offset, data, flags)?;
+        self.changed(|durable| durable.file(handle, true))?;
+        Ok(written)
     }
 
     fn flush(&self, caller: &Caller, handle: HandleId) -> Result<()> {
@@ -333,7 +420,8 @@ impl Layer for Consistency {
         mode: FallocateMode,
     ) -> Result<()> {
         self.is_changed(handle);
-        self.child.fallocate(caller, handle, offset, len, mode)
+        self.child.fallocate(caller, handle, offset, len, mode)?;
+        self.changed(|durable| durable.file(handle, true))
     }
 
     fn copy_range(
@@ -346,6 +434,25 @@ impl Layer for Consistency {
         len: u64,
     ) -> Result<u64> {
         self.is_changed(to);
-        self.child.copy_range(caller, from, from_offset, to, to_offset, len)
+        let copied = self.child.copy_range(caller, from, from_offset, to, to_offset, len)?;
+        self.changed(|durable| durable.file(to, true))?;
+        Ok(copied)
+    }
+
+    fn setxattr(
+        &self,
+        caller: &Caller,
+        ino: InodeId,
+        name: &OsStr,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.child.setxattr(caller, ino, name, value, mode)?;
+        self.changed_inode(caller, ino)
+    }
+
+    fn removexattr(&self, caller: &Caller, ino: InodeId, name: &OsStr) -> Result<()> {
+        self.child.removexattr(caller, ino, name)?;
+        self.changed_inode(caller, ino)
     }
 }

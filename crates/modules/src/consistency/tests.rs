@@ -46,7 +46,26 @@ impl Service for Told {
                 (format!("fsync {}", handle.0), Reply::Fsync(done))
             }
             Request::Rename { .. } => ("rename".to_owned(), Reply::Rename(Ok(()))),
-            Request::SyncDir { .. } => ("sync_dir".to_owned(), Reply::SyncDir(Ok(()))),
+            Request::OpenDir { ino, .. } => return Reply::OpenDir(Ok(HandleId(ino.0))),
+            Request::ReleaseDir { .. } => return Reply::ReleaseDir(Ok(())),
+            Request::SyncDir { handle, .. } => {
+                let done = if failed() { Err(Errno::EIO.into()) } else { Ok(()) };
+                (format!("sync_dir {}", handle.0), Reply::SyncDir(done))
+            }
+            Request::Create { name, .. } => {
+                let entry = testing::entry(name.to_str().unwrap().parse().unwrap());
+                let handle = HandleId(entry.attr.ino.0);
+                let opened = Opened { handle, mode: IoMode::Cached, set_id: false };
+                (format!("create {}", handle.0), Reply::Create(Ok((entry, opened))))
+            }
+            Request::Unlink { name, .. } => {
+                (format!("unlink {}", name.to_str().unwrap()), Reply::Unlink(Ok(())))
+            }
+            Request::Setattr { ino, .. } => {
+                (format!("setattr {}", ino.0), Reply::Setattr(Ok(testing::entry(ino.0).attr)))
+            }
+            Request::Getattr { ino, .. } => return Reply::Getattr(Ok(testing::entry(ino.0).attr)),
+            Request::Setxattr { ino, .. } => (format!("setxattr {}", ino.0), Reply::Setxattr(Ok(()))),
             Request::Sync {} => {
                 let done = if failed() { Err(Errno::EIO.into()) } else { Ok(()) };
                 ("sync".to_owned(), Reply::Sync(done))
@@ -147,7 +166,45 @@ fn in_the_mode_close_to_open_a_file_is_durable_when_it_is_closed() {
     // A file that was opened before the module came may have been changed.
     bed.close(7).unwrap();
     bed.door().sync_dir(&caller(), HandleId(3)).unwrap();
-    assert_eq!(bed.so_far(), ["fsync 7", "sync_dir"]);
+    assert_eq!(bed.so_far(), ["fsync 7", "sync_dir 3"]);
+}
+
+#[test]
+fn in_the_mode_strict_each_change_is_durable_when_it_returns() {
+    let bed = Bed::new("strict");
+    let can = bed.door().capabilities();
+    assert!(can.writes_through && can.holds_up && !can.passthrough);
+    bed.open(2, false);
+    assert_eq!(bed.so_far(), ["open 2"]);
+    bed.write(2, false);
+    assert_eq!(bed.so_far(), ["write 2", "fsync 2"]);
+    let (caller, root) = (caller(), InodeId::ROOT);
+    let create = || {
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        bed.door().create(&caller, root, OsStr::new("5"), 0o644, 0, true, flags.into())
+    };
+    create().unwrap();
+    assert_eq!(bed.so_far(), ["create 5", "fsync 5", "sync_dir 1"]);
+    bed.door().unlink(&caller, root, OsStr::new("5")).unwrap();
+    assert_eq!(bed.so_far(), ["unlink 5", "sync_dir 1"]);
+    bed.rename("2", "3", RenameMode::Replace).unwrap();
+    assert_eq!(bed.so_far(), ["rename", "sync_dir 1"]);
+    bed.door()
+        .rename(&caller, root, OsStr::new("2"), InodeId(9), OsStr::new("3"), RenameMode::Replace)
+        .unwrap();
+    assert_eq!(bed.so_far(), ["rename", "sync_dir 9", "sync_dir 1"]);
+    bed.door().setattr(&caller, InodeId(2), Some(HandleId(2)), &SetAttr::default()).unwrap();
+    assert_eq!(bed.so_far(), ["setattr 2", "fsync 2"]);
+    bed.door().setattr(&caller, InodeId(6), None, &SetAttr::default()).unwrap();
+    assert_eq!(bed.so_far(), ["setattr 6", "open 6", "fsync 6"]);
+    bed.door().setxattr(&caller, InodeId(6), OsStr::new("user.a"), b"", XattrMode::Set).unwrap();
+    assert_eq!(bed.so_far(), ["setxattr 6", "open 6", "fsync 6"]);
+    // A failure is the operation's.
+    bed.fails.store(true, Ordering::Relaxed);
+    assert_eq!(create().unwrap_err().errno(), Errno::EIO);
+    let flags = WriteFlags::default();
+    let written = bed.door().write(&caller, HandleId(2), 0, b"data", flags);
+    assert_eq!(written.unwrap_err().errno(), Errno::EIO);
 }
 
 #[test]
@@ -289,7 +346,8 @@ fn what_is_asked_for_and_done_is_counted() {
 #[test]
 fn what_is_no_mode_is_refused() {
     for (text, said) in [
-        ("lax", "'lax' is no mode: write close-to-open or relaxed"),
+        ("lax", "'lax' is no mode: write strict, close-to-open or relaxed"),
+        ("strict 5s", "strict puts nothing off"),
         ("close-to-open 5s", "close-to-open puts nothing off"),
         ("relaxed soon", "'soon' is not from 10ms to 300s"),
         ("relaxed 1ms", "'1ms' is not from 10ms to 300s"),

@@ -528,6 +528,8 @@ constants! {
         WANTS_GROUPS = 1 << 4;
         /// It holds operations up on purpose.
         HOLDS_UP = 1 << 5;
+        /// Make each change durable before it answers.
+        WRITES_THROUGH = 1 << 6;
     }
 }
 

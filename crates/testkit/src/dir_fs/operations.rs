@@ -26,6 +26,7 @@ impl FileSystem for DirFs {
             flush_at_close: false,
             caller_groups: false,
             holds_up: false,
+            writes_through: false,
         }
     }
 
@@ -360,7 +361,9 @@ impl FileSystem for DirFs {
     }
 
     fn open_dir(&self, _caller: &Caller, ino: InodeId) -> Result<HandleId> {
-        let fd = os(rustix::fs::open(self.path(ino)?, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()))?;
+        // Opening a directory is not to renew its access time.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME;
+        let fd = os(rustix::fs::open(self.path(ino)?, flags, Mode::empty()))?;
         let mut entries = Vec::new();
         for entry in os(rustix::fs::Dir::new(fd))? {
             let entry = os(entry)?;
