@@ -23,9 +23,9 @@ impl Durable<'_> {
 
     /// The names of a directory, and its attributes.
     pub(super) fn directory(&self, ino: InodeId) -> Result<()> {
-        self.syncs.one();
         let caller = Caller::stack();
-        let handle = self.child.open_dir(&caller, ino).context(STAYS)?;
+        let Ok(handle) = self.child.open_dir(&caller, ino) else { return self.everything() };
+        self.syncs.one();
         let done = self.child.sync_dir(&caller, handle);
         self.child.release_dir(handle)?;
         done.context(STAYS)
@@ -35,10 +35,17 @@ impl Durable<'_> {
     pub(super) fn closed_file(&self, ino: InodeId) -> Result<()> {
         let caller = Caller::stack();
         let request = OpenFlags { read: true, ..OpenFlags::default() };
-        let handle = self.child.open(&caller, ino, request.into()).context(STAYS)?.handle;
-        let done = self.file(handle, false);
-        self.child.release(handle)?;
+        let Ok(opened) = self.child.open(&caller, ino, request.into()) else { return self.everything() };
+        let done = self.file(opened.handle, false);
+        self.child.release(opened.handle)?;
         done
+    }
+
+    /// For what can't be opened: it is of another kind, it was removed meanwhile, or its mode does
+    /// not let the user read it who mounted.
+    fn everything(&self) -> Result<()> {
+        self.syncs.one();
+        self.child.sync().context(STAYS)
     }
 
     /// The attributes of an inode. One without a name goes with its last open file, so that there
@@ -48,11 +55,7 @@ impl Durable<'_> {
             _ if attr.nlink == 0 => Ok(()),
             FileKind::Regular => self.closed_file(attr.ino),
             FileKind::Directory => self.directory(attr.ino),
-            // They can't be opened: all is made durable.
-            _ => {
-                self.syncs.one();
-                self.child.sync().context(STAYS)
-            }
+            _ => self.everything(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Decides when changes are durable (LabStor §3, tunable consistency): when an operation returns,
-//! when a file is closed, or some time after programs asked for it. `docs/configuration.md` describes the modes and their
-//! limits.
+//! when a file is closed, or some time after programs asked for it. `docs/configuration.md`
+//! describes the modes and their limits.
 
 mod durable;
 mod files;

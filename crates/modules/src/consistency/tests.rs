@@ -10,6 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 /// Until a test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A file that the stack can't open.
+const UNREADABLE: InodeId = InodeId(13);
+
 /// Carries out everything, and reports the requests. A file's name is its number, and its handle
 /// too; there is none whose name has a `-`.
 struct Told {
@@ -30,6 +33,7 @@ impl Service for Told {
                 Err(_) => return Reply::Lookup(Err(Errno::ENOENT.into())),
             },
             Request::Forget { .. } => return Reply::Forget(()),
+            Request::Open { ino: UNREADABLE, .. } => return Reply::Open(Err(Errno::EACCES.into())),
             Request::Open { ino, request, .. } => {
                 let told = format!("open {}{}", ino.0, if request.flags.sync { " sync" } else { "" });
                 let mode = IoMode::Cached;
@@ -197,6 +201,8 @@ fn in_the_mode_strict_each_change_is_durable_when_it_returns() {
     assert_eq!(bed.so_far(), ["setattr 2", "fsync 2"]);
     bed.door().setattr(&caller, InodeId(6), None, &SetAttr::default()).unwrap();
     assert_eq!(bed.so_far(), ["setattr 6", "open 6", "fsync 6"]);
+    bed.door().setattr(&caller, UNREADABLE, None, &SetAttr::default()).unwrap();
+    assert_eq!(bed.so_far(), ["setattr 13", "sync"]);
     bed.door().setxattr(&caller, InodeId(6), OsStr::new("user.a"), b"", XattrMode::Set).unwrap();
     assert_eq!(bed.so_far(), ["setxattr 6", "open 6", "fsync 6"]);
     // A failure is the operation's.
