@@ -1,5 +1,5 @@
 //! Modules on top of a volume, by a stack file. Needs root and /dev/fuse, the last
-//! test also loop devices and mkfs.ext4; skipped without them.
+//! two tests also loop devices and mkfs.ext4; skipped without them.
 
 use crate::common::{Bench, stack};
 use std::fs::{self, File, OpenOptions, Permissions};
