@@ -9,11 +9,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use std::ffi::CStr;
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -29,6 +30,17 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Held for writing while a mount namespace has copies of the mounts of other
+/// tests, and for reading by what unmounts.
+static COPIES: RwLock<()> = RwLock::new(());
+
+/// Detaches the copies of other tests' mounts, says so, and runs a script.
+const ALONE: &str = r#"
+findmnt -rno TARGET -t fuse.braid | grep -v "^$(pwd -P)/" | xargs -r umount --lazy
+echo
+exec bash -c "$0"
+"#;
 
 /// A directory with directories for tiers, a stack file `s.yaml` and a mount
 /// point `m`; commands run in it.
@@ -126,7 +138,24 @@ stack:
     }
 
     pub(crate) fn braid(&self, words: &[&str]) -> Output {
+        let unmounts = words.first() == Some(&"umount");
+        let _copies = unmounts.then(|| COPIES.read().unwrap_or_else(PoisonError::into_inner));
         self.command(words).output().unwrap()
+    }
+
+    /// Runs a script of bash in the bench's directory, in a mount namespace of
+    /// its own. `$BRAID` is the command.
+    pub(crate) fn in_namespace(&self, script: &str) -> Output {
+        let copies = COPIES.write().unwrap_or_else(PoisonError::into_inner);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "bash", "-c", ALONE, script]);
+        command.env("BRAID", env!("CARGO_BIN_EXE_braid")).current_dir(self.dir.path());
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Without the line, the script failed before; its status tells.
+        let _ = child.stdout.as_mut().unwrap().read(&mut [0]);
+        drop(copies);
+        child.wait_with_output().unwrap()
     }
 
     /// As [`refused`](Self::refused), with exactly these words.

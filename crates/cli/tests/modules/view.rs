@@ -442,12 +442,7 @@ fn a_view_of_a_user_acts_as_that_user() {
     let Some(bench) = bench(RUNTIME) else { return };
     bench.write_view("v.yaml", PLAIN);
     bench.write_view("o.yaml", &format!("{PLAIN}mount: {{ allow-other: true }}\n"));
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", OF_A_USER])
-        .env("BRAID", env!("CARGO_BIN_EXE_braid"))
-        .current_dir(bench.path(""))
-        .output()
-        .unwrap();
+    let output = bench.in_namespace(OF_A_USER);
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
     bench.unmount_clean();
 }

@@ -4,7 +4,6 @@
 
 use crate::common::{Bench, turn};
 use crate::users::said;
-use std::process::Command;
 
 /// Run in a mount namespace of its own, in which every user may open /dev/fuse.
 const SCRIPT: &str = r#"
@@ -73,11 +72,6 @@ fn who_mounts_as_a_user_gets_what_she_has_natively() {
     let _turn = turn();
     let Some(bench) = Bench::shared() else { return };
     std::fs::set_permissions(bench.path("."), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
-    let script = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "bash", "-c", SCRIPT])
-        .current_dir(bench.path("."))
-        .env("BRAID", env!("CARGO_BIN_EXE_braid"))
-        .output()
-        .unwrap();
+    let script = bench.in_namespace(SCRIPT);
     assert!(script.status.success(), "{}", said(&script));
 }

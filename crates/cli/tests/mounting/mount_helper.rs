@@ -187,11 +187,6 @@ fails mountpoint m
 fn mount_and_fstab_know_a_braid_file_system() {
     let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
-    let script = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "bash", "-c", SCRIPT])
-        .current_dir(bench.path("."))
-        .env("BRAID", env!("CARGO_BIN_EXE_braid"))
-        .output()
-        .unwrap();
+    let script = bench.in_namespace(SCRIPT);
     assert!(script.status.success(), "{}", said(&script));
 }
