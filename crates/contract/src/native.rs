@@ -214,6 +214,9 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     /// The inode's attributes.
     fn stat(&self) -> Result<NativeStat>;
 
+    /// The attributes of the inode that `name` leads to.
+    fn stat_at(&self, name: &OsStr) -> Result<NativeStat>;
+
     /// The inode's handle; `EOPNOTSUPP` where there are none.
     fn handle(&self) -> Result<NativeHandle>;
 

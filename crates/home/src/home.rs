@@ -232,7 +232,16 @@ impl Home {
     /// The attributes of the inode behind `fd`; `EXDEV` if it is on another file
     /// system.
     pub fn attr(&self, fd: &dyn NativeFd) -> Result<Attr> {
-        let NativeStat { attr, device } = fd.stat()?;
+        self.is_home(fd.stat()?)
+    }
+
+    /// The attributes of the inode that `name` leads to, as those of
+    /// [`attr`](Self::attr).
+    pub fn attr_at(&self, dir: &dyn NativeFd, name: &OsStr) -> Result<Attr> {
+        self.is_home(dir.stat_at(name)?)
+    }
+
+    fn is_home(&self, NativeStat { attr, device }: NativeStat) -> Result<Attr> {
         if device != self.generation.read().device {
             return Err(Errno::EXDEV.into());
         }

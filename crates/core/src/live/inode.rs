@@ -37,6 +37,8 @@ pub struct Inode {
     pub kind: FileKind,
     /// Distinguishes inodes that had the same number.
     pub generation: u64,
+    /// When it was made, where that is known.
+    pub(super) btime: Option<Timestamp>,
     pub(super) node: Node,
     pub(super) shape: AtomicU8,
     /// The live state of a regular file in use.
@@ -85,7 +87,7 @@ impl Inode {
             Node::Pinned(_) => 0,
         };
         let (shape, file) = (AtomicU8::new(Shape::Unknown as u8), Mutex::default());
-        Self { ino, kind, generation, node, shape, file }
+        Self { ino, kind, generation, btime: None, node, shape, file }
     }
 
     /// The same inode on another home directory, under the same number.
@@ -94,6 +96,7 @@ impl Inode {
             ino: self.ino,
             kind: self.kind,
             generation: self.generation,
+            btime: None,
             node: Node::Handle(handle, turn),
             shape: AtomicU8::new(self.shape.load(Ordering::Relaxed)),
             file: Mutex::default(),

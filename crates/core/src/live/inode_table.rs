@@ -3,7 +3,7 @@
 use super::inode::Inode;
 use crate::keeper::Keeper;
 use crate::live::Shape;
-use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result};
+use braid_contract::{Access, Errno, Fd, FileKind, InodeId, NativeHandle, Result, Timestamp};
 use braid_home::{Home, Identity};
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -34,6 +34,11 @@ impl KnownInode {
     /// An inode that an earlier process knew, looked up so often.
     pub(crate) fn of(inode: Inode, lookups: u64) -> Self {
         Self { inode: Arc::new(inode), lookups, age: 0 }
+    }
+
+    /// Whether it was made at this time, and has no index.
+    fn is_plain(&self, btime: Option<Timestamp>) -> bool {
+        btime.is_some() && self.inode.btime == btime && !self.inode.may_be_spread()
     }
 
     /// The same knowledge of an inode that takes this one's place.
@@ -90,6 +95,7 @@ impl InodeTable {
                 ino,
                 kind: identity.kind(),
                 generation,
+                btime: identity.attr.btime,
                 node: home.node(identity, fd),
                 shape: AtomicU8::new(Shape::Unknown as u8),
                 file: Mutex::default(),
@@ -112,6 +118,29 @@ impl InodeTable {
             }
         };
         Arc::clone(&known.inode)
+    }
+
+    /// The inode of this number, with one more lookup, if it is known, was made at this time, and
+    /// has no index. Home gives the number of such an inode to no other one, unless somebody
+    /// removes its name behind the volume's back.
+    pub(crate) fn enter_plain(&self, ino: InodeId, btime: Option<Timestamp>) -> Option<Arc<Inode>> {
+        let mut shard = self.shard(ino).lock();
+        let known = shard.get_mut(&ino)?;
+        known.is_plain(btime).then(|| {
+            known.lookups += 1;
+            Arc::clone(&known.inode)
+        })
+    }
+
+    /// Whether an inode of this number is known, was made at this time, and has no index.
+    pub(crate) fn is_plain(&self, ino: InodeId, btime: Option<Timestamp>) -> bool {
+        self.shard(ino).lock().get(&ino).is_some_and(|known| known.is_plain(btime))
+    }
+
+    /// Whether [`enter_plain`](Self::enter_plain) may find an inode of this number.
+    pub(crate) fn knows_plain(&self, ino: InodeId) -> bool {
+        let shard = self.shard(ino).lock();
+        shard.get(&ino).is_some_and(|known| known.inode.btime.is_some() && !known.inode.may_be_spread())
     }
 
     /// Inodes of an earlier process, which crashed, are about to be found.

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::live::DirHandle;
-use crate::namespace::resolve::{enter_name, identify_name};
+use crate::namespace::resolve::{enter_known, enter_name, identify_name};
 use braid_contract::{
     Access, Attr, DirEntry, DirSink, Entry, Errno, FileKind, HandleId, InodeId, NativeDirEntry, NativeFd,
     Result,
@@ -46,7 +46,7 @@ fn list_entry(
 ) -> Result<bool> {
     let dots = entry.name == "." || entry.name == "..";
     let (looked_up, damaged) =
-        if plus && !dots { entry_for_listing(core, dir, entry.name)? } else { (None, false) };
+        if plus && !dots { entry_for_listing(core, dir, (entry.name, ino))? } else { (None, false) };
     let taken = sink.add(&DirEntry {
         ino: looked_up.map_or(ino, |entry| entry.attr.ino),
         next_offset: entry.next_offset,
@@ -65,7 +65,14 @@ fn list_entry(
 /// the entry is that of the home inode, and looking it up reports why. A name
 /// that went away meanwhile is listed without an entry. A lack of descriptors
 /// or memory is answered as an error.
-fn entry_for_listing(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<(Option<Entry>, bool)> {
+fn entry_for_listing(
+    core: &Core,
+    dir: &dyn NativeFd,
+    (name, ino): (&OsStr, InodeId),
+) -> Result<(Option<Entry>, bool)> {
+    if let Some(entry) = enter_known(core, dir, name, ino) {
+        return Ok((Some(entry), false));
+    }
     match enter_name(core, dir, name) {
         Ok(entry) => Ok((Some(entry), false)),
         Err(error) if error.is_retryable() => Err(error),

@@ -146,18 +146,23 @@ fn name_changed(core: &Core, ino: InodeId) -> Result<()> {
 /// can't be used, since attribute and index do not agree or one of them is
 /// missing or damaged, keeps its name until it is repaired: `EUCLEAN`.
 fn find_displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displaced> {
-    let (fd, identity) = identify_name(core, dir, name)?;
-    let ino = core.home.public_ino(identity.ino());
-    let has_others = identity.kind() == FileKind::Regular && identity.attr.nlink > 1;
-    let is_last = identity.kind() == FileKind::Directory || identity.attr.nlink <= 1;
-    let Some(attr) = core.home.id_attr(&*fd, &identity)? else {
-        return Ok(Displaced { fd, ino, has_others, is_last, marked: None });
-    };
+    let fd = dir.open_at(name, Access::Path)?;
+    let home = core.home.attr(&*fd)?;
+    let ino = core.home.public_ino(home.ino.0);
+    let has_others = home.kind == FileKind::Regular && home.nlink > 1;
+    let is_last = home.kind == FileKind::Directory || home.nlink <= 1;
+    let plain = Displaced { fd: Fd::clone(&fd), ino, has_others, is_last, marked: None };
+    // If it is spread before the name is gone, `queue_orphan` sees that.
+    if core.inodes.is_plain(ino, home.btime) {
+        return Ok(plain);
+    }
+    let identity = core.home.identify(&*fd)?;
+    let Some(attr) = core.home.id_attr(&*fd, &identity)? else { return Ok(plain) };
     if attr.kind.whole().is_none() {
         check_index_of(core, &*fd, &identity, attr.id)?;
     }
     mark_orphan(core, attr.id, attr.kind.whole().and(identity.handle.as_ref()))?;
-    Ok(Displaced { fd, ino, has_others, is_last, marked: Some(attr.id) })
+    Ok(Displaced { marked: Some(attr.id), ..plain })
 }
 
 /// The name is gone.

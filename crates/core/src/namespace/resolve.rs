@@ -2,8 +2,8 @@
 
 use crate::core::Core;
 use crate::live::Inode;
-use crate::namespace::attr::attr_from;
-use braid_contract::{Access, Entry, Errno, Error, Fd, InodeId, NativeFd, Result};
+use crate::namespace::attr::{attr_from, attr_of_plain};
+use braid_contract::{Access, Attr, Entry, Errno, Error, Fd, InodeId, NativeFd, Result};
 use braid_format::BRAID_DIR;
 use braid_home::Identity;
 use std::ffi::OsStr;
@@ -50,14 +50,28 @@ pub fn identify_name(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<(F
 
 /// The entry of the inode behind `fd`, with one more lookup.
 pub(crate) fn enter(core: &Core, fd: Fd, identity: &Identity) -> Result<Entry> {
-    let inode = core.inodes.enter(&core.home, identity, fd);
-    entry_of(core, &inode, identity)
+    let inode = core.inodes.enter(&core.home, identity, Fd::clone(&fd));
+    entry_of(core, &inode, attr_from(core, &inode, &*fd, identity))
+}
+
+/// The inode that `name` is listed with, with one more lookup, if it is known and has no index. It
+/// is not opened, which would take most of the time of a listing.
+pub(crate) fn enter_known(core: &Core, dir: &dyn NativeFd, name: &OsStr, ino: InodeId) -> Option<Entry> {
+    if !core.inodes.knows_plain(ino) {
+        return None;
+    }
+    let attr = core.home.attr_at(dir, name).ok()?;
+    if core.home.public_ino(attr.ino.0) != ino {
+        return None;
+    }
+    let inode = core.inodes.enter_plain(ino, attr.btime)?;
+    entry_of(core, &inode, attr_of_plain(core, &inode, attr)).ok()
 }
 
 /// Attributes and generation of an inode that was just entered; the lookup
 /// is given back if they can't be had.
-pub(crate) fn entry_of(core: &Core, inode: &Arc<Inode>, identity: &Identity) -> Result<Entry> {
-    match attr_from(core, inode, identity) {
+fn entry_of(core: &Core, inode: &Arc<Inode>, attr: Result<Attr>) -> Result<Entry> {
+    match attr {
         Ok(attr) => Ok(Entry { attr, generation: inode.generation }),
         Err(error) => {
             core.inodes.forget(inode.ino, 1);

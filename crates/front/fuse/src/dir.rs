@@ -52,7 +52,7 @@ pub(crate) struct Entries<'a> {
 
 impl DirSink for Entries<'_> {
     fn add(&mut self, entry: &DirEntry<'_>) -> bool {
-        let (attr, generation, ttl) = match &entry.entry {
+        let (attr, generation, attr_ttl) = match &entry.entry {
             Some(Entry { attr, generation }) => {
                 (convert::file_attr(attr), *generation, self.front.attr_ttl(attr))
             }
@@ -66,10 +66,11 @@ impl DirSink for Entries<'_> {
             }
         };
         // A damaged entry must not be cached.
-        let ttl = if entry.damaged { Duration::ZERO } else { ttl };
+        let (attr_ttl, entry_ttl) =
+            if entry.damaged { (Duration::ZERO, Duration::ZERO) } else { (attr_ttl, self.front.ttl) };
         let offset = entry.next_offset.cast_unsigned();
-        let full =
-            self.reply.add(INodeNo(entry.ino.0), offset, entry.name, &ttl, &attr, Generation(generation));
+        let (ttls, generation) = ((&attr_ttl, &entry_ttl), Generation(generation));
+        let full = self.reply.add(INodeNo(entry.ino.0), offset, entry.name, ttls, &attr, generation);
         !full
     }
 }

@@ -24,9 +24,14 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 const PERMISSION_BITS: u32 = 0o7777;
+
+/// How long attributes of a file that is made and open by passthrough are valid: the kernel looks
+/// at them at once, to see whether it may be opened. A store to a mapping may change the time of
+/// the file unnoticed meanwhile.
+const JUST_MADE_TTL: Duration = Duration::from_millis(1);
 
 fn op(operation: Operation, ino: INodeNo) -> Op {
     Op { operation, ino: ino.0 }
@@ -36,7 +41,8 @@ impl Front {
     fn reply_entry(&self, result: Result<Entry, Answer>, reply: ReplyEntry) {
         match result {
             Ok(Entry { attr, generation }) => {
-                reply.entry(&self.attr_ttl(&attr), &file_attr(&attr), Generation(generation));
+                let attr_ttl = self.attr_ttl(&attr);
+                reply.entry_with_ttls(&attr_ttl, &self.ttl, &file_attr(&attr), Generation(generation));
             }
             Err(errno) => reply.error(errno),
         }
@@ -86,9 +92,13 @@ impl Front {
                 let answer = self.fopen_flags(&grant);
                 match grant {
                     Grant::Passthrough(backing) => {
-                        reply.created_passthrough(&ttl, &attr, generation, fh, answer, &backing);
+                        // The kernel asks whether it may be opened, at once.
+                        let ttl = if entry.attr.is_set_id() { ttl } else { ttl.max(JUST_MADE_TTL) };
+                        reply.created_passthrough(&ttl, &self.ttl, &attr, generation, fh, answer, &backing);
                     }
-                    Grant::Cached | Grant::Direct => reply.created(&ttl, &attr, generation, fh, answer),
+                    Grant::Cached | Grant::Direct => {
+                        reply.created(&ttl, &self.ttl, &attr, generation, fh, answer);
+                    }
                 }
             }
             Err(errno) => reply.error(errno),

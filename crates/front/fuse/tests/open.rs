@@ -108,6 +108,24 @@ fn storms_of_opens_never_fail_and_never_read_stale_data() {
 }
 
 #[test]
+fn a_file_that_was_just_made_is_not_looked_up_again() {
+    for choice in [Choice::Passthrough, Choice::Cached, Choice::Rotate] {
+        let mount = Mount::new(choice);
+        let path = mount.path("file");
+        let file = fs::File::create(&path).unwrap();
+        let before = mount.fs.lookups.load(Ordering::Relaxed);
+        for written in 1..4 {
+            pwrite(&file, b"x", written - 1).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().len(), written);
+        }
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"xxx");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(mount.fs.lookups.load(Ordering::Relaxed), before);
+    }
+}
+
+#[test]
 fn readers_by_passthrough_and_writers_live_together() {
     let mount = Mount::new(Choice::Passthrough);
     prepare(&mount, 8);

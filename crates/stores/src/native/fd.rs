@@ -188,6 +188,12 @@ impl NativeFd for KernelFd {
         stat_of(&rustix::fs::statx(self, "", AtFlags::EMPTY_PATH, wanted)?)
     }
 
+    fn stat_at(&self, name: &OsStr) -> Result<NativeStat> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let (dir, name) = parent_of(self, name)?;
+        stat_of(&rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?)
+    }
+
     fn handle(&self) -> Result<NativeHandle> {
         let (kind, bytes) = handle_of(self)?;
         NativeHandle::from_parts(kind, &bytes).ok_or_else(|| Errno::EOPNOTSUPP.into())

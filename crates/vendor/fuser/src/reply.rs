@@ -530,7 +530,8 @@ impl ReplyCreate {
     /// When attempting to use kernel passthrough. Use `opened_passthrough()` instead.
     pub fn created(
         self,
-        ttl: &Duration,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
         attr: &FileAttr,
         generation: Generation,
         fh: ll::FileHandle,
@@ -538,7 +539,8 @@ impl ReplyCreate {
     ) {
         assert!(!flags.contains(FopenFlags::FOPEN_PASSTHROUGH));
         self.reply.send_ll(&ll::ResponseStruct::new_create(
-            ttl,
+            attr_ttl,
+            entry_ttl,
             &attr.into(),
             generation,
             fh,
@@ -583,7 +585,8 @@ impl ReplyCreate {
     /// invocations as long as the passed file handle stays open!
     pub fn created_passthrough(
         self,
-        ttl: &Duration,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
         attr: &FileAttr,
         generation: Generation,
         fh: ll::FileHandle,
@@ -591,7 +594,8 @@ impl ReplyCreate {
         backing_id: &BackingId,
     ) {
         self.reply.send_ll(&ll::ResponseStruct::new_create(
-            ttl,
+            attr_ttl,
+            entry_ttl,
             &attr.into(),
             generation,
             fh,
@@ -794,7 +798,7 @@ impl ReplyDirectoryPlus {
         ino: INodeNo,
         offset: u64,
         name: T,
-        ttl: &Duration,
+        (attr_ttl, entry_ttl): (&Duration, &Duration),
         attr: &FileAttr,
         generation: Generation,
     ) -> bool {
@@ -804,9 +808,9 @@ impl ReplyDirectoryPlus {
             generation,
             DirEntOffset(offset),
             name,
-            *ttl,
+            *entry_ttl,
             attr.into(),
-            *ttl,
+            *attr_ttl,
         ))
     }
 
@@ -1212,6 +1216,7 @@ mod test {
             blksize: 0xdd,
         };
         reply.created(
+            &ttl,
             &ttl,
             &attr,
             ll::Generation(0xaa),

@@ -4,12 +4,13 @@
 use crate::common::machine::Machine;
 use crate::common::{Bed, Open, RANGE, caller};
 use braid_contract::{
-    Caller, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest, RenameMode, SetAttr,
+    Caller, DirEntry, DirSink, Entry, Errno, FileKind, FileSystem, HandleId, InodeId, OpenFlags, OpenRequest,
+    RenameMode, SetAttr,
 };
 use braid_placement::{Condition, RuleConfig};
 use braid_testkit::sim::Model;
 use braid_volume::{Volume, VolumeConfig, check};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// Times that each thread replaces the name.
@@ -284,6 +285,64 @@ fn an_inode_keeps_its_number_until_it_is_forgotten() {
     }
     open.close();
     assert_eq!(check(bed.config(), false, &mut |_| {}).unwrap().problems.len(), 0);
+}
+
+/// The entries of a listing, as the kernel gets them.
+#[derive(Default)]
+struct Listed(Vec<(OsString, Entry)>);
+
+impl DirSink for Listed {
+    fn add(&mut self, entry: &DirEntry<'_>) -> bool {
+        self.0.extend(entry.entry.map(|found| (entry.name.to_owned(), found)));
+        true
+    }
+}
+
+fn listed(open: &Open) -> Vec<(OsString, Entry)> {
+    let handle = open.volume.open_dir(&caller(), InodeId::ROOT).unwrap();
+    let mut names = Listed::default();
+    open.volume.read_dir(&caller(), handle, 0, true, &mut names).unwrap();
+    open.volume.release_dir(handle).unwrap();
+    names.0
+}
+
+/// Known inodes are listed in another way than unknown ones.
+#[test]
+fn a_listing_has_the_attributes_of_known_inodes_and_counts_lookups() {
+    let bed = Bed::new();
+    let open = bed.open();
+    let volume = &open.volume;
+    let (plain, handle) = open.create("plain");
+    open.write(handle, 0, b"plain");
+    volume.release(handle).unwrap();
+    let (spread, handle) = open.create("spread");
+    open.write_ranges(handle, &vec![1; RANGES * RANGE as usize]);
+    volume.release(handle).unwrap();
+    let (busy, busy_handle) = open.create("busy");
+    volume.link(&caller(), plain, InodeId::ROOT, OsStr::new("link")).unwrap();
+    let dir = volume.mkdir(&caller(), InodeId::ROOT, OsStr::new("dir"), 0o700, 0).unwrap().attr.ino;
+    let lookups = [("plain", plain, 8), ("spread", spread, 4), ("busy", busy, 4), ("dir", dir, 4)];
+    for round in 1..=3 {
+        open.write(busy_handle, 0, &vec![2; round]);
+        let entries = listed(&open);
+        assert_eq!(entries.len(), 5, "{entries:?}");
+        for (name, ino, _) in lookups {
+            let found = &entries.iter().find(|(found, _)| found == name).unwrap().1;
+            assert_eq!(found.attr, volume.getattr(&caller(), ino, None).unwrap(), "{name}");
+            let alone = volume.lookup(&caller(), InodeId::ROOT, OsStr::new(name)).unwrap();
+            assert_eq!(found.generation, alone.generation, "{name}");
+            volume.forget(ino, 1);
+        }
+    }
+    volume.release(busy_handle).unwrap();
+    for (name, ino, count) in lookups {
+        volume.forget(ino, count - 1);
+        assert!(volume.getattr(&caller(), ino, None).is_ok(), "{name} is forgotten too early");
+        volume.forget(ino, 1);
+        assert_eq!(volume.getattr(&caller(), ino, None).unwrap_err().errno(), Errno::ESTALE, "{name}");
+    }
+    assert_eq!(listed(&open).len(), 5);
+    open.close();
 }
 
 #[test]
