@@ -121,8 +121,8 @@ impl InodeTable {
     }
 
     /// The inode of this number, with one more lookup, if it is known, was made at this time, and
-    /// has no index. Home gives the number of such an inode to no other one, unless somebody
-    /// removes its name behind the volume's back.
+    /// has no index. Home gives the number of a known inode to no other one, unless a name is
+    /// removed behind the volume's back.
     pub(crate) fn enter_plain(&self, ino: InodeId, btime: Option<Timestamp>) -> Option<Arc<Inode>> {
         let mut shard = self.shard(ino).lock();
         let known = shard.get_mut(&ino)?;

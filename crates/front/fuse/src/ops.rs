@@ -93,7 +93,8 @@ impl Front {
                 match grant {
                     Grant::Passthrough(backing) => {
                         // The kernel asks whether it may be opened, at once.
-                        let ttl = if entry.attr.is_set_id() { ttl } else { ttl.max(JUST_MADE_TTL) };
+                        let just_made = JUST_MADE_TTL.min(self.ttl);
+                        let ttl = if entry.attr.is_set_id() { ttl } else { ttl.max(just_made) };
                         reply.created_passthrough(&ttl, &self.ttl, &attr, generation, fh, answer, &backing);
                     }
                     Grant::Cached | Grant::Direct => {
