@@ -35,8 +35,6 @@ pub(crate) fn spread_out(core: &Core, file: &File, ranges: RangeSize) -> std::re
     if file.opens.lock().passthrough > 0 {
         return Err(NotSpread::PassedThrough);
     }
-    // If this fails, the attribute may be there all the same.
-    file.inode.set_shape(Shape::Unknown);
     let spread = make_spread(core, file, ranges).map_err(NotSpread::Failed)?;
     if let Err(error) = release_guess(core, file, spread.size()) {
         tracing::debug!(file = %spread.id(), %error, "the home file keeps more space than it needs");

@@ -31,29 +31,19 @@ pub fn file_of(core: &Core, inode: &Arc<Inode>) -> Result<Arc<File>> {
         return Err(if inode.kind == FileKind::Directory { Errno::EISDIR } else { Errno::EINVAL }.into());
     }
     let (data, writes) = open_home_file(core, inode)?;
-    // Only a file in use becomes another.
-    let layout = match inode.may_be_spread() {
-        true => layout_of(core, inode, &data)?,
-        false => Layout::Plain,
-    };
+    let identity = core.home.identify(&*data)?;
+    let layout = load_layout(core, inode, &data, &identity)?;
+    // Its data is being removed. The removal of the last name looks for a live
+    // file after that, under the same lock.
+    if matches!(layout, Layout::Spread(_)) && identity.attr.nlink == 0 {
+        return Err(Errno::ESTALE.into());
+    }
     if let (Some(rest), Layout::Spread(spread)) = (slot.at_rest(), &layout) {
         spread.remember(&rest);
     }
     let file = Arc::new(File::new(Arc::clone(inode), data, writes, layout));
     slot.set(&file);
     Ok(file)
-}
-
-/// Where the home inode says that the data is. `ESTALE` for a spread file without a name.
-fn layout_of(core: &Core, inode: &Arc<Inode>, data: &Fd) -> Result<Layout> {
-    let identity = core.home.identify(&**data)?;
-    let layout = load_layout(core, inode, data, &identity)?;
-    // Its data is being removed. The removal of the last name looks for a live
-    // file after that, under the same lock.
-    if matches!(layout, Layout::Spread(_)) && identity.attr.nlink == 0 {
-        return Err(Errno::ESTALE.into());
-    }
-    Ok(layout)
 }
 
 /// The live state of a file that was just made.

@@ -39,8 +39,6 @@ pub(crate) fn become_whole(
     if file.opens.lock().passthrough > 0 {
         return Err(NotSpread::PassedThrough);
     }
-    // If this fails, the attribute may be there all the same.
-    file.inode.set_shape(Shape::Unknown);
     let made = plain_to_whole(core, file, tier, reason, (ranges, end));
     let spread = made.map_err(NotSpread::Failed)?;
     *layout = publish_whole(core, file, spread);
@@ -169,7 +167,6 @@ pub fn adopt_object(core: &Core, file: &File, tier: &Tier, id: ObjectId, reason:
     let identity = core.home.identify(&**fd)?;
     let ranges = range_size_in(core, file, &layout)?;
     let attr = WholeAttr { tier: tier.id, range_size: ranges, reason, durable: true };
-    file.inode.set_shape(Shape::Unknown);
     core.home.set_id_attr(&**fd, &id_attr(id, &identity, attr))?;
     let spread = made_whole(core, id, &identity, attr, (size, ranges.count(size)))?;
     *layout = publish_whole(core, file, spread);

@@ -63,6 +63,13 @@ impl Inode {
         self.shape.store(shape as u8, Ordering::Relaxed);
     }
 
+    /// It had no index when it was looked at, unless it was found to have one since.
+    pub(crate) fn seems_plain(&self) {
+        let (unknown, plain) = (Shape::Unknown as u8, Shape::Plain as u8);
+        // Otherwise a later look has told.
+        let _ = self.shape.compare_exchange(unknown, plain, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// The handle by which it is opened, where it is.
     pub fn handle(&self) -> Option<&NativeHandle> {
         match &self.node {

@@ -36,11 +36,6 @@ impl KnownInode {
         Self { inode: Arc::new(inode), lookups, age: 0 }
     }
 
-    /// Whether it was made at this time, and has no index.
-    fn is_plain(&self, btime: Option<Timestamp>) -> bool {
-        btime.is_some() && self.inode.btime == btime && !self.inode.may_be_spread()
-    }
-
     /// The same knowledge of an inode that takes this one's place.
     pub fn moved_to(&self, inode: &Arc<Inode>) -> Self {
         Self { inode: Arc::clone(inode), ..*self }
@@ -126,15 +121,11 @@ impl InodeTable {
     pub(crate) fn enter_plain(&self, ino: InodeId, btime: Option<Timestamp>) -> Option<Arc<Inode>> {
         let mut shard = self.shard(ino).lock();
         let known = shard.get_mut(&ino)?;
-        known.is_plain(btime).then(|| {
+        let is_it = btime.is_some() && known.inode.btime == btime && !known.inode.may_be_spread();
+        is_it.then(|| {
             known.lookups += 1;
             Arc::clone(&known.inode)
         })
-    }
-
-    /// Whether an inode of this number is known, was made at this time, and has no index.
-    pub(crate) fn is_plain(&self, ino: InodeId, btime: Option<Timestamp>) -> bool {
-        self.shard(ino).lock().get(&ino).is_some_and(|known| known.is_plain(btime))
     }
 
     /// Whether [`enter_plain`](Self::enter_plain) may find an inode of this number.

@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::failpoint::Failpoint;
 use crate::file::collective::{BLOCK, ask_tiers, other_tiers};
 use crate::file::open::file_of;
-use crate::live::{AtRest, File, Inode, Shape};
+use crate::live::{AtRest, File, Inode};
 use braid_contract::{Attr, Fd, FileKind, HandleId, InodeId, NativeFd, Result, Timestamp};
 use braid_home::Identity;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn attr_at_rest(core: &Core, inode: &Arc<Inode>, path: &dyn NativeFd, identity: 
     // Asking for the attribute is cheaper than opening the file.
     match core.home.id_attr(path, identity)? {
         None => {
-            inode.set_shape(Shape::Plain);
+            inode.seems_plain();
             Ok(attr)
         }
         Some(_) => attr_of_file(core, inode, &*file_of(core, inode)?),

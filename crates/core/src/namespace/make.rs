@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::file::open::{adopt_file, begin_use, end_use, file_of, open_inode};
-use crate::live::{Inode, OpenFile, Shape};
+use crate::live::{Inode, OpenFile};
 use crate::namespace::change::{inode_changed, inode_will_change};
 use crate::namespace::resolve::{dir_for, enter, enter_name, identify_name, path_of};
 use braid_contract::{
@@ -163,7 +163,7 @@ fn open_made(core: &Core, caller: &Caller, fd: Fd, request: OpenRequest) -> Resu
     let identity = core.home.identify(&*fd)?;
     let pin = if core.home.pins(&identity) { fd.reopen(Access::Path)? } else { Fd::clone(&fd) };
     let inode = core.inodes.enter(&core.home, &identity, pin);
-    inode.set_shape(Shape::Plain);
+    inode.seems_plain();
     let adopted = adopt_file(&inode, fd);
     let file = adopted.inspect_err(|_| _ = core.inodes.forget(inode.ino, 1))?;
     if !identity.attr.is_set_id() {

@@ -14,6 +14,7 @@ use crate::namespace::resolve::{dir_for, identify_name};
 use braid_contract::{
     Access, Caller, Errno, Fd, FileKind, InodeId, NativeFd, NativeStat, ObjectId, RenameMode, Result,
 };
+use braid_home::Identity;
 use std::ffi::OsStr;
 
 /// An inode that loses a name.
@@ -152,12 +153,9 @@ fn find_displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displ
     let has_others = home.kind == FileKind::Regular && home.nlink > 1;
     let is_last = home.kind == FileKind::Directory || home.nlink <= 1;
     let plain = Displaced { fd: Fd::clone(&fd), ino, has_others, is_last, marked: None };
-    // If it is spread before the name is gone, `queue_orphan` sees that.
-    if core.inodes.is_plain(ino, home.btime) {
-        return Ok(plain);
-    }
-    let identity = core.home.identify(&*fd)?;
+    let identity = Identity { attr: home, handle: None };
     let Some(attr) = core.home.id_attr(&*fd, &identity)? else { return Ok(plain) };
+    let identity = core.home.identify(&*fd)?;
     if attr.kind.whole().is_none() {
         check_index_of(core, &*fd, &identity, attr.id)?;
     }
