@@ -523,3 +523,19 @@ impl HeldTimes<'_> {
         Ok((atime > home).then_some(atime))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_was_made_since_a_look_is_not_forgotten() {
+        let handle = NativeHandle::from_parts(1, &[7]).unwrap();
+        let inode = Inode::known(InodeId(7), FileKind::Regular, Node::Handle(handle, 0));
+        inode.seems_plain();
+        assert!(!inode.may_be_spread());
+        inode.set_shape(Shape::Spread);
+        inode.seems_plain();
+        assert!(inode.may_be_spread());
+    }
+}
