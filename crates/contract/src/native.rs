@@ -215,7 +215,9 @@ pub trait NativeFd: Send + Sync + fmt::Debug {
     fn stat(&self) -> Result<NativeStat>;
 
     /// The attributes of the inode that `name` leads to.
-    fn stat_at(&self, name: &OsStr) -> Result<NativeStat>;
+    fn stat_at(&self, name: &OsStr) -> Result<NativeStat> {
+        self.open_at(name, Access::Path)?.stat()
+    }
 
     /// The inode's handle; `EOPNOTSUPP` where there are none.
     fn handle(&self) -> Result<NativeHandle>;

@@ -6,7 +6,7 @@ use crate::failpoint::Failpoint;
 use crate::file::collective::{BLOCK, ask_tiers, other_tiers};
 use crate::file::open::file_of;
 use crate::live::{AtRest, File, Inode};
-use braid_contract::{Attr, Fd, FileKind, HandleId, InodeId, NativeFd, Result, Timestamp};
+use braid_contract::{Attr, Fd, FileKind, HandleId, InodeId, Result, Timestamp};
 use braid_home::Identity;
 use std::sync::Arc;
 
@@ -31,17 +31,17 @@ pub(crate) fn attr_now(core: &Core, inode: &Arc<Inode>, path: impl FnOnce() -> R
         None if inode.may_be_spread() => {
             let path = path()?;
             let identity = core.home.identify(&*path)?;
-            attr_at_rest(core, inode, &*path, &identity)
+            attr_at_rest(core, inode, || Ok(path), &identity)
         }
         None => Ok(Attr { ino: inode.ino, ..core.home.attr(&*path()?)? }),
     }
 }
 
-/// Attributes of an inode that was just looked at by this descriptor.
+/// Attributes of an inode that was just looked at; `path` gives a descriptor of it if that is needed.
 pub(crate) fn attr_from(
     core: &Core,
     inode: &Arc<Inode>,
-    path: &dyn NativeFd,
+    path: impl FnOnce() -> Result<Fd>,
     identity: &Identity,
 ) -> Result<Attr> {
     let live = inode.file.lock().upgrade();
@@ -51,17 +51,13 @@ pub(crate) fn attr_from(
     }
 }
 
-/// Attributes of an inode that may not be spread, of which these were just read.
-pub(crate) fn attr_of_plain(core: &Core, inode: &Arc<Inode>, home: Attr) -> Result<Attr> {
-    let live = inode.file.lock().upgrade();
-    match live {
-        Some(file) => attr_of_file(core, inode, &file),
-        None => Ok(Attr { ino: inode.ino, ..home }),
-    }
-}
-
 /// Attributes of a file that is not in use.
-fn attr_at_rest(core: &Core, inode: &Arc<Inode>, path: &dyn NativeFd, identity: &Identity) -> Result<Attr> {
+fn attr_at_rest(
+    core: &Core,
+    inode: &Arc<Inode>,
+    path: impl FnOnce() -> Result<Fd>,
+    identity: &Identity,
+) -> Result<Attr> {
     let attr = Attr { ino: inode.ino, ..identity.attr };
     // Without a name, its data is being removed.
     if !inode.may_be_spread() || attr.nlink == 0 {
@@ -71,7 +67,7 @@ fn attr_at_rest(core: &Core, inode: &Arc<Inode>, path: &dyn NativeFd, identity: 
         return Ok(combined(core, attr, (rest.size, None, rest.atime()), Some(rest.blocks)));
     }
     // Asking for the attribute is cheaper than opening the file.
-    match core.home.id_attr(path, identity)? {
+    match core.home.id_attr(&*path()?, identity)? {
         None => {
             inode.seems_plain();
             Ok(attr)

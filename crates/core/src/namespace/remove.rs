@@ -155,7 +155,7 @@ fn find_displaced(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<Displ
     let plain = Displaced { fd: Fd::clone(&fd), ino, has_others, is_last, marked: None };
     let identity = Identity { attr: home, handle: None };
     let Some(attr) = core.home.id_attr(&*fd, &identity)? else { return Ok(plain) };
-    let identity = core.home.identify(&*fd)?;
+    let identity = Identity { handle: fd.handle().ok(), ..identity };
     if attr.kind.whole().is_none() {
         check_index_of(core, &*fd, &identity, attr.id)?;
     }

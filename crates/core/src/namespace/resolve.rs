@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::live::Inode;
-use crate::namespace::attr::{attr_from, attr_of_plain};
+use crate::namespace::attr::attr_from;
 use braid_contract::{Access, Attr, Entry, Errno, Error, Fd, InodeId, NativeFd, Result};
 use braid_format::BRAID_DIR;
 use braid_home::Identity;
@@ -51,7 +51,7 @@ pub fn identify_name(core: &Core, dir: &dyn NativeFd, name: &OsStr) -> Result<(F
 /// The entry of the inode behind `fd`, with one more lookup.
 pub(crate) fn enter(core: &Core, fd: Fd, identity: &Identity) -> Result<Entry> {
     let inode = core.inodes.enter(&core.home, identity, Fd::clone(&fd));
-    entry_of(core, &inode, attr_from(core, &inode, &*fd, identity))
+    entry_of(core, &inode, attr_from(core, &inode, || Ok(fd), identity))
 }
 
 /// The inode that `name` is listed with, with one more lookup, if it is known and has no index. It
@@ -65,7 +65,9 @@ pub(crate) fn enter_known(core: &Core, dir: &dyn NativeFd, name: &OsStr, ino: In
         return None;
     }
     let inode = core.inodes.enter_plain(ino, attr.btime)?;
-    entry_of(core, &inode, attr_of_plain(core, &inode, attr)).ok()
+    let identity = Identity { attr, handle: None };
+    let path = || core.inodes.path(&core.home, &inode);
+    entry_of(core, &inode, attr_from(core, &inode, path, &identity)).ok()
 }
 
 /// Attributes and generation of an inode that was just entered; the lookup

@@ -92,7 +92,6 @@ impl Front {
                 let answer = self.fopen_flags(&grant);
                 match grant {
                     Grant::Passthrough(backing) => {
-                        // The kernel asks whether it may be opened, at once.
                         let just_made = JUST_MADE_TTL.min(self.ttl);
                         let ttl = if entry.attr.is_set_id() { ttl } else { ttl.max(just_made) };
                         reply.created_passthrough(&ttl, &self.ttl, &attr, generation, fh, answer, &backing);

@@ -75,6 +75,9 @@ impl KernelFd {
     }
 }
 
+/// The attributes that a `stat` asks for.
+const STAT_WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
 impl NativeFd for KernelFd {
     fn open_at(&self, name: &OsStr, access: Access) -> Result<Fd> {
         let flags = flags_of(access);
@@ -184,14 +187,13 @@ impl NativeFd for KernelFd {
     }
 
     fn stat(&self) -> Result<NativeStat> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        stat_of(&rustix::fs::statx(self, "", AtFlags::EMPTY_PATH, wanted)?)
+        stat_of(&rustix::fs::statx(self, "", AtFlags::EMPTY_PATH, STAT_WANTED)?)
     }
 
     fn stat_at(&self, name: &OsStr) -> Result<NativeStat> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let (dir, name) = parent_of(self, name)?;
-        stat_of(&rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?)
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        stat_of(&rustix::fs::statx(dir, name, flags, STAT_WANTED)?)
     }
 
     fn handle(&self) -> Result<NativeHandle> {

@@ -249,10 +249,6 @@ impl NativeFd for SimFd {
         Ok(NativeStat { attr, device: self.shared.config.device })
     }
 
-    fn stat_at(&self, name: &OsStr) -> Result<NativeStat> {
-        self.open_at(name, Access::Path)?.stat()
-    }
-
     fn handle(&self) -> Result<NativeHandle> {
         self.handle_of(self.ino)
     }
