@@ -4,7 +4,7 @@
 
 use braid_testkit::SplitMix;
 use rustix::fs::Advice;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 use std::ffi::CStr;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -24,23 +24,12 @@ pub(crate) const RANGE: usize = 64 << 10;
 /// Time limit for events that happen by themselves.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Runs tests one at a time: a mount namespace made by a test has copies of all
-/// mounts, which are busy while it exists.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Held for writing while a mount namespace has copies of the mounts of other
-/// tests, and for reading by what unmounts.
+/// Held for writing while a new mount namespace has copies of the mounts of other
+/// tests, which are busy by that, and for reading by what unmounts.
 static COPIES: RwLock<()> = RwLock::new(());
 
-/// Detaches the copies of other tests' mounts, says so, and runs a script.
-const ALONE: &str = r#"
-findmnt -rno TARGET -t fuse.braid | grep -v "^$(pwd -P)/" | xargs -r umount --lazy
-echo
-exec bash -c "$0"
-"#;
+/// Detaches the mounts of other tests than the one in the working directory.
+const ALONE: &str = r#"findmnt -rno TARGET -t fuse.braid | grep -v "^$(pwd -P)/" | xargs -r umount --lazy"#;
 
 /// A directory with directories for tiers, a stack file `s.yaml` and a mount
 /// point `m`; commands run in it.
@@ -146,16 +135,21 @@ stack:
     /// Runs a script of bash in the bench's directory, in a mount namespace of
     /// its own. `$BRAID` is the command.
     pub(crate) fn in_namespace(&self, script: &str) -> Output {
-        let copies = COPIES.write().unwrap_or_else(PoisonError::into_inner);
+        self.start_in_namespace(script).wait_with_output().unwrap()
+    }
+
+    /// Starts such a script, and returns when only this bench's mounts are there.
+    pub(crate) fn start_in_namespace(&self, script: &str) -> Child {
+        let _copies = COPIES.write().unwrap_or_else(PoisonError::into_inner);
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "bash", "-c", ALONE, script]);
+        let alone = format!("{ALONE}; echo; exec bash -c \"$0\"");
+        command.args(["--mount", "--propagation", "private", "bash", "-c", &alone, script]);
         command.env("BRAID", env!("CARGO_BIN_EXE_braid")).current_dir(self.dir.path());
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
         // Without the line, the script failed before; its status tells.
         let _ = child.stdout.as_mut().unwrap().read(&mut [0]);
-        drop(copies);
-        child.wait_with_output().unwrap()
+        child
     }
 
     /// As [`refused`](Self::refused), with exactly these words.
@@ -327,6 +321,16 @@ impl Drop for Bench {
             let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
         }
     }
+}
+
+/// Gives this thread, and processes that it starts, a mount namespace of its own,
+/// without the mounts of other tests.
+pub(crate) fn leave_namespace() {
+    let _copies = COPIES.write().unwrap_or_else(PoisonError::into_inner);
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).unwrap();
+    assert!(Command::new("bash").args(["-c", ALONE]).status().unwrap().success());
 }
 
 /// Repeats a step until it succeeds; fails after the time limit.

@@ -1,7 +1,7 @@
 //! Views: stacks over the file system of another mount. Needs root, /dev/fuse, `setpriv` and
 //! Python; skipped without root.
 
-use crate::common::{Bench, drop_caches, kill_and_wait, pattern, turn, until};
+use crate::common::{Bench, drop_caches, kill_and_wait, pattern, until};
 use crate::crashing::{crash, serves_for_a_while};
 use crate::users::{ALICE, BOB, python, said};
 use std::fs::{self, Permissions};
@@ -55,7 +55,6 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
 
 #[test]
 fn two_views_of_one_volume_have_stacks_of_their_own() {
-    let _turn = turn();
     let Some(bench) = bench(RUNTIME) else { return };
     let rules =
         |rules: &str| format!("stack: {{ permissions: {{ rules: [ {rules} ], view: {{ of: m }} }} }}\n");
@@ -216,7 +215,6 @@ below, view = os.statvfs('m'), os.statvfs('v'); assert (below.f_blocks, below.f_
 
 #[test]
 fn a_view_acts_for_each_of_its_users() {
-    let _turn = turn();
     let Some(bench) = bench(RUNTIME) else { return };
     bench.write_view("v.yaml", PLAIN);
     bench.view("v.yaml", "v");
@@ -240,7 +238,6 @@ fn a_view_acts_for_each_of_its_users() {
 
 #[test]
 fn a_view_may_be_of_a_directory_and_of_another_view() {
-    let _turn = turn();
     let Some(bench) = bench(RUNTIME) else { return };
     fs::create_dir_all(bench.path("m/projects/secret")).unwrap();
     fs::write(bench.path("m/projects/secret/file"), "hidden").unwrap();
@@ -281,7 +278,6 @@ fn a_view_may_be_of_a_directory_and_of_another_view() {
 
 #[test]
 fn frames_of_a_view_are_read_through_it_alone() {
-    let _turn = turn();
     let Some(bench) = bench(RUNTIME) else { return };
     fs::create_dir(bench.path("m/packed")).unwrap();
     bench.write_view("v.yaml", "stack: { compress: { view: { of: m/packed } } }\n");
@@ -300,7 +296,6 @@ fn frames_of_a_view_are_read_through_it_alone() {
 
 #[test]
 fn a_view_goes_on_over_an_upgrade_and_ends_with_what_is_below() {
-    let _turn = turn();
     let Some(bench) = bench(RUNTIME) else { return };
     bench.write_view("v.yaml", PLAIN);
     bench.view("v.yaml", "v");
@@ -330,7 +325,6 @@ fn a_view_goes_on_over_an_upgrade_and_ends_with_what_is_below() {
 
 #[test]
 fn a_view_outlives_crashes_below_where_the_mount_does() {
-    let _turn = turn();
     let Some(bench) = bench(&["--runtime", "--restart"]) else { return };
     bench.write_view("v.yaml", PLAIN);
     bench.view("v.yaml", "v");
@@ -363,7 +357,6 @@ fn a_view_outlives_crashes_below_where_the_mount_does() {
 
 #[test]
 fn views_that_can_not_be_are_refused() {
-    let _turn = turn();
     let Some(bench) = bench(&[]) else { return };
     bench.write_view("v.yaml", PLAIN);
     let refused = |flags: &[&str], text: &str, parts: &[&str]| {
@@ -438,7 +431,6 @@ as 4801 "$BRAID" umount v
 
 #[test]
 fn a_view_of_a_user_acts_as_that_user() {
-    let _turn = turn();
     let Some(bench) = bench(RUNTIME) else { return };
     bench.write_view("v.yaml", PLAIN);
     bench.write_view("o.yaml", &format!("{PLAIN}mount: {{ allow-other: true }}\n"));

@@ -2,7 +2,7 @@
 //! the kernel does natively (`docs/security.md`). Needs root, /dev/fuse,
 //! `setpriv`, `unshare` and `fusermount3`; skipped without root.
 
-use crate::common::{Bench, turn};
+use crate::common::Bench;
 use crate::users::said;
 
 /// Run in a mount namespace of its own, in which every user may open /dev/fuse.
@@ -69,7 +69,6 @@ rm /tmp/braid-4711
 
 #[test]
 fn who_mounts_as_a_user_gets_what_she_has_natively() {
-    let _turn = turn();
     let Some(bench) = Bench::shared() else { return };
     std::fs::set_permissions(bench.path("."), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
     let script = bench.in_namespace(SCRIPT);

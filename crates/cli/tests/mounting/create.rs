@@ -27,7 +27,6 @@ impl Bench {
 
 #[test]
 fn a_mount_makes_no_volume_unless_asked() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let said = bench.refused_as_written(&["mount", "s.yaml", "m"]);
     assert!(
@@ -63,7 +62,6 @@ fn a_mount_makes_no_volume_unless_asked() {
 
 #[test]
 fn a_volume_is_made_by_flags() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::bare(&["a", "b", "m"]) else { return };
     let [fast, slow] = ["fast=a", "slow=b"];
     let told = bench.ok(&[
@@ -87,7 +85,6 @@ fn a_volume_is_made_by_flags() {
 
 #[test]
 fn devices_that_are_not_mounted_are_missed_and_nothing_is_made_beneath() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.made();
     let home = bench.hide("a");
@@ -129,23 +126,18 @@ fn devices_that_are_not_mounted_are_missed_and_nothing_is_made_beneath() {
 
 #[test]
 fn the_table_of_file_systems_names_the_device_that_is_missing() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let dir = bench.path("a");
     fs::write(bench.path("fstab"), format!("UUID=12-ab {} ext4 nofail 0 2\n", dir.display())).unwrap();
     // In a mount namespace of its own, so that other programs do not see that
     // table.
-    let script =
-        format!("mount --bind fstab /etc/fstab && exec {} mount s.yaml m", env!("CARGO_BIN_EXE_braid"));
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script]).current_dir(bench.path("."));
-    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let output = bench.in_namespace("mount --bind fstab /etc/fstab && exec $BRAID mount s.yaml m");
+    let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("/etc/fstab has UUID=12-ab, which is not mounted"), "{said}");
 }
 
 #[test]
 fn a_new_tier_joins_at_a_mount_only_when_asked() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.made();
     bench.make_dir("c");
@@ -164,7 +156,6 @@ fn a_new_tier_joins_at_a_mount_only_when_asked() {
 
 #[test]
 fn a_tier_is_what_it_is_required_to_be() {
-    let _turn = crate::common::turn();
     let Some(mut bench) = Bench::new() else { return };
     let text = stack(&bench);
     bench.write_stack(&text.replace("dir: b,", "dir: b, require: mountpoint,"));
@@ -204,7 +195,6 @@ fn a_tier_is_what_it_is_required_to_be() {
 
 #[test]
 fn a_requirement_goes_with_the_directory_that_met_it() {
-    let _turn = crate::common::turn();
     let Some(mut bench) = Bench::new() else { return };
     fs::remove_dir(bench.path("b")).unwrap();
     bench.make_tmpfs("b", c"size=64m");
@@ -223,7 +213,6 @@ fn a_requirement_goes_with_the_directory_that_met_it() {
 
 #[test]
 fn the_uuid_of_a_file_system_is_found() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let found = |dir: &str| {
         let mut findmnt = Command::new("findmnt");
@@ -242,7 +231,6 @@ fn the_uuid_of_a_file_system_is_found() {
 
 #[test]
 fn what_is_inside_the_home_of_a_volume_is_no_tier() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.made();
     bench.make_dir("a/in");

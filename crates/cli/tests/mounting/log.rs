@@ -1,7 +1,7 @@
 //! Log file systems through the `braid` command. Needs root and /dev/fuse; skipped
 //! without them.
 
-use crate::common::{Bench, pattern, turn};
+use crate::common::{Bench, pattern};
 use braid_testkit::{Common, ModelSide, NativeSide, Runner, Settings};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -23,7 +23,6 @@ fn bench() -> Option<Bench> {
 
 #[test]
 fn make_mount_use_unmount_check() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     mounted(&bench);
     let data = pattern(1, 3_000_000);
@@ -94,7 +93,6 @@ fn make_mount_use_unmount_check() {
 
 #[test]
 fn a_mount_agrees_with_the_model() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     mounted(&bench);
     rustix::process::umask(rustix::fs::Mode::from(0o022));
@@ -111,7 +109,6 @@ fn a_mount_agrees_with_the_model() {
 
 #[test]
 fn what_was_synced_outlives_the_daemon() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     let mut daemon =
         bench.start(&["log", "mount", "--foreground", "--allow-other", "--log-file", "log", "fs", "m"]);
@@ -137,7 +134,6 @@ fn what_was_synced_outlives_the_daemon() {
 
 #[test]
 fn what_holds_something_is_not_overwritten() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     let said = bench.refused(&["log", "create", "fs"]);
     assert!(said.contains("fs: it holds a log file system") && said.contains("--force"), "{said}");
@@ -180,7 +176,6 @@ fn what_holds_something_is_not_overwritten() {
 
 #[test]
 fn planted_damage_is_found() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     mounted(&bench);
     for file in 0..500 {
@@ -265,7 +260,6 @@ fn most_is_there(bench: &Bench, data: &[u8]) {
 
 #[test]
 fn a_damaged_one_is_salvaged_and_nothing_is_written() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     let data = mounted_with_files(&bench);
     bench.ok(&["umount", "m"]);
@@ -303,7 +297,6 @@ fn a_damaged_one_is_salvaged_and_nothing_is_written() {
 
 #[test]
 fn a_damaged_one_is_repaired_in_place() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     let data = mounted_with_files(&bench);
     let said = bench.refused(&["log", "check", "--repair", "fs"]);
@@ -360,7 +353,6 @@ fn refuses_changes(bench: &Bench) {
 
 #[test]
 fn what_can_not_be_salvaged_says_why() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     File::create(bench.path("empty")).unwrap().set_len(32 << 20).unwrap();
     let said = bench.refused(&["log", "mount", "--salvage", "--log-file", "log", "empty", "m"]);
@@ -381,7 +373,6 @@ fn what_can_not_be_salvaged_says_why() {
 
 #[test]
 fn a_busy_mount_says_who_uses_it_and_other_tools_unmount_it() {
-    let _turn = turn();
     let Some(bench) = bench() else { return };
     for tool in [&["umount"][..], &["fusermount3", "-u"]] {
         mounted(&bench);

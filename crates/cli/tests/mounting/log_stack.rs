@@ -1,7 +1,7 @@
 //! Stacks with a log file system at the bottom, through the `braid` command. Needs root and
 //! /dev/fuse; skipped without them.
 
-use crate::common::{Bench, pattern, turn};
+use crate::common::{Bench, pattern};
 use crate::seen::{Seen, errno, me};
 use braid_contract::{Errno, KeyChange, KeyValue, PutOptions};
 use std::fs;
@@ -62,7 +62,6 @@ const METRICS: &str = "metrics: {";
 
 #[test]
 fn a_log_is_mounted_below_modules_and_shown_and_changed_like_any_stack() {
-    let _turn = turn();
     let Some(bench) = bench(&[NOOP, METRICS], "mount: { threads: 4 }\n") else { return };
     let said = bench.ok(&["stack", "check", "s.yaml"]);
     assert!(said.contains("noop over metrics over log of ") && said.contains("no problems"), "{said}");
@@ -113,7 +112,6 @@ fn a_log_is_mounted_below_modules_and_shown_and_changed_like_any_stack() {
 
 #[test]
 fn settings_of_modules_are_reloaded_and_those_of_the_log_are_not() {
-    let _turn = turn();
     let Some(bench) = bench(&[DENY], "") else { return };
     mounted(&bench);
     fs::write(bench.path("m/other"), "").unwrap();
@@ -146,7 +144,6 @@ fn settings_of_modules_are_reloaded_and_those_of_the_log_are_not() {
 
 #[test]
 fn what_only_volumes_have_is_refused_with_place_and_advice() {
-    let _turn = turn();
     let Some(bench) = bench(&[NOOP], "") else { return };
     for (flag, found) in [
         (&["--create"][..], "--create: a mount makes no log file system"),
@@ -196,7 +193,6 @@ fn what_only_volumes_have_is_refused_with_place_and_advice() {
 
 #[test]
 fn keys_and_values_pass_the_modules() {
-    let _turn = turn();
     let framed = "compress: {";
     let Some(bench) = bench(&["deny: { paths: [ kept ]", framed], "") else { return };
     mounted(&bench);
@@ -260,7 +256,6 @@ fn use_values(bench: &Bench, redis: &mut BufReader<UnixStream>, values: &dyn Key
 
 #[test]
 fn keys_and_values_pass_modules_that_came_after_the_mount() {
-    let _turn = turn();
     let Some(bench) = bench(&[], "") else { return };
     let socket = format!("unix:{}", bench.path("kv.sock").display());
     let output = mount(&bench, &["--runtime", "--kv", &socket], "s.yaml").output().unwrap();
@@ -306,7 +301,6 @@ fn keys_and_values_pass_modules_that_came_after_the_mount() {
 
 #[test]
 fn frames_keep_what_was_synced_over_a_crash_of_the_daemon() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
     fs::write(bench.path("key"), [7; 32]).unwrap();
@@ -332,7 +326,6 @@ fn frames_keep_what_was_synced_over_a_crash_of_the_daemon() {
 
 #[test]
 fn the_dump_of_a_mount_by_flags_is_a_stack_file_of_it() {
-    let _turn = turn();
     let Some(bench) = bench(&[], "") else { return };
     let metrics = format!("unix:{}", bench.path("metrics.sock").display());
     let flags = ["log", "mount", "--xattr", "--no-runtime", "--log-file", "log", "fs", "m"];

@@ -43,7 +43,6 @@ fn done(output: &Output) {
 
 #[test]
 fn a_helper_returns_when_the_mount_answers_and_hands_options_on() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.ok(&["create", "s.yaml"]);
     done(&bench.mount_by_helper("rw,nofail,_netdev,x-systemd.automount,noexec,nosuid,noatime,allow_other"));
@@ -73,7 +72,6 @@ fn a_helper_returns_when_the_mount_answers_and_hands_options_on() {
 
 #[test]
 fn a_helper_says_what_it_does_not_know_and_why_it_failed() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let unknown = bench.mount_by_helper("ro,uid=1000");
     assert_eq!(unknown.status.code(), Some(1));
@@ -101,7 +99,6 @@ fn a_helper_says_what_it_does_not_know_and_why_it_failed() {
 
 #[test]
 fn a_dead_mount_is_cleaned_up_by_the_next_one() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     for mount_again in [&(|| done(&bench.mount_by_helper("defaults"))) as &dyn Fn(), &|| {
         _ = bench.ok(&["mount", "s.yaml", "m"])
@@ -117,7 +114,6 @@ fn a_dead_mount_is_cleaned_up_by_the_next_one() {
 
 #[test]
 fn the_stack_file_says_where_and_how_to_mount() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
     let said = bench.fails(&["mount", "s.yaml"]);
@@ -185,7 +181,6 @@ fails mountpoint m
 
 #[test]
 fn mount_and_fstab_know_a_braid_file_system() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let script = bench.in_namespace(SCRIPT);
     assert!(script.status.success(), "{}", said(&script));

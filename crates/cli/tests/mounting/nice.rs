@@ -17,7 +17,6 @@ fn nice_values(bench: &Bench) -> Vec<String> {
 
 #[test]
 fn the_daemon_has_the_priority_of_its_mount() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let refused = bench.refused(&["mount", "--nice", "20", "s.yaml", "m"]);
     assert!(refused.contains("--nice 20") && refused.contains("from -20 to 19"), "{refused}");

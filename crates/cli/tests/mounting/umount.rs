@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 impl Bench {
     /// The volume mounted at `m`, and its daemon.
@@ -18,15 +18,6 @@ impl Bench {
         let pid = i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap();
         let watch = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         Daemon { pid, watch }
-    }
-
-    /// A process in a mount namespace of its own, which has the volume too.
-    fn in_a_namespace(&self) -> Child {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo; read line"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        child
     }
 }
 
@@ -51,10 +42,9 @@ impl Daemon {
 
 #[test]
 fn another_mount_namespace_is_served_on_and_the_command_says_so() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let daemon = bench.daemon();
-    let mut other = bench.in_a_namespace();
+    let mut other = bench.start_in_namespace("read line");
     let said = bench.ok(&["umount", "m"]);
     let who = format!("in the mount namespace of process {}", other.id());
     assert!(
@@ -94,7 +84,6 @@ fn another_mount_namespace_is_served_on_and_the_command_says_so() {
 
 #[test]
 fn a_bind_mount_is_served_on_until_it_goes() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.make_dir("n");
     let daemon = bench.daemon();
@@ -112,7 +101,6 @@ fn a_bind_mount_is_served_on_until_it_goes() {
 
 #[test]
 fn a_volume_is_ended_for_those_who_use_it() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let daemon = bench.daemon();
     fs::write(bench.path("m/x"), "x").unwrap();
@@ -139,7 +127,6 @@ fn a_volume_is_ended_for_those_who_use_it() {
 
 #[test]
 fn a_signal_detaches_what_is_busy_and_a_second_one_ends_it() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let daemon = bench.daemon();
     fs::write(bench.path("m/x"), "x").unwrap();
@@ -167,7 +154,6 @@ fn a_signal_detaches_what_is_busy_and_a_second_one_ends_it() {
 
 #[test]
 fn a_volume_is_mounted_at_a_second_place() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.make_dir("n");
     let daemon = bench.daemon();
@@ -188,7 +174,6 @@ fn a_volume_is_mounted_at_a_second_place() {
 
 #[test]
 fn users_mount_at_one_place() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     for name in ["a", "b", "m", "n"] {
         if name == "n" {

@@ -21,7 +21,6 @@ fn bench(modules: &str) -> Option<Bench> {
 
 #[test]
 fn keys_and_values_need_no_mount() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("metrics: { ") else { return };
     let checked = bench.ok(&["stack", "check", "direct.yaml"]);
     assert!(checked.contains("metrics over log of ") && checked.contains("no problems"), "{checked}");
@@ -48,7 +47,6 @@ fn keys_and_values_need_no_mount() {
 
 #[test]
 fn modules_run_in_the_program() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("compress: { checksum: { ") else { return };
     let text = "the same again ".repeat(40_000);
     fs::write(bench.path("data"), &text).unwrap();
@@ -63,7 +61,6 @@ fn modules_run_in_the_program() {
 
 #[test]
 fn a_view_is_that_of_the_user() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("") else { return };
     bench.write_stack("stack: { volume: { home: a, tiers: { a: { dir: a }, b: { dir: b } } } }\n");
     bench.ok(&["mount", "--no-measure", "--runtime", "s.yaml", "m"]);
@@ -112,7 +109,6 @@ fn a_view_is_that_of_the_user() {
 
 #[test]
 fn each_load_is_measured_in_the_program() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("provenance: { ") else { return };
     for load in ["stat", "create", "read", "write", "put", "get", "deeds"] {
         let words = ["bench", "runtime", "direct.yaml", "--through", "direct", "--load", load];
@@ -130,7 +126,6 @@ fn each_load_is_measured_in_the_program() {
 
 #[test]
 fn synced_values_outlive_the_program() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("") else { return };
     bench.ok(&["kv", "put", "direct.yaml", "synced", "value", "--sync"]);
     let image = bench.path("fs");
@@ -149,7 +144,6 @@ fn synced_values_outlive_the_program() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("") else { return };
     bench.write_stack("stack: { volume: { home: a, tiers: { a: { dir: a }, b: { dir: b } } } }\n");
     let write = |text: &str| fs::write(bench.path("odd.yaml"), text).unwrap();
@@ -200,7 +194,6 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn untrusted_libraries_are_refused() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("odd: { ") else { return };
     bench.ok(&["module", "repo", "add", "repo"]);
     untrusted(&bench, &[]);

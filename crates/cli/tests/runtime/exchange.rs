@@ -34,7 +34,6 @@ fn exchange(bench: &Bench) {
 }
 
 fn goes_on_with(flags: &[&str]) {
-    let _turn = crate::common::turn();
     if let Some(bench) = mounted(flags) {
         crate::in_use::goes_on_through(&bench, exchange);
     }
@@ -62,7 +61,6 @@ fn all_that_is_open_goes_on_with_direct_io() {
 
 #[test]
 fn files_open_by_passthrough_are_closed_and_opened_again() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::bare(&["a", "m"]) else { return };
     bench.ok(&["mount", "--tier", "a=a", "m"]);
     assert_eq!(bench.status()["cache"], "passthrough");
@@ -115,7 +113,6 @@ pub(crate) fn beside_writes(bench: &Bench, work: impl FnOnce()) {
 
 #[test]
 fn files_in_frames_go_on() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     write_frames(&bench);
     bench.ok(&["mount", "s.yaml", "m"]);
@@ -138,7 +135,6 @@ fn files_in_frames_go_on() {
 
 #[test]
 fn syncs_that_modules_and_users_make_do_not_keep_the_process() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let relaxed = "consistency:\n    mode: relaxed\n    within: 10ms\n";
     bench.write_stack(&stack(&bench).replace("noop:\n", relaxed));
@@ -162,7 +158,6 @@ fn syncs_that_modules_and_users_make_do_not_keep_the_process() {
 
 #[test]
 fn a_killed_process_is_recovered_from_after_an_exchange() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     let used = InUse::of(&bench);
     exchange(&bench);
@@ -179,7 +174,6 @@ fn a_killed_process_is_recovered_from_after_an_exchange() {
 
 #[test]
 fn a_job_and_a_module_go_on() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::bare(&["a", "b", "m"]) else { return };
     bench.write_stack(
         "\
@@ -237,7 +231,6 @@ def hear():
 
 #[test]
 fn a_program_that_does_not_take_over_changes_nothing() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     let used = InUse::of(&bench);
     let before = pid(&bench);
@@ -274,7 +267,6 @@ fn a_program_that_does_not_take_over_changes_nothing() {
 
 #[test]
 fn what_only_the_process_has_keeps_it() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::bare(&["a", "m"]) else { return };
     bench.write_stack(
         "\
@@ -294,17 +286,14 @@ stack:
 
 #[test]
 fn all_mounts_are_upgraded() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     bench.make_dir("c");
     bench.make_dir("n");
     // Other mounts of this machine are none of this test's.
     let script = "\
-        mount -t tmpfs none /run && $B mount --create s.yaml m && $B mount --create --tier c=c n &&
-        echo text > m/file && $B upgrade --all && cat m/file && $B umount m && $B umount n";
-    let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).env("B", env!("CARGO_BIN_EXE_braid"));
-    let output = command.current_dir(bench.path("")).output().unwrap();
+        mount -t tmpfs none /run && $BRAID mount --create s.yaml m && $BRAID mount --create --tier c=c n &&
+        echo text > m/file && $BRAID upgrade --all && cat m/file && $BRAID umount m && $BRAID umount n";
+    let output = bench.in_namespace(script);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(said.matches("is served by braid").count(), 2, "{said}{error}");
@@ -313,7 +302,6 @@ fn all_mounts_are_upgraded() {
 
 #[test]
 fn a_process_in_the_foreground_waits() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let mut first = bench.start(&["mount", "--foreground", "s.yaml", "m"]);
     until("it is mounted", || bench.braid(&["status", "m"]).status.success());
@@ -331,7 +319,6 @@ fn a_process_in_the_foreground_waits() {
 
 #[test]
 fn a_service_manager_learns_of_the_new_process() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let manager = UnixDatagram::bind(bench.path("notify")).unwrap();
     let mut command = bench.command(&["mount", "--foreground", "s.yaml", "m"]);
@@ -350,7 +337,6 @@ fn a_service_manager_learns_of_the_new_process() {
 
 #[test]
 fn a_mount_that_was_upgraded_can_be_unmounted_at_once() {
-    let _turn = crate::common::turn();
     for transport in ["auto", "device"] {
         let Some(bench) = mounted(&["--transport", transport]) else { return };
         for _ in 0..10 {
@@ -365,7 +351,6 @@ fn a_mount_that_was_upgraded_can_be_unmounted_at_once() {
 
 #[test]
 fn access_times_stay_as_they_were_set() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&["--options", "strictatime"]) else { return };
     let file = bench.path("m/plain");
     let renews = || {
@@ -389,7 +374,6 @@ fn access_times_stay_as_they_were_set() {
 
 #[test]
 fn what_a_zoned_tier_holds_back_is_written_before() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::bare(&["a", "z", "m"]) else { return };
     bench.ok(&["zoned", "emulate", "z", "--zones", "20", "--zone-size", "1MiB"]);
     bench.write_stack(
@@ -419,7 +403,6 @@ stack:
 
 #[test]
 fn inodes_keep_their_numbers_when_home_was_replaced_before() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     bench.make_dir("c");
     let used = InUse::of(&bench);

@@ -1,7 +1,7 @@
 //! The program that serves a log file system or a view is exchanged while it is in use
 //! (`braid upgrade`). Needs root and /dev/fuse; skipped without them.
 
-use crate::common::{Bench, kill_and_wait, pattern, turn, until};
+use crate::common::{Bench, kill_and_wait, pattern, until};
 use crate::exchange::{beside_writes, program};
 use crate::in_use::{InUse, LEN, open};
 use crate::seen::{BOTH, Seen, me, socket};
@@ -81,7 +81,6 @@ fn goes_on(bench: &Bench, point: &str) {
 }
 
 fn log_goes_on(flags: &[&str]) {
-    let _turn = turn();
     let Some(bench) = log(flags) else { return };
     goes_on(&bench, "m");
     bench.ok(&["umount", "m"]);
@@ -103,7 +102,6 @@ fn a_log_goes_on_with_direct_io_by_the_device() {
 
 #[test]
 fn a_log_on_a_block_device_below_modules_goes_on() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["m"]) else { return };
     File::create(bench.path("image")).unwrap().set_len(128 << 20).unwrap();
     let attached =
@@ -123,7 +121,6 @@ fn a_log_on_a_block_device_below_modules_goes_on() {
 
 #[test]
 fn what_was_synced_before_a_kill_is_there_after_an_exchange() {
-    let _turn = turn();
     let Some(bench) = log(&[]) else { return };
     let used = InUse::of(&bench);
     exchange(&bench, "m");
@@ -139,7 +136,6 @@ fn what_was_synced_before_a_kill_is_there_after_an_exchange() {
 
 #[test]
 fn a_log_goes_on_with_its_device_wherever_its_path_leads() {
-    let _turn = turn();
     let Some(bench) = log(&[]) else { return };
     fs::write(bench.path("m/file"), "text").unwrap();
     fs::rename(bench.path("fs"), bench.path("moved")).unwrap();
@@ -155,7 +151,6 @@ fn a_log_goes_on_with_its_device_wherever_its_path_leads() {
 
 #[test]
 fn nothing_else_gets_the_device_of_a_log_meanwhile() {
-    let _turn = turn();
     let Some(bench) = log(&[]) else { return };
     let gives_up = program(
         &bench,
@@ -188,7 +183,6 @@ fn nothing_else_gets_the_device_of_a_log_meanwhile() {
 
 #[test]
 fn what_changes_during_an_upgrade_is_refused_or_goes_on() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
     bench.write_stack("stack: { noop: { log: { device: fs } } }\n");
@@ -219,7 +213,6 @@ fn what_changes_during_an_upgrade_is_refused_or_goes_on() {
 
 #[test]
 fn a_client_that_takes_no_answer_does_not_hold_up_the_mount() {
-    let _turn = turn();
     let Some(bench) = log(&[]) else { return };
     let mut slow = UnixStream::connect(socket(&bench).with_extension("sock")).unwrap();
     let request = "{\"protocol\":2,\"verb\":\"status\"}\n";
@@ -232,7 +225,6 @@ fn a_client_that_takes_no_answer_does_not_hold_up_the_mount() {
 
 #[test]
 fn sessions_and_values_of_a_log_go_on() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "128MiB"]);
     let at = format!("unix:{}", bench.path("kv.sock").display());
@@ -266,7 +258,6 @@ fn sessions_and_values_of_a_log_go_on() {
 
 #[test]
 fn a_view_goes_on_and_so_does_what_is_below() {
-    let _turn = turn();
     let Some(bench) = Bench::new() else { return };
     // The view is at `m`, where everything is used.
     bench.make_dir("below");
@@ -288,7 +279,6 @@ fn a_view_goes_on_and_so_does_what_is_below() {
 
 #[test]
 fn a_sync_writes_what_only_the_kernel_has() {
-    let _turn = turn();
     let Some(bench) = log(&[]) else { return };
     let file = open(&bench.path("m/file"));
     file.write_all_at(&pattern(9, LEN), 0).unwrap();

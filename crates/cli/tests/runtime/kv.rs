@@ -1,7 +1,7 @@
 //! Keys and values of directories through the `braid` command and the Redis protocol,
 //! beside the same directories as files. Needs root and /dev/fuse; skipped without them.
 
-use crate::common::{Bench, kill_and_wait, pattern, turn, until};
+use crate::common::{Bench, kill_and_wait, pattern, until};
 use crate::users::{ALICE, BOB, as_user, python, said};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
@@ -142,7 +142,6 @@ fn written_just_before(what: What) {
 
 #[test]
 fn a_get_finds_what_a_program_has_just_written() {
-    let _turn = turn();
     BOTH.into_iter().for_each(written_just_before);
 }
 
@@ -172,7 +171,6 @@ fn statuses(bench: &Bench) {
 
 #[test]
 fn a_directory_is_keys_and_values_by_commands_and_files_all_the_same() {
-    let _turn = turn();
     BOTH.into_iter().for_each(commands);
 }
 
@@ -232,7 +230,6 @@ fn session(what: What) {
 
 #[test]
 fn redis_cli_works_unchanged() {
-    let _turn = turn();
     if !skips_without("redis-cli") {
         BOTH.into_iter().for_each(session);
     }
@@ -240,7 +237,6 @@ fn redis_cli_works_unchanged() {
 
 #[test]
 fn redis_benchmark_works_unchanged() {
-    let _turn = turn();
     if skips_without("redis-benchmark") {
         return;
     }
@@ -280,7 +276,6 @@ fn says(bench: &Bench, bytes: &[u8], expected: &str) {
 
 #[test]
 fn hostile_clients_get_errors_and_others_are_served() {
-    let _turn = turn();
     let Some(bench) = mounted(What::Log, &[]) else { return };
     says(
         &bench,
@@ -417,13 +412,11 @@ fn socket_of(bench: &Bench) -> String {
 
 #[test]
 fn nobody_gets_more_rights_than_by_files() {
-    let _turn = turn();
     BOTH.into_iter().for_each(rights);
 }
 
 #[test]
 fn who_may_connect_is_decided_before_anything_is_mounted() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["a", "m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
     let secret = bench.path("secret").display().to_string();
@@ -535,13 +528,11 @@ fn pid(bench: &Bench) -> i32 {
 
 #[test]
 fn what_was_synced_survives_a_killed_daemon() {
-    let _turn = turn();
     BOTH.into_iter().for_each(synced_is_kept);
 }
 
 #[test]
 fn an_upgrade_and_a_crash_of_the_daemon_hang_up_and_the_next_one_serves() {
-    let _turn = turn();
     let Some(bench) = Bench::new() else { return };
     fs::write(bench.path("secret"), "pw\n").unwrap();
     fs::set_permissions(bench.path("secret"), Permissions::from_mode(0o600)).unwrap();
@@ -578,7 +569,6 @@ fn an_upgrade_and_a_crash_of_the_daemon_hang_up_and_the_next_one_serves() {
 
 #[test]
 fn a_read_only_mount_takes_no_values() {
-    let _turn = turn();
     let Some(bench) = mounted(What::Volume, &[]) else { return };
     bench.ok(&["kv", "put", "m", "k", "v"]);
     bench.ok(&["umount", "m"]);
@@ -591,7 +581,6 @@ fn a_read_only_mount_takes_no_values() {
 
 #[test]
 fn rules_of_the_module_permissions_hold_for_keys_too() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["a", "m"]) else { return };
     fs::set_permissions(bench.path("."), Permissions::from_mode(0o755)).unwrap();
     bench.write_stack(&format!(

@@ -68,7 +68,6 @@ fn operations(bench: &Bench, operation: &str) -> u64 {
 
 #[test]
 fn what_modules_have_gathered_goes_on_after_crashes_and_they_repair_once() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("mends:") else { return };
     bench.write_stack(
         "stack:\n  metrics:\n    throttle:\n      by: uid\n      each: 1GiB/s\n      mends:\n        volume:\n          \
@@ -108,7 +107,6 @@ fn what_modules_have_gathered_goes_on_after_crashes_and_they_repair_once() {
 
 #[test]
 fn an_untrusted_module_goes_on_after_a_crash_too() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("mends:") else { return };
     mends(&bench, &[], "mends.so");
     chown(bench.path("mends.so"), Some(ALICE), Some(0)).unwrap();
@@ -123,7 +121,6 @@ fn an_untrusted_module_goes_on_after_a_crash_too() {
 
 #[test]
 fn a_module_that_can_not_be_repaired_goes_on_unless_that_would_be_wrong() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&["-DMENDS_ERROR=EIO"]) else { return };
     make_files(&bench, &["1"]);
     is_kept(&bench);
@@ -152,7 +149,6 @@ fn a_module_that_can_not_be_repaired_goes_on_unless_that_would_be_wrong() {
 
 #[test]
 fn a_module_that_can_not_say_its_state_in_use_begins_anew() {
-    let _turn = crate::common::turn();
     // As if it had been made before there was a repair.
     let Some(bench) = mounted(&["-DMENDS_FLAGS=0"]) else { return };
     make_files(&bench, &["1"]);
@@ -165,7 +161,6 @@ fn a_module_that_can_not_say_its_state_in_use_begins_anew() {
 
 #[test]
 fn a_state_that_is_too_long_is_not_kept_and_the_log_says_so_once() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&["-DMENDS_STATE_LEN=(2u<<20)"]) else { return };
     make_files(&bench, &["1"]);
     is_kept(&bench);
@@ -177,7 +172,6 @@ fn a_state_that_is_too_long_is_not_kept_and_the_log_says_so_once() {
 
 #[test]
 fn a_state_goes_to_no_other_module_or_version() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     make_files(&bench, &["1", "2"]);
     is_kept(&bench);

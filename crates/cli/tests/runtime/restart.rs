@@ -28,7 +28,6 @@ fn mount(bench: &Bench, flags: &[&str]) {
 }
 
 fn goes_on_with(flags: &[&str]) {
-    let _turn = crate::common::turn();
     if let Some(bench) = mounted(flags) {
         crate::in_use::goes_on_through(&bench, |bench| {
             serves_for_a_while(bench);
@@ -111,7 +110,6 @@ fn blocks(file: &Path, stop: &AtomicBool) -> u64 {
 }
 
 fn programs_see_only_a_pause(flags: &[&str]) {
-    let _turn = crate::common::turn();
     if let Some(bench) = mounted(flags) {
         programs_outlive_crashes(&bench);
     }
@@ -158,7 +156,6 @@ fn mounted_in_frames() -> Option<Bench> {
 
 #[test]
 fn programs_see_only_a_pause_with_files_in_frames() {
-    let _turn = crate::common::turn();
     if let Some(bench) = mounted_in_frames() {
         programs_outlive_crashes(&bench);
     }
@@ -166,7 +163,6 @@ fn programs_see_only_a_pause_with_files_in_frames() {
 
 #[test]
 fn files_in_frames_stay_open() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted_in_frames() else { return };
     let used = InUse::of(&bench);
     for turn in 0..3 {
@@ -193,7 +189,6 @@ fn programs_see_only_a_pause_with_direct_io() {
 
 #[test]
 fn an_exchanged_program_is_restarted_with_the_present_stack() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     let used = open(&bench.path("m/file"));
     used.write_all_at(&pattern(1, LEN), 0).unwrap();
@@ -216,7 +211,6 @@ fn an_exchanged_program_is_restarted_with_the_present_stack() {
 
 #[test]
 fn a_crash_right_after_another_ends_the_mount_in_the_end() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     fs::write(bench.path("m/file"), pattern(1, RANGE)).unwrap();
     let mut killed = 0;
@@ -238,7 +232,6 @@ fn a_crash_right_after_another_ends_the_mount_in_the_end() {
 
 #[test]
 fn without_its_guard_the_daemon_serves_on() {
-    let _turn = crate::common::turn();
     let Some(bench) = mounted(&[]) else { return };
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid(&bench))).unwrap();
     kill_and_wait(stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap());
@@ -252,7 +245,6 @@ fn without_its_guard_the_daemon_serves_on() {
 
 #[test]
 fn a_guard_in_the_foreground_says_that_it_is_ready_and_passes_signals_on() {
-    let _turn = crate::common::turn();
     let Some(bench) = Bench::new() else { return };
     let manager = UnixDatagram::bind(bench.path("notify")).unwrap();
     let mut command = bench.command(&["mount", "--foreground", "--restart", "s.yaml", "m"]);
@@ -275,7 +267,6 @@ fn a_guard_in_the_foreground_says_that_it_is_ready_and_passes_signals_on() {
 
 #[test]
 fn what_can_not_go_on_is_refused() {
-    let _turn = crate::common::turn();
     let Some(mut bench) = Bench::bare(&["m", "a"]) else { return };
     bench.make_tmpfs("home", c"size=64m");
     let refused = bench.refused(&["mount", "--restart", "--tier", "home=home", "m"]);

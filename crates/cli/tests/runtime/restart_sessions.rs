@@ -2,7 +2,7 @@
 //! another one goes on with them (`braid mount --restart --runtime`). Needs root and
 //! /dev/fuse; skipped without them.
 
-use crate::common::{Bench, RANGE, kill_and_wait, pattern, turn, until};
+use crate::common::{Bench, RANGE, kill_and_wait, pattern, until};
 use crate::crashing::{pid, serves_for_a_while};
 use crate::seen::{BOTH, READ, Seen, errno, me, socket};
 use braid_contract::{
@@ -184,7 +184,6 @@ fn line(number: u64) -> Vec<u8> {
 }
 
 fn applications_see_only_a_pause(options: Options) {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let (seen, idle) = (Seen::with(&bench, "m", options).unwrap(), Seen::of(&bench, "m"));
     let data = pattern(1, 3 * RANGE);
@@ -242,7 +241,6 @@ fn applications_see_only_a_pause_where_requests_keep_their_order() {
 
 #[test]
 fn who_ends_and_begins_while_nobody_serves_does_so() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let (seen, other) = (Seen::of(&bench, "m"), Seen::of(&bench, "m"));
     seen.write("file", b"there").unwrap();
@@ -279,7 +277,6 @@ fn raw_session(bench: &Bench) -> (UnixStream, SharedWords) {
 
 #[test]
 fn a_hostile_application_gains_nothing_by_a_crash() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     seen.write("file", b"fine").unwrap();
@@ -312,7 +309,6 @@ fn a_hostile_application_gains_nothing_by_a_crash() {
 
 #[test]
 fn sessions_end_with_a_mount_that_ends() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     seen.write("file", b"x").unwrap();
@@ -330,7 +326,6 @@ fn sessions_end_with_a_mount_that_ends() {
 /// this; no other operation fails.
 #[test]
 fn values_are_the_old_or_the_new_ones() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     let values = seen.session.values(seen.root).unwrap();
@@ -398,7 +393,6 @@ fn kept_for_the_next(bench: &Bench) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn removed_files_of_a_crash_are_gone_when_they_are_closed() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let words = ["bench", "runtime", "m", "--load", "deeds", "--clients", "4", "--seconds", "3"];
     let mut load = bench.command(&words).stdout(std::process::Stdio::null()).spawn().unwrap();

@@ -1,7 +1,7 @@
 //! Sessions of applications with the runtime of a mount. Needs root and /dev/fuse; skipped
 //! without them.
 
-use crate::common::{Bench, RANGE, pattern, turn, until};
+use crate::common::{Bench, RANGE, pattern, until};
 use crate::seen::{BOTH, READ, Seen, errno, me, socket};
 use braid_contract::{
     Caller, Class, Errno, FileKind, InodeId, KeyChange, PutOptions, RenameMode, ScanRange, SetAttr, XattrMode,
@@ -40,7 +40,6 @@ fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn the_kernel_and_a_session_see_each_others_changes() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     let path = |name: &str| bench.path("m").join(name);
@@ -106,7 +105,6 @@ fn the_kernel_and_a_session_see_each_others_changes() {
 
 #[test]
 fn a_session_has_the_rights_of_its_user() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let path = |name: &str| bench.path("m").join(name);
     for dir in ["open", "closed", "sticky"] {
@@ -206,7 +204,6 @@ fn a_session_has_the_rights_of_its_user() {
 
 #[test]
 fn what_is_mounted_read_only_is_so_for_a_session() {
-    let _turn = turn();
     let Some(mut bench) = mounted() else { return };
     fs::write(bench.path("m/file"), "x").unwrap();
     bench.bind("m", "ro");
@@ -225,7 +222,6 @@ fn what_is_mounted_read_only_is_so_for_a_session() {
 
 #[test]
 fn a_hostile_application_harms_only_itself() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     seen.write("file", b"fine").unwrap();
@@ -268,7 +264,6 @@ fn a_hostile_application_harms_only_itself() {
 
 #[test]
 fn many_threads_use_a_session() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let geometry = Geometry { queues: 3, depth: 2, data: 4096 };
     for ordered in [false, true] {
@@ -307,7 +302,6 @@ fn many_threads_use_a_session() {
 
 #[test]
 fn a_mount_ends_under_its_sessions() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     seen.write("file", b"x").unwrap();
@@ -335,7 +329,6 @@ fn a_mount_ends_under_its_sessions() {
 
 #[test]
 fn a_log_file_system_has_sessions_too() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
     bench.ok(&["log", "mount", "--runtime=workers=1", "--log-file", "log", "fs", "m"]);
@@ -417,7 +410,6 @@ fn use_values(bench: &Bench, is_atomic: bool) {
 
 #[test]
 fn a_session_has_keys_and_values() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     use_values(&bench, false);
     bench.unmount_clean();
@@ -425,7 +417,6 @@ fn a_session_has_keys_and_values() {
 
 #[test]
 fn a_session_has_keys_and_values_of_a_log_file_system() {
-    let _turn = turn();
     let Some(bench) = Bench::bare(&["m"]) else { return };
     bench.ok(&["log", "create", "fs", "--size", "64MiB"]);
     bench.ok(&["log", "mount", "--runtime=workers=1", "--log-file", "log", "fs", "m"]);
@@ -436,7 +427,6 @@ fn a_session_has_keys_and_values_of_a_log_file_system() {
 
 #[test]
 fn sessions_go_on_through_an_upgrade() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     let seen = Seen::of(&bench, "m");
     let data = pattern(7, 3 * RANGE);
@@ -491,7 +481,6 @@ fn sessions_go_on_through_an_upgrade() {
 
 #[test]
 fn the_settings_are_in_the_stack_file_and_in_its_dump() {
-    let _turn = turn();
     let Some(bench) = Bench::new() else { return };
     let text = fs::read_to_string(bench.path("s.yaml")).unwrap();
     let with = |runtime: &str| bench.write_stack(&format!("{text}mount:\n  runtime: {runtime}\n"));
@@ -566,7 +555,6 @@ fn the_settings_are_in_the_stack_file_and_in_its_dump() {
 
 #[test]
 fn only_who_serves_the_mount_acts_for_others() {
-    let _turn = turn();
     let Some(bench) = mounted() else { return };
     fs::write(bench.path("m/secret"), "secret").unwrap();
     fs::set_permissions(bench.path("m/secret"), fs::Permissions::from_mode(0o640)).unwrap();

@@ -3,9 +3,8 @@
 //! refuse. `fixtures/<version>/make.sh` created them. Needs root, /dev/fuse and
 //! loop devices.
 
-use crate::common::{Bench, is_well, read_anew};
+use crate::common::{Bench, is_well, leave_namespace, read_anew};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-use rustix::mount::MountPropagationFlags;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -211,7 +210,6 @@ fn upgrades(bench: &Bench, volume: &str, uid: u32) {
 
 #[test]
 fn a_volume_of_version_1_that_was_not_unmounted_is_read_and_used() {
-    let _turn = crate::common::turn();
     let Some(bench) = bench("v1", "root", 0) else { return };
     upgrades(&bench, "root", 0);
 }
@@ -236,9 +234,7 @@ fn open_fuse_to_users(bench: &mut Bench) {
 
 /// In mounts of its own, which end with the thread.
 fn a_user_upgrades() -> Option<PathBuf> {
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private).unwrap();
+    leave_namespace();
     let mut bench = bench("v1", "user", USER)?;
     open_fuse_to_users(&mut bench);
     become_user(USER);
@@ -248,7 +244,6 @@ fn a_user_upgrades() -> Option<PathBuf> {
 
 #[test]
 fn a_volume_of_version_1_of_a_user_is_read_and_used() {
-    let _turn = crate::common::turn();
     if !rustix::process::geteuid().is_root() {
         braid_testkit::skipped("root and /dev/fuse");
         return;

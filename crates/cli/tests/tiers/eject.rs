@@ -369,7 +369,6 @@ fn what_is_in_the_place_of_a_file_is_not_touched() {
 #[test]
 fn another_mount_on_the_way_is_not_gone_into() {
     let Some((mut bench, _)) = three_disks() else { return };
-    let _turn = crate::common::turn();
     states(&bench);
     fs::create_dir_all(bench.path("c/aside/c")).unwrap();
     bench.bind("c/aside", "c/only");

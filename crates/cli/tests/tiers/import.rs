@@ -188,7 +188,6 @@ fn what_has_no_files_of_its_own_is_told() {
 #[test]
 fn what_is_mounted_below_is_passed_over() {
     let Some((mut bench, files)) = disks() else { return };
-    let _turn = crate::common::turn();
     bench.make_tmpfs("b/other", c"size=1m");
     fs::write(bench.path("b/other/foreign"), "on another file system").unwrap();
     // The same file system, mounted at another place.
