@@ -133,11 +133,14 @@ impl StackNode {
         }
     }
 
-    /// The settings of the modules of frames from here on, together, and the node below them;
-    /// `None` if this one is none. The stack file's reader has refused those that don't go
-    /// together.
-    pub(crate) fn frames(&self) -> Option<(Pipeline, &StackNode)> {
-        let Self::Wrapper { module, child, .. } = self else { return None };
+    /// The modules of frames, which lie on each other: the place of the first, the settings of all
+    /// together, and the node below them; `None` if there are none. The stack file's reader has
+    /// refused those that don't go together.
+    pub(crate) fn first_frames(&self) -> Option<(&Place, Pipeline, &StackNode)> {
+        let Self::Wrapper { module, place, child } = self else { return None };
+        if module.frames().is_none() {
+            return child.first_frames();
+        }
         let (mut below, mut rest) = (Vec::new(), &**child);
         while let Self::Wrapper { module, child, .. } = rest
             && module.frames().is_some()
@@ -145,18 +148,18 @@ impl StackNode {
             below.push(&**module);
             rest = child;
         }
-        Some((fused(&**module, &below).ok()??, rest))
+        Some((place, fused(&**module, &below).ok()??, rest))
     }
 
-    /// A module that keeps open files to itself, so that it can't be exchanged.
-    pub(crate) fn fixed_module(&self) -> Option<&str> {
-        let fixed = self.wrappers().into_iter().find(|module| module.frames().is_some());
-        fixed.map(|module| module.name())
+    /// A module of frames: it keeps open files to itself, so that it can't be exchanged.
+    pub(crate) fn framed_module(&self) -> Option<&str> {
+        let framed = self.wrappers().into_iter().find(|module| module.frames().is_some());
+        framed.map(|module| module.name())
     }
 
     /// How the file system at the bottom opens a file that a program opens with `flags`.
     pub(crate) fn flags_below(&self, flags: OpenFlags) -> OpenFlags {
-        if self.fixed_module().is_some() { Framed::flags_below(flags) } else { flags }
+        if self.framed_module().is_some() { Framed::flags_below(flags) } else { flags }
     }
 
     /// All modules, from the top down.

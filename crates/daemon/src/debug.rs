@@ -129,7 +129,7 @@ fn play_in(
     repairs: bool,
 ) -> Result<(Report, Tallies), Refusal> {
     let config = config(dir, module)?;
-    if let (true, Some(module)) = (repairs, config.stack.fixed_module()) {
+    if let (true, Some(module)) = (repairs, config.stack.framed_module()) {
         let found = format!("'{module}' has open files to itself, which only a mount with restart hands on");
         return Err(Place::flag("--repair").refuse(found, "leave it out"));
     }

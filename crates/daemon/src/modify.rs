@@ -2,8 +2,8 @@
 //! are, even if the given stack file differs there: it may come from a user without further rights.
 //! `control` calls this.
 
-use crate::modules::{Modules, refuse_fixed};
-use crate::refusal::Place;
+use crate::modules::Modules;
+use crate::refusal::{Place, Refusal};
 use crate::reply::invalid;
 use crate::running::Running;
 use crate::source::Reading;
@@ -11,7 +11,6 @@ use crate::stack_file;
 use crate::stack_text::{self, bottom_mut, get, same, set};
 use crate::yaml::{self, Node, Value};
 use braid_ipc::protocol::{ErrorReply, Modified, ModuleUpgraded};
-use braid_modules::is_framed;
 use braid_stack::Registry;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,10 +32,7 @@ pub(crate) fn modify(
     let file = Place::file(name);
     let given = yaml::parse(text, &file).map_err(invalid)?;
     // Before files are read that their settings name: those may be of others than the user who asks.
-    // At any depth, since only the parser knows what is a module.
-    if let Some(name) = stack_text::find_key(&given, &is_framed) {
-        return Err(invalid(refuse_fixed(name, &file)));
-    }
+    refuse_other_frames(&old, &given, &file).map_err(invalid)?;
     let reading =
         Reading { base: mounted.running.base(), profile: true, registry: &mounted.running.registry() };
     let new = stack_file::of_document(spliced(given, &old), name, &reading).map_err(invalid)?;
@@ -81,6 +77,25 @@ pub(crate) fn upgrade(
     mounted.running.has_modules(registry);
     tracing::info!(module = name, from, to, "the module was exchanged");
     Ok(ModuleUpgraded { module: name.to_owned(), from, to, paused_ns })
+}
+
+/// Refuses other modules of frames than the mounted ones, whose open files would be lost, wherever
+/// they are written.
+fn refuse_other_frames(old: &Node, given: &Node, file: &Place) -> Result<(), Refusal> {
+    let refuse = |found: String| {
+        let advice = "leave those as 'braid stack dump' has them, or unmount, and mount with these modules";
+        Err(file.key("stack").refuse(found, advice))
+    };
+    match stack_text::other_frames(old, given) {
+        Some(name) => refuse(format!(
+            "module '{name}' keeps open files to itself, so that it can't come, go, or have other settings \
+             while the stack is mounted"
+        )),
+        None if stack_text::hidden_frames(given) => {
+            refuse("it names a module of frames where none can be".into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// The modules of one document on the bottom and the mount of another.

@@ -51,9 +51,8 @@ impl Files {
             let advice = "put them back, or bring others into force by: braid stack modify MOUNT FILE";
             return Err(self.file().key("stack").refuse(found, advice));
         }
-        let fixed = self.new.stack.fixed_module().filter(|_| !self.module_changes().is_empty());
-        if let Some(name) = fixed {
-            let found = format!("settings of modules can't change while the stack has '{name}'");
+        if let Some(name) = stack_text::other_frames(&self.old.source.root, &self.new.source.root) {
+            let found = format!("settings of '{name}' can't change while the stack is mounted");
             return Err(self.file().key("stack").refuse(found, anew("put them back")));
         }
         Ok(())

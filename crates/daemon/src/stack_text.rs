@@ -6,6 +6,7 @@
 use crate::refusal::Place;
 use crate::yaml::{self, Entry, Node, Value};
 use braid_contract::is_unprintable;
+use braid_modules::is_framed;
 use std::fmt;
 
 /// One change of the tiers of a stack.
@@ -77,12 +78,31 @@ fn has_bottom(node: &Node) -> bool {
     entries(node).iter().any(|entry| is_bottom(entry) || has_bottom(&entry.node))
 }
 
-/// A key that is this, at any depth.
-pub(crate) fn find_key<'a>(node: &'a Node, is_it: &dyn Fn(&str) -> bool) -> Option<&'a str> {
-    entries(node).iter().find_map(|entry| match is_it(&entry.key) {
-        true => Some(entry.key.as_str()),
-        false => find_key(&entry.node, is_it),
-    })
+/// How many keys are this, at any depth.
+fn count_keys(node: &Node, is_it: &dyn Fn(&str) -> bool) -> usize {
+    let counts =
+        entries(node).iter().map(|entry| usize::from(is_it(&entry.key)) + count_keys(&entry.node, is_it));
+    counts.sum()
+}
+
+/// A module of frames that is in one of the stacks' documents alone, or differs in its settings or
+/// its place among them.
+pub(crate) fn other_frames(old: &Node, new: &Node) -> Option<String> {
+    let framed = |root| modules(root).into_iter().filter(|(name, _)| is_framed(name)).collect::<Vec<_>>();
+    let (were, are) = (framed(old), framed(new));
+    let differs = were.iter().zip(&are).find(|((was, before), (is, now))| was != is || !same(before, now));
+    let more = || are.get(were.len()).or(were.get(are.len()));
+    differs.map(|(_, (name, _))| name).or(more().map(|(name, _)| name)).map(|name| (*name).to_owned())
+}
+
+/// A key of a module of frames that is not among the [modules](modules), at any depth above
+/// the bottom: only the parser knows whether it stands for one.
+pub(crate) fn hidden_frames(root: &Node) -> bool {
+    let mut above = root.clone();
+    if let Some(bottom) = bottom_mut(&mut above) {
+        bottom.node = Node::new(Value::Null);
+    }
+    count_keys(&above, &is_framed) != modules(root).iter().filter(|(name, _)| is_framed(name)).count()
 }
 
 /// The modules on top of the file system at the bottom in a stack's document, from the top

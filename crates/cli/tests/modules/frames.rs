@@ -143,7 +143,7 @@ fn another_key_is_refused_and_settings_stay_while_it_is_mounted() {
     synced(&bench.path("m").join("file"), b"data");
     with(&wrong);
     let refused = bench.refused(&["reload", "m"]);
-    assert!(refused.contains("settings of modules can't change while the stack has 'encrypt'"), "{refused}");
+    assert!(refused.contains("settings of 'encrypt' can't change while the stack is mounted"), "{refused}");
     bench.ok(&["umount", "m"]);
     let refused = bench.refused(&["mount", "s.yaml", "m"]);
     assert!(refused.contains("the key is not the one"), "{refused}");

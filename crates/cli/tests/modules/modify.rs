@@ -101,6 +101,116 @@ fn modules_come_and_go_and_know_what_is_there() {
     bench.unmount_clean();
 }
 
+/// Modules of frames stay, with the files that programs have open; others come and go above and
+/// below them.
+#[test]
+fn modules_come_and_go_above_and_below_frames() {
+    let Some(bench) = Bench::shared() else { return };
+    let key = bench.path("key");
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let encrypt = format!("encrypt: {{ key_file: {}", key.display());
+    let frames = [encrypt.as_str(), "checksum: {"];
+    let text = stack(&bench);
+    let volume = text.split_once("volume:\n").unwrap().1.replace("\n    ", "\n          ");
+    bench.write_stack(&format!(
+        "stack:\n  noop:\n    encrypt:\n      key_file: {}\n      checksum:\n        volume:\n      {volume}",
+        key.display()
+    ));
+    bench.mount();
+    fs::set_permissions(bench.path("m"), Permissions::from_mode(0o777)).unwrap();
+    let at = |name: &str| bench.path("m").join(name);
+    fs::create_dir(at("kept")).unwrap();
+    let data = pattern(3, 5 * RANGE + 777);
+    fs::write(at("kept/file"), &data).unwrap();
+    fs::set_permissions(at("kept/file"), Permissions::from_mode(0o666)).unwrap();
+    let open = OpenOptions::new().read(true).write(true).open(at("kept/file")).unwrap();
+    let gone = File::create_new(at("gone")).unwrap();
+    fs::remove_file(at("gone")).unwrap();
+
+    let beside = |above: &[&str], below: &[&str]| modify(&bench, &[above, &frames, below].concat());
+    let stop = AtomicBool::new(false);
+    let written = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let file =
+                OpenOptions::new().read(true).write(true).create_new(true).open(at("written")).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                let round = written.fetch_add(1, Ordering::Relaxed);
+                let data = pattern(round, 100_000);
+                file.write_all_at(&data, 0).unwrap();
+                file.sync_data().unwrap();
+                let mut found = vec![0; data.len()];
+                file.read_exact_at(&mut found, 0).unwrap();
+                assert!(found == data, "{round}");
+            }
+        });
+        for _ in 0..20 {
+            assert_eq!(beside(&[DENY], &[]), "module deny: added\nmodule noop: removed\n");
+            assert_eq!(beside(&[DENY], &[THROTTLE]), "module throttle: added\n");
+            assert_eq!(beside(&[], &[THROTTLE, NOOP]), "module noop: added\nmodule deny: removed\n");
+            assert_eq!(
+                beside(&[NOOP], &[]),
+                "module throttle: removed\nmodules: in the order noop, encrypt, checksum\n"
+            );
+        }
+        let before = written.load(Ordering::Relaxed);
+        crate::common::until("it is written on", || written.load(Ordering::Relaxed) > before + 3);
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    });
+
+    // They act, on both sides.
+    let bob = |name: &str| as_user(BOB, Command::new("cat").arg(at(name)));
+    assert!(bob("kept/file").status.success());
+    for (above, below) in [(&[ISLAND][..], &[][..]), (&[], &[ISLAND])] {
+        beside(above, below);
+        let output = bob("kept/file");
+        assert!(said(&output).contains("Permission denied"), "{above:?}: {}", said(&output));
+        beside(&[], &[]);
+        assert!(bob("kept/file").status.success());
+    }
+
+    // A reload brings settings into force, but for those of frames.
+    beside(&[THROTTLE], &[]);
+    let as_was = bench.ok(&["stack", "dump", "m"]);
+    let throttled = stack(&bench).replace("noop:", "throttle:\n    by: uid\n    bandwidth: 9GiB/s");
+    bench.write_stack(&throttled);
+    assert_eq!(bench.ok(&["reload", "m"]), "module throttle: other settings\n");
+    let other = as_was.replace(&*key.to_string_lossy(), "/none");
+    let refused = |name: &str, text: &str, says: &str| {
+        fs::write(bench.path(name), text).unwrap();
+        let words = if name == "s.yaml" { vec!["reload", "m"] } else { vec!["stack", "modify", "m", name] };
+        let said = bench.refused(&words);
+        assert!(said.contains(says) && said.contains("help: "), "{said}");
+    };
+    refused("n.yaml", &other, "module 'encrypt' keeps open files to itself");
+    refused("n.yaml", &as_was.replace("checksum:", "noop:"), "module 'checksum' keeps open files to itself");
+    refused(
+        "n.yaml",
+        &as_was.replace("checksum:", "checksum:\n        frame: 4KiB"),
+        "module 'checksum' keeps",
+    );
+    let hidden =
+        "stack: { ENCRYPT, checksum: { volume: { }, compress: { } } } }\n".replace("ENCRYPT", &encrypt);
+    refused("n.yaml", &hidden, "it names a module of frames where none can be");
+    let frame = throttled.replace("checksum:", "checksum:\n        frame: 4KiB");
+    refused("s.yaml", &frame, "settings of 'checksum' can't change while the stack is mounted");
+    bench.write_stack(&throttled);
+
+    // What is open has seen nothing of it.
+    open.write_all_at(&data[..RANGE], RANGE as u64).unwrap();
+    gone.write_all_at(&data, 0).unwrap();
+    gone.sync_all().unwrap();
+    drop((open, gone));
+    let expected = [&data[..RANGE], &data[..RANGE], &data[2 * RANGE..]].concat();
+    assert!(crate::common::read_anew(&at("kept/file")) == expected);
+    bench.unmount_clean();
+    bench.mount();
+    assert!(fs::read(at("kept/file")).unwrap() == expected);
+    bench.unmount_clean();
+}
+
 #[test]
 fn what_can_not_come_into_force_is_refused_and_changes_nothing() {
     let Some(bench) = Bench::shared() else { return };
@@ -111,7 +221,10 @@ fn what_can_not_come_into_force_is_refused_and_changes_nothing() {
     };
     for (text, says) in [
         ("stack:\n  mirror: { volume: { } }\n", "n.yaml:2: stack.mirror: there is no module 'mirror'"),
-        ("stack:\n  compress: { volume: { } }\n", "can't be exchanged while the stack has 'compress'"),
+        (
+            "stack:\n  compress: { volume: { } }\n",
+            "module 'compress' keeps open files to itself, so that it can't come",
+        ),
         (
             "stack:\n  deny: { paths: [ '[a' ], volume: { } }\n",
             "n.yaml:2: stack.deny.paths: '[a' is not a pattern",
@@ -214,7 +327,7 @@ fn who_is_named_may_modify_and_others_may_not() {
         let encrypt = format!("stack: {{ encrypt: {{ key_file: {}, volume: {{}} }} }}\n", key.display());
         fs::write(bench.path("n.yaml"), encrypt).unwrap();
         let output = run(ALICE, &["stack", "modify", "m", "n.yaml"]);
-        assert!(said(&output).contains("while the stack has 'encrypt'"), "{}", said(&output));
+        assert!(said(&output).contains("module 'encrypt' keeps open files to itself"), "{}", said(&output));
     }
     let other = "stack: { volume: { home: x, profile: /etc/shadow, tiers: { x: { dir: /etc } } } }\n";
     fs::write(bench.path("n.yaml"), format!("{other}mount: {{ modifiable-by: [ {BOB} ] }}\n")).unwrap();

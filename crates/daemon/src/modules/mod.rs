@@ -1,33 +1,30 @@
 //! The modules of a mounted stack. Their settings may change while it is mounted, and
 //! modules may come and go: new modules replace the old ones, and take over the state of
 //! those of the same name. Where there are modules that come in libraries, operations are
-//! held up for that (LabStor §3.3): those under way end first.
+//! held up for that (LabStor §3.3): those under way end first. Modules of frames have open files,
+//! and stay; those above and below them can be replaced.
+
+mod deck;
 
 use crate::after_crash;
 use crate::config::StackNode;
 use crate::guard::{Exchanged, KeptState};
 use crate::refusal::{Place, Refusal};
-use arc_swap::ArcSwap;
-use braid_contract::{
-    AfterCrash, Errno, Error, FileSystem, FileSystemCapabilities, HandleId, InodeId, ModuleStatus, Reply,
-    Request, Result, Served, Service, dispatch,
-};
+use braid_contract::{AfterCrash, Errno, FileSystem, HandleId, InodeId, ModuleStatus, Result};
 use braid_modules::{Member, State};
-use parking_lot::RwLock;
+use deck::{Built, Deck, Now};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The modules between the front end and the volume.
 pub(crate) struct Modules {
-    volume: Arc<dyn FileSystem>,
-    top: Arc<Served<Top>>,
-    /// The capabilities that the front end got when the stack was mounted.
-    told: FileSystemCapabilities,
-    /// A module that keeps open files to itself.
-    fixed: Option<String>,
-    /// From the top down.
-    members: Mutex<Vec<Arc<dyn Member>>>,
-    /// How these went on after a crash; empty if none of them has seen one.
+    /// From the top down: one, or those above and below the modules of frames.
+    decks: Vec<Deck>,
+    /// The modules of frames, which are one.
+    frames: Option<Arc<dyn Member>>,
+    /// Those of each deck, from the top down.
+    members: Mutex<Vec<Vec<Arc<dyn Member>>>>,
+    /// How all of these went on after a crash; empty if none of them has seen one.
     after_crash: Mutex<Vec<AfterCrash>>,
     /// The keeper of their states.
     exchanged: OnceLock<Exchanged>,
@@ -36,48 +33,8 @@ pub(crate) struct Modules {
 /// How long operations under way may take before modules are exchanged.
 const DRAINED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The file system that is at the top now. An operation that is under way
-/// during a change ends in the old one.
-struct Top(ArcSwap<Now>);
-
-/// A file system, and a gate if operations have to be held up to replace it.
-struct Now {
-    top: Arc<dyn FileSystem>,
-    /// It is the volume itself.
-    is_bare: bool,
-    /// Operations read it; it is written, and then true, when another one has replaced this.
-    is_past: Option<RwLock<bool>>,
-}
-
-impl Now {
-    fn of((top, members): (Arc<dyn FileSystem>, &[Arc<dyn Member>])) -> Self {
-        let is_past = members.iter().any(|member| member.is_loaded()).then(RwLock::default);
-        Self { top, is_bare: members.is_empty(), is_past }
-    }
-}
-
-impl Service for Top {
-    fn capabilities(&self) -> FileSystemCapabilities {
-        self.0.load().top.capabilities()
-    }
-
-    fn call(&self, request: Request<'_>) -> Reply {
-        loop {
-            let now = self.0.load();
-            let Some(gate) = &now.is_past else { return dispatch(&*now.top, request) };
-            let is_past = gate.read();
-            if !*is_past {
-                return dispatch(&*now.top, request);
-            }
-        }
-    }
-}
-
 /// Modules that are to replace those of a mounted stack.
-pub(crate) struct Next {
-    top: Arc<dyn FileSystem>,
-    members: Vec<Arc<dyn Member>>,
-}
+pub(crate) struct Next(Vec<Built>);
 
 impl Modules {
     /// Puts the modules of `stack` on the volume.
@@ -85,39 +42,44 @@ impl Modules {
     /// # Errors
     /// The reason why a module can't be put on it, with the module's place.
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> std::result::Result<Self, Refusal> {
-        let (top, members) = build(stack, &volume)?;
-        let told = top.capabilities();
-        let top = Arc::new(Served(Top(ArcSwap::from_pointee(Now::of((top, &members))))));
-        let fixed = stack.fixed_module().map(str::to_owned);
+        let mut members = Vec::new();
+        let mut deck = |stack: &StackNode, below: Arc<dyn FileSystem>| {
+            let (now, all) = Now::of(deck::build(stack, &below)?);
+            members.insert(0, all);
+            Ok(Deck::new(below, now))
+        };
+        let (decks, frames) = match stack.first_frames() {
+            None => (vec![deck(stack, volume)?], None),
+            Some((place, pipeline, rest)) => {
+                let below = deck(rest, volume)?;
+                let frames = braid_modules::wrap(pipeline, below.file_system());
+                let frames = frames.map_err(|error| deck::unfit(place, &error))?;
+                (vec![deck(stack, frames.clone())?, below], Some(frames))
+            }
+        };
         let (members, after_crash) = (Mutex::new(members), Mutex::default());
-        Ok(Self { volume, top, told, fixed, members, after_crash, exchanged: OnceLock::new() })
+        Ok(Self { decks, frames, members, after_crash, exchanged: OnceLock::new() })
     }
 
     /// The file system will not be used any more.
     pub(crate) fn end(&self) {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.iter().for_each(|member| member.end());
-    }
-
-    /// A module that keeps open files to itself, so that modules can't be exchanged.
-    pub(crate) fn fixed(&self) -> Option<&str> {
-        self.fixed.as_deref()
+        self.present().iter().for_each(|member| member.end());
     }
 
     /// The file system of the whole stack.
     pub(crate) fn file_system(&self) -> Arc<dyn FileSystem> {
-        self.top.clone()
+        self.decks[0].file_system()
     }
 
     /// Whether there are none at this moment. A question after an exchange has returned gets the
     /// answer for the new modules.
     pub(crate) fn is_empty(&self) -> bool {
-        self.top.0.0.load().is_bare
+        self.frames.is_none() && self.decks[0].is_bare()
     }
 
     /// The modules from the top down, with their figures.
     pub(crate) fn status(&self) -> Vec<ModuleStatus> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.present();
         let mut after_crash = self.after_crash().clone().into_iter();
         let status = |(place, member): (u32, &Arc<dyn Member>)| ModuleStatus {
             after_crash: after_crash.next(),
@@ -133,7 +95,10 @@ impl Modules {
 
     /// The modules from the top down.
     pub(crate) fn present(&self) -> Vec<Arc<dyn Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let decks = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let (above, below) =
+            decks.split_first().map_or((&[][..], &[][..]), |(first, rest)| (&first[..], rest));
+        above.iter().chain(&self.frames).chain(below.iter().flatten()).cloned().collect()
     }
 
     /// Has exchanges reported from now on. Only the first call counts.
@@ -167,14 +132,13 @@ impl Modules {
     /// The names of the modules from the top down, and the state of each, for another process. No
     /// operation is under way or comes any more.
     pub(crate) fn give(&self) -> Vec<(String, State)> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         let state = |member: &Arc<dyn Member>| {
             member.give().unwrap_or_else(|error| {
                 tracing::error!(module = member.name(), %error, "what the module had gathered is lost");
                 State::default()
             })
         };
-        members.iter().map(|member| (member.name().to_owned(), state(member))).collect()
+        self.present().iter().map(|member| (member.name().to_owned(), state(member))).collect()
     }
 
     /// Takes over the states of the modules of another process, before the first operation.
@@ -182,8 +146,7 @@ impl Modules {
     /// # Errors
     /// If a module that needs its state can't.
     pub(crate) fn import(&self, states: &[(String, State)]) -> Result<()> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        for (member, (name, state)) in members.iter().zip(states) {
+        for (member, (name, state)) in self.present().iter().zip(states) {
             let imported =
                 if member.name() == name { member.import(state) } else { Err(Errno::EINVAL.into()) };
             took_over(&**member, imported)?;
@@ -191,87 +154,68 @@ impl Modules {
         Ok(())
     }
 
-    /// Prepares the modules of another stack for this volume. Refuses, with the reason,
-    /// capabilities that the kernel would have to know since the mount; `file` describes the stack.
+    /// Prepares the modules of another stack for this volume; its modules of frames are as in the
+    /// present one. Refuses, with the reason, capabilities that the kernel would have to know since
+    /// the mount; `file` describes the stack.
     pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
-        let refuse = |why: &str| Err(file.key("stack").refuse(why, "unmount, and mount with these modules"));
-        if let Some(name) = stack.fixed_module().or(self.fixed()) {
-            return Err(refuse_fixed(name, file));
-        }
-        let (top, members) = build(stack, &self.volume)?;
-        let (told, now) = (self.told, top.capabilities());
-        if now.flush_at_close && !told.flush_at_close {
-            return refuse(
-                "the kernel was told at the mount that closes need not wait for Braid, as they have to for \
-                        'consistency'",
-            );
-        }
-        if now.writes_through && !told.writes_through {
-            return refuse(
-                "the kernel may keep writes back since the mount, as it may not for 'consistency' in the mode \
-                 'strict'",
-            );
-        }
-        if (now.cache_ttl, now.rename_modes, now.posix_acl)
-            != (told.cache_ttl, told.rename_modes, told.posix_acl)
-        {
-            return refuse("the kernel was told other things at the mount of what it may cache and do");
-        }
-        Ok(Next { top, members })
+        let below_frames = stack.first_frames().map(|(_, _, rest)| rest);
+        let stacks = [Some(stack), below_frames].into_iter().flatten();
+        Ok(Next(
+            self.decks
+                .iter()
+                .zip(stacks)
+                .map(|(deck, stack)| deck.prepare(stack, file))
+                .collect::<std::result::Result<_, _>>()?,
+        ))
     }
 
-    /// Replaces all modules. One that was there gives its state to the next of its name.
-    /// Returns how long operations were held up, in nanoseconds.
+    /// Replaces all modules but those of frames. One that was there gives its state to the next of
+    /// its name. Returns how long operations were held up, in nanoseconds.
     ///
     /// # Errors
     /// The reason why the earlier modules go on.
-    pub(crate) fn exchange(&self, next: Next) -> std::result::Result<u64, String> {
+    pub(crate) fn exchange(&self, Next(next): Next) -> std::result::Result<u64, String> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.top.0.0.load_full();
-        let after = Arc::new(Now::of((next.top, &next.members)));
-        let begun = Instant::now();
-        let paused_ns = match &before.is_past {
-            None => {
-                self.top.0.0.store(after);
-                // After the switch, so that state from meanwhile is not missed.
-                hand_over(&members, &next.members).map_err(|error| error.to_string())?;
-                0
-            }
-            Some(gate) => {
-                let Some(mut is_past) = gate.try_write_for(DRAINED_WITHIN) else {
-                    let message = "operations under way do not end, perhaps since a module or a tier hangs";
-                    return Err(format!("nothing is changed: {message}"));
-                };
-                hand_over(&members, &next.members).map_err(|error| format!("nothing is changed: {error}"))?;
-                self.top.0.0.store(after);
-                *is_past = true;
-                u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
-            }
+        let (after, next): (Vec<_>, Vec<_>) = next.into_iter().map(Now::of).unzip();
+        let before: Vec<Arc<Now>> = self.decks.iter().map(Deck::now).collect();
+        let switch = |gated: bool, to: &[Arc<Now>]| {
+            let decks =
+                self.decks.iter().zip(&before).zip(to).filter(|((_, now), _)| now.is_gated() == gated);
+            decks.for_each(|((deck, _), now)| deck.replace(Arc::clone(now)));
         };
-        let old = std::mem::replace(&mut *members, next.members);
+        let unchanged = |error: String| format!("nothing is changed: {error}");
+        let begun = Instant::now();
+        // From the top down: operations under way above wait for those below.
+        let gates = before.iter().filter_map(|now| now.hold_up(begun + DRAINED_WITHIN));
+        let mut gates = gates.collect::<std::result::Result<Vec<_>, _>>().map_err(unchanged)?;
+        // Before states are asked for, so that none from meanwhile is missed.
+        switch(false, &after);
+        if let Err(error) = hand_over(&members, &next) {
+            switch(false, &before);
+            return Err(unchanged(error.to_string()));
+        }
+        switch(true, &after);
+        gates.iter_mut().for_each(|is_past| **is_past = true);
+        let paused = if gates.is_empty() { Duration::ZERO } else { begun.elapsed() };
+        drop(gates);
+        let old = std::mem::replace(&mut *members, next);
         drop(members);
         // What waits in them goes on. Those of libraries have nothing under way.
-        old.iter().filter(|member| !member.is_loaded()).for_each(|member| member.end());
+        old.iter().flatten().filter(|member| !member.is_loaded()).for_each(|member| member.end());
         self.after_crash().clear();
         self.exchanged.get().into_iter().for_each(Exchanged::now);
-        Ok(paused_ns)
+        Ok(u64::try_from(paused.as_nanos()).unwrap_or(u64::MAX))
     }
-}
-
-/// Refuses to exchange modules where one stays as long as the stack is mounted.
-pub(crate) fn refuse_fixed(name: &str, file: &Place) -> Refusal {
-    let why =
-        format!("modules can't be exchanged while the stack has '{name}', which keeps open files to itself");
-    file.key("stack").refuse(why, "unmount, and mount with these modules")
 }
 
 /// Has modules take over the states of those of the same name. If it fails, the old ones go on as
 /// they are.
-fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
-    let stays = |old: &&Arc<dyn Member>| new.iter().any(|new| new.name() == old.name());
-    let states = old.iter().filter(stays).map(|old| Ok((old.name(), old.export()?)));
+fn hand_over(old: &[Vec<Arc<dyn Member>>], new: &[Vec<Arc<dyn Member>>]) -> Result<()> {
+    let new = || new.iter().flatten();
+    let stays = |old: &&Arc<dyn Member>| new().any(|new| new.name() == old.name());
+    let states = old.iter().flatten().filter(stays).map(|old| Ok((old.name(), old.export()?)));
     let mut states = states.collect::<Result<Vec<(&str, State)>>>()?;
-    for new in new {
+    for new in new() {
         let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
         let (_, state) = states.remove(at);
         if state != State::default() {
@@ -291,31 +235,4 @@ fn took_over(module: &dyn Member, imported: Result<()>) -> Result<()> {
         }
         Ok(()) => Ok(()),
     }
-}
-
-/// A file system, and the modules that it is made of, from the top down.
-type Built = (Arc<dyn FileSystem>, Vec<Arc<dyn Member>>);
-
-/// The file system of a stack, and its modules from the top down. Those of frames that lie
-/// on each other are one.
-fn build(stack: &StackNode, volume: &Arc<dyn FileSystem>) -> std::result::Result<Built, Refusal> {
-    let StackNode::Wrapper { module, place, child } = stack else {
-        return Ok((Arc::clone(volume), Vec::new()));
-    };
-    let unfit = |error: Error| {
-        let advice = "docs/configuration.md has what each module needs of what is below it";
-        place.refuse(error.to_string(), advice).about(error.errno())
-    };
-    let (mut members, member) = match stack.frames() {
-        Some((pipeline, rest)) => {
-            let (below, members) = build(rest, volume)?;
-            (members, braid_modules::wrap(pipeline, below).map_err(unfit)?)
-        }
-        None => {
-            let (below, members) = build(child, volume)?;
-            (members, module.wrap(below).map_err(unfit)?)
-        }
-    };
-    members.insert(0, Arc::clone(&member));
-    Ok((member, members))
 }
