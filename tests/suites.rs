@@ -3,12 +3,13 @@
 //! with the suites' options.
 //!
 //! Trials run one after the other: they make mounts and loads, and would wait
-//! for one another. Those that only compute run beside them, one at a time too.
+//! for one another. Those that mainly compute, and those that mainly wait, run
+//! beside them, one at a time too.
 #![forbid(unsafe_code)]
 
 use braid_tests::report::Verdict;
 use braid_tests::suites;
-use braid_tests::trial::{Suite, Trial};
+use braid_tests::trial::{Suite, Trial, Turn};
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::Result;
 use braid_tests_support::options::Options;
@@ -48,21 +49,26 @@ fn test() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     catch_interrupts()?;
-    let (mounts, computes) = Default::default();
+    let (machine, processor, waiting) = Default::default();
     let named = suites::named(&command.options.suites)?;
-    let turn = |suite: &Suite| if suite.only_computes { &computes } else { &mounts };
+    let turn = |suite: &Suite| match suite.turn {
+        Turn::Machine => &machine,
+        Turn::Processor => &processor,
+        Turn::Waiting => &waiting,
+    };
     let mut sums: Vec<Sum> = named.into_iter().map(|suite| Sum::of(suite, turn(suite))).collect();
-    sums.sort_by_key(|sum| !sum.suite.only_computes);
-    let (mut trials, mut waiting) = (Vec::new(), 0);
+    let is_beside = |suite: &Suite| suite.turn != Turn::Machine;
+    sums.sort_by_key(|sum| !is_beside(sum.suite));
+    let (mut trials, mut beside) = (Vec::new(), 0);
     for sum in &sums {
         // Naming a suite enables it.
         let is_ignored = sum.suite.on_request && command.options.suites.is_empty();
         let of_suite = sum.suite.trials(&command.options).into_iter();
-        waiting += if sum.suite.only_computes { of_suite.len() } else { 0 };
+        beside += if is_beside(sum.suite) { of_suite.len() } else { 0 };
         trials.extend(of_suite.map(|trial| sum.count(trial).with_ignored_flag(is_ignored)));
     }
-    // While those that compute take their turns, a thread of its own goes on with the mounts.
-    command.harness.test_threads = Some(waiting + 1);
+    // While these take their turns, a thread of its own goes on with the others.
+    command.harness.test_threads = Some(beside + 1);
     let conclusion = run(&command.harness, trials);
     if !command.harness.list {
         let mut all = Counts::default();

@@ -18,8 +18,8 @@ pub struct Suite {
     pub on_request: bool,
     /// Whether it can run in a directory instead of a volume.
     pub on_directories: bool,
-    /// Whether it makes no mounts, so that it can run beside others.
-    pub only_computes: bool,
+    /// The trials among which its trials take turns; those of another kind run beside them.
+    pub turn: Turn,
     /// Its trials, where it can run.
     pub(crate) trials: fn(&Options) -> Vec<Trial>,
 }
@@ -32,6 +32,17 @@ impl Suite {
             _ => (self.trials)(options),
         }
     }
+}
+
+/// The main need of a suite's trials: two with the same one would wait for one another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Mounts and loads.
+    Machine,
+    /// A processor: they make no mounts.
+    Processor,
+    /// Patience: they wait for tiers that hang or fail.
+    Waiting,
 }
 
 /// A check by its title.

@@ -11,6 +11,7 @@ use braid_tests_support::tools::build_braid;
 use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// What was asked for.
@@ -55,6 +56,7 @@ fn cargo_test(room: Option<&Path>) -> Result<Counts> {
     // A test of another crate needs the command. It is built with the tests; a
     // separate build would compile its crates again, with other features.
     let tests = cmd("cargo").args(test).dir(&paths::root()).env("BRAID_BIN", paths::built("braid"));
+    let tests = tests.env("RUST_TEST_THREADS", threads().to_string());
     let tests = room.into_iter().fold(tests, |tests, room| tests.env("TMPDIR", room));
     let status = tests.lines(|line| {
         println!("{line}");
@@ -71,6 +73,11 @@ fn cargo_test(room: Option<&Path>) -> Result<Counts> {
     skipped.iter().for_each(|test| println!("SKIPPED {test}"));
     println!("== cargo test: {counts}");
     Ok(counts)
+}
+
+/// The tests of a program that run at a time: many wait for daemons most of the time.
+fn threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The end-to-end suites, which count their checks; with `after_tests`, of the

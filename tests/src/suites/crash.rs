@@ -1,7 +1,7 @@
 //! The crash explorer (`testkit::crash`): planted bugs have to be found, and
 //! nothing else; and those of the zoned store and of the log file system.
 
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::Result;
 use braid_tests_support::options::Options;
 use braid_tests_support::paths;
@@ -13,7 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "power is lost at any moment, on simulated disks",
     on_request: false,
     on_directories: false,
-    only_computes: true,
+    turn: Turn::Processor,
     trials,
 };
 

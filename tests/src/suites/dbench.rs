@@ -2,7 +2,7 @@
 
 use crate::arena::{Arena, Shape};
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::{Result, ensure};
 use braid_tests_support::lab::Kind;
 use braid_tests_support::options::Options;
@@ -14,7 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "a file server's load, four clients",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

@@ -16,7 +16,7 @@ mod lost;
 mod sample;
 mod store;
 
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::options::Options;
 
 /// Named in the list of suites.
@@ -25,7 +25,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "tiers that fail, hang, go away and are lost, in use",
     on_request: false,
     on_directories: false,
-    only_computes: false,
+    turn: Turn::Waiting,
     trials,
 };
 

@@ -3,7 +3,7 @@
 
 use crate::arena::{ADAPTIVE, Arena, Shape, expect_spread};
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::Result;
 use braid_tests_support::lab::Kind;
 use braid_tests_support::options::Options;
@@ -15,7 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "checksummed blocks by psync, libaio (direct) and mmap",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

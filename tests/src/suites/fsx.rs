@@ -3,7 +3,7 @@
 
 use crate::arena::{Arena, COMPRESSED, ENCRYPTED, FRAMES, HOME_FIRST, SIZE, Shape};
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::{Context, Result};
 use braid_tests_support::lab::Kind;
 use braid_tests_support::options::Options;
@@ -17,7 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "random operations on one file, with mmap, punch and copy_file_range",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

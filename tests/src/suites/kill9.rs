@@ -11,7 +11,7 @@ pub(super) mod writer;
 use crate::arena::{ADAPTIVE, HOME_FIRST, RANGE, SIZE, WEIGHTED, policy_name};
 use crate::load::load;
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_testkit::SplitMix;
 use braid_tests_support::error::{Context, Result};
 use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier};
@@ -25,7 +25,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the daemon is killed under load; nothing synced is lost",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

@@ -2,7 +2,7 @@
 //! operations with a replacement of home, also when one of them dies, under a
 //! model checker: every interleaving of a few threads.
 
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::Result;
 use braid_tests_support::options::Options;
 use braid_tests_support::paths;
@@ -14,7 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the protocols of moving a range and of replacing home, in every interleaving",
     on_request: false,
     on_directories: false,
-    only_computes: true,
+    turn: Turn::Processor,
     trials,
 };
 

@@ -1,6 +1,6 @@
 //! The Debian package: made, installed, looked at and purged.
 
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::Result;
 use braid_tests_support::paths;
 use braid_tests_support::sh::cmd;
@@ -11,7 +11,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the Debian package installed in an empty directory, its parts used, and purged",
     on_request: false,
     on_directories: false,
-    only_computes: false,
+    turn: Turn::Machine,
     trials: |_| vec![Trial::case("install, use, purge", test)],
 };
 

@@ -3,7 +3,7 @@
 
 use crate::arena::{Arena, COMPRESSED, ENCRYPTED, FRAMES, Shape};
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::{Context, Result, ensure};
 use braid_tests_support::lab::Kind;
@@ -19,7 +19,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "POSIX behaviour, over home tiers of ext4 and XFS, in frames, and through a view",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

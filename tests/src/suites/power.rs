@@ -16,7 +16,7 @@ mod shape;
 mod sqlite;
 
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_testkit::SplitMix;
 use braid_tests_support::error::{Context, Failure, Result, ensure, fail};
 use braid_tests_support::lab::Lab;
@@ -35,7 +35,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "power cuts in a virtual machine under SQLite, RocksDB and synced writers (only when named)",
     on_request: true,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

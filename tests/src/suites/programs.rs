@@ -6,7 +6,7 @@ mod tools;
 
 use crate::arena::{Arena, Shape};
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::error::Result;
 use braid_tests_support::lab::Kind;
 use braid_tests_support::options::Options;
@@ -18,7 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "git, SQLite, RocksDB, Redis, tar, rsync, a Rust build, appending shells",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

@@ -1,7 +1,7 @@
 //! The tests of the rescue script, which are Python's.
 
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_tests_support::counts::Counts;
 use braid_tests_support::error::{Result, ensure};
 use braid_tests_support::paths;
@@ -13,7 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "the rescue script's own tests",
     on_request: false,
     on_directories: false,
-    only_computes: false,
+    turn: Turn::Machine,
     trials: |_| vec![Trial::new("test_rescue.py", test)],
 };
 

@@ -2,7 +2,7 @@
 //! full; a tier that turns read-only under load.
 
 use crate::arena::{Arena, RANGE, Shape, WEIGHTED, expect_spread, policy_name};
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use braid_testkit::{SplitMix, write_random};
 use braid_tests_support::error::{Context, Failure, Result, ensure, fail};
 use braid_tests_support::lab::{Kind, Lab, Mount, Stack, Tier, free_space};
@@ -18,7 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "ext4, XFS, btrfs and tmpfs in all roles; full and read-only tiers",
     on_request: false,
     on_directories: true,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 

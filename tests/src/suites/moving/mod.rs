@@ -10,7 +10,7 @@ mod movers;
 
 use crate::arena::ADAPTIVE;
 use crate::report::Report;
-use crate::trial::{Suite, Trial};
+use crate::trial::{Suite, Trial, Turn};
 use bed::Bed;
 use braid_tests_support::error::{Result, ensure};
 use braid_tests_support::lab::Kind;
@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     about: "tiers come and go under fio, SQLite and RocksDB",
     on_request: false,
     on_directories: false,
-    only_computes: false,
+    turn: Turn::Machine,
     trials,
 };
 
