@@ -31,7 +31,8 @@ pub(crate) fn modify(
     let old = mounted.running.stack();
     let file = Place::file(name);
     let given = yaml::parse(text, &file).map_err(invalid)?;
-    // Before files are read that their settings name: those may be of others than the user who asks.
+    // Before files are read that settings name: those may be of others than the user who asks.
+    refuse_second_bottom(&given, &file).map_err(invalid)?;
     refuse_other_frames(&old, &given, &file).map_err(invalid)?;
     let reading =
         Reading { base: mounted.running.base(), profile: true, registry: &mounted.running.registry() };
@@ -79,6 +80,18 @@ pub(crate) fn upgrade(
     Ok(ModuleUpgraded { module: name.to_owned(), from, to, paused_ns })
 }
 
+/// Refuses a document of which it is unclear where the modules end: the mounted bottom takes the
+/// place of one, and the other one would count.
+fn refuse_second_bottom(given: &Node, file: &Place) -> Result<(), Refusal> {
+    match get(given, "stack").map_or(0, stack_text::count_bottoms) {
+        0 | 1 => Ok(()),
+        _ => {
+            let advice = "leave one of them, below all modules";
+            Err(file.key("stack").refuse("it names more than one volume, log or view", advice))
+        }
+    }
+}
+
 /// Refuses other modules of frames than the mounted ones, whose open files would be lost, wherever
 /// they are written.
 fn refuse_other_frames(old: &Node, given: &Node, file: &Place) -> Result<(), Refusal> {
@@ -98,7 +111,7 @@ fn refuse_other_frames(old: &Node, given: &Node, file: &Place) -> Result<(), Ref
     }
 }
 
-/// The modules of one document on the bottom and the mount of another.
+/// The modules of one document on the bottom of another, with all else of that.
 fn spliced(mut modules: Node, rest: &Node) -> Node {
     let mut rest = rest.clone();
     // Without anything at the bottom, the stack is refused for that.
@@ -106,10 +119,12 @@ fn spliced(mut modules: Node, rest: &Node) -> Node {
         given.key.clone_from(&bottom.key);
         given.node = bottom.node.clone();
     }
-    match (get(&rest, "mount"), &mut modules.value) {
-        (Some(mount), Value::Map(_)) => set(&mut modules, "mount", mount.value.clone()),
-        (None, Value::Map(entries)) => entries.retain(|entry| entry.key != "mount"),
-        _ => {}
+    for key in ["mount", "exec"] {
+        match (get(&rest, key), &mut modules.value) {
+            (Some(mounted), Value::Map(_)) => set(&mut modules, key, mounted.value.clone()),
+            (None, Value::Map(entries)) => entries.retain(|entry| entry.key != key),
+            _ => {}
+        }
     }
     modules
 }

@@ -78,6 +78,12 @@ fn has_bottom(node: &Node) -> bool {
     entries(node).iter().any(|entry| is_bottom(entry) || has_bottom(&entry.node))
 }
 
+/// How many keys, at any depth, may stand for the file system at the bottom.
+pub(crate) fn count_bottoms(node: &Node) -> usize {
+    let count = |entry: &Entry| if is_bottom(entry) { 1 } else { count_bottoms(&entry.node) };
+    entries(node).iter().map(count).sum()
+}
+
 /// How many keys are this, at any depth.
 fn count_keys(node: &Node, is_it: &dyn Fn(&str) -> bool) -> usize {
     let counts =

@@ -1,7 +1,8 @@
 //! Modules of frames that lie on each other, as one.
 
+use crate::consistency::Consistency;
 use crate::frames::{Framed, Pipeline};
-use crate::{Configured, Member};
+use crate::{Configured, Member, Module};
 use braid_contract::{FileSystem, Result};
 use std::sync::Arc;
 
@@ -21,6 +22,10 @@ pub fn fused(
     let mut last = above.name();
     let mut are_adjacent = true;
     for module in below {
+        if module.name() == Consistency::NAME {
+            let name = above.name();
+            return Err(format!("'{name}' counts on each sync, so that 'consistency' can't be below it"));
+        }
         let (name, Some(more)) = (module.name(), module.frames()) else {
             are_adjacent = false;
             continue;

@@ -114,6 +114,10 @@ fn what_does_not_fit_is_refused_with_its_line() {
         ),
         ("compress: { compress: {", "'compress' can't be below 'compress'"),
         ("compress: { noop: { checksum: {", "'checksum' has to be directly below 'compress'"),
+        (
+            "compress: { noop: { consistency: { mode: relaxed, within: 1s,",
+            "'compress' counts on each sync, so that 'consistency' can't be below it",
+        ),
         ("compress: { frame: 8KiB, checksum: { frame: 4KiB,", "'frame' is 8KiB here and 4KiB below"),
         ("compress: { codec: gzip,", "codec: 'gzip' is not known: write zstd or lz4"),
         ("compress: { level: 20,", "level: 20 is not from -7 to 19"),

@@ -194,6 +194,8 @@ fn modules_come_and_go_above_and_below_frames() {
     let hidden =
         "stack: { ENCRYPT, checksum: { volume: { }, compress: { } } } }\n".replace("ENCRYPT", &encrypt);
     refused("n.yaml", &hidden, "it names a module of frames where none can be");
+    let two = "stack: { noop: { one: { volume: { } }, ENCRYPT, checksum: { volume: { } } } } }\n";
+    refused("n.yaml", &two.replace("ENCRYPT", &encrypt), "it names more than one volume, log or view");
     let frame = throttled.replace("checksum:", "checksum:\n        frame: 4KiB");
     refused("s.yaml", &frame, "settings of 'checksum' can't change while the stack is mounted");
     bench.write_stack(&throttled);

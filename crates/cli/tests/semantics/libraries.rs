@@ -205,16 +205,29 @@ fn repositories_are_added_and_removed() {
 
 #[test]
 fn modules_are_exchanged_under_applications() {
-    let Some(bench) = bench(KEEP) else { return };
-    keep(&bench, "1", "repo/keep.so");
-    keep(&bench, "2", "two.so");
+    // Those of frames stay.
+    for above in ["", "provenance: { checksum: { ", "provenance: { "] {
+        let below = if above == "provenance: { " { "checksum: { " } else { "" };
+        let Some(bench) = bench(KEEP) else { return };
+        let ends = " }".repeat(above.matches('{').count() + below.matches('{').count());
+        bench.write_stack(&format!(
+            "stack: {{ {above}keep: {{ suffix: .keep, {below}volume: {{ home: fast, range: 64KiB, tiers: \
+             {{ fast: {{ dir: a }}, slow: {{ dir: b }} }} }} }}{ends} }}\n"
+        ));
+        exchanged_under_applications(&bench);
+    }
+}
+
+fn exchanged_under_applications(bench: &Bench) {
+    keep(bench, "1", "repo/keep.so");
+    keep(bench, "2", "two.so");
     bench.ok(&["mount", "s.yaml", "m"]);
     fs::write(bench.path("m/a.keep"), "").unwrap();
     let over = AtomicBool::new(false);
     let rounds = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..3)
             .map(|worker: u8| {
-                let (bench, over) = (&bench, &over);
+                let over = &over;
                 scope.spawn(move || {
                     let mut rounds = 0_u64;
                     while !over.load(Ordering::Relaxed) {
@@ -228,6 +241,7 @@ fn modules_are_exchanged_under_applications() {
                         let mut read = vec![0; data.len()];
                         file.read_exact_at(&mut read, 7).unwrap();
                         assert!(read == data);
+                        assert!(fs::read_dir(bench.path("m")).unwrap().count() > 1);
                         fs::rename(&path, path.with_extension("moved")).unwrap();
                         fs::remove_file(path.with_extension("moved")).unwrap();
                         assert!(fs::remove_file(bench.path("m/a.keep")).is_err());
@@ -245,7 +259,7 @@ fn modules_are_exchanged_under_applications() {
         workers.into_iter().map(|worker| worker.join().unwrap()).sum::<u64>()
     });
     assert!(rounds > 0);
-    assert_eq!(attribute(&bench, "user.keep"), Ok(rounds.to_string()), "none was lost, none counted twice");
+    assert_eq!(attribute(bench, "user.keep"), Ok(rounds.to_string()), "none was lost, none counted twice");
     bench.unmount_clean();
 }
 

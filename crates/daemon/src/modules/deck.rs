@@ -30,19 +30,29 @@ pub(super) struct Now {
     top: Arc<dyn FileSystem>,
     /// There are no modules.
     is_bare: bool,
+    /// Frames are above it, which may begin an operation within another one.
+    is_below: bool,
     /// Operations read it; it is written, and then true, when another one has replaced this.
     is_past: Option<RwLock<bool>>,
 }
 
 impl Now {
-    pub(super) fn of((top, members): Built) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
-        let is_past = members.iter().any(|member| member.is_loaded()).then(RwLock::default);
-        (Arc::new(Self { top, is_bare: members.is_empty(), is_past }), members)
+    /// The top of the whole stack, on these modules. Where those below frames have a gate, this has
+    /// one too: what is under way there ends soon then.
+    pub(super) fn above(built: Built, below: &[Arc<dyn Member>]) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
+        let is_gated = has_loaded(&built.1) || has_loaded(below);
+        Self::of(built, is_gated, false)
     }
 
-    /// Whether operations have to be held up to replace it.
-    pub(super) fn is_gated(&self) -> bool {
-        self.is_past.is_some()
+    /// The file system below frames.
+    pub(super) fn below(built: Built) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
+        let is_gated = has_loaded(&built.1);
+        Self::of(built, is_gated, true)
+    }
+
+    fn of((top, members): Built, is_gated: bool, is_below: bool) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
+        let is_past = is_gated.then(RwLock::default);
+        (Arc::new(Self { top, is_bare: members.is_empty(), is_below, is_past }), members)
     }
 
     /// Holds operations up if it has to; they go on when the lock is dropped, in what is at the
@@ -56,6 +66,11 @@ impl Now {
     }
 }
 
+/// Whether any of these modules comes in a library.
+fn has_loaded(members: &[Arc<dyn Member>]) -> bool {
+    members.iter().any(|member| member.is_loaded())
+}
+
 impl Service for Top {
     fn capabilities(&self) -> FileSystemCapabilities {
         self.0.load().top.capabilities()
@@ -65,7 +80,8 @@ impl Service for Top {
         loop {
             let now = self.0.load();
             let Some(gate) = &now.is_past else { return dispatch(&*now.top, request) };
-            let is_past = gate.read();
+            // One from within another one does not wait for an exchange that waits for that.
+            let is_past = if now.is_below { gate.read_recursive() } else { gate.read() };
             if !*is_past {
                 return dispatch(&*now.top, request);
             }

@@ -42,19 +42,19 @@ impl Modules {
     /// # Errors
     /// The reason why a module can't be put on it, with the module's place.
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> std::result::Result<Self, Refusal> {
-        let mut members = Vec::new();
-        let mut deck = |stack: &StackNode, below: Arc<dyn FileSystem>| {
-            let (now, all) = Now::of(deck::build(stack, &below)?);
-            members.insert(0, all);
-            Ok(Deck::new(below, now))
-        };
-        let (decks, frames) = match stack.first_frames() {
-            None => (vec![deck(stack, volume)?], None),
+        let (decks, frames, members) = match stack.first_frames() {
+            None => {
+                let (now, members) = Now::above(deck::build(stack, &volume)?, &[]);
+                (vec![Deck::new(volume, now)], None, vec![members])
+            }
             Some((place, pipeline, rest)) => {
-                let below = deck(rest, volume)?;
+                let (now, members_below) = Now::below(deck::build(rest, &volume)?);
+                let below = Deck::new(volume, now);
                 let frames = braid_modules::wrap(pipeline, below.file_system());
                 let frames = frames.map_err(|error| deck::unfit(place, &error))?;
-                (vec![deck(stack, frames.clone())?, below], Some(frames))
+                let on: Arc<dyn FileSystem> = frames.clone();
+                let (now, members) = Now::above(deck::build(stack, &on)?, &members_below);
+                (vec![Deck::new(on, now), below], Some(frames), vec![members, members_below])
             }
         };
         let (members, after_crash) = (Mutex::new(members), Mutex::default());
@@ -159,42 +159,49 @@ impl Modules {
     /// the mount; `file` describes the stack.
     pub(crate) fn prepare(&self, stack: &StackNode, file: &Place) -> std::result::Result<Next, Refusal> {
         let below_frames = stack.first_frames().map(|(_, _, rest)| rest);
-        let stacks = [Some(stack), below_frames].into_iter().flatten();
-        Ok(Next(
-            self.decks
-                .iter()
-                .zip(stacks)
-                .map(|(deck, stack)| deck.prepare(stack, file))
-                .collect::<std::result::Result<_, _>>()?,
-        ))
+        let stacks: Vec<&StackNode> = [Some(stack), below_frames].into_iter().flatten().collect();
+        if stacks.len() != self.decks.len() {
+            let found = "modules of frames can't come or go while the stack is mounted";
+            return Err(file.key("stack").refuse(found, "unmount, and mount with these modules"));
+        }
+        let built = self.decks.iter().zip(stacks).map(|(deck, stack)| deck.prepare(stack, file));
+        Ok(Next(built.collect::<std::result::Result<_, _>>()?))
     }
 
-    /// Replaces all modules but those of frames. One that was there gives its state to the next of
-    /// its name. Returns how long operations were held up, in nanoseconds.
+    /// Replaces all modules but those of frames. One that was there, on the same side of these,
+    /// gives its state to the next of its name. Returns how long operations were held up, in
+    /// nanoseconds.
     ///
     /// # Errors
     /// The reason why the earlier modules go on.
     pub(crate) fn exchange(&self, Next(next): Next) -> std::result::Result<u64, String> {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let (after, next): (Vec<_>, Vec<_>) = next.into_iter().map(Now::of).unzip();
+        let mut next = next.into_iter();
+        let (above, below) = (next.next(), next.next().map(Now::below));
+        let members_below = below.as_ref().map_or(&[][..], |(_, members)| members);
+        let above = above.map(|built| Now::above(built, members_below));
+        let (after, next): (Vec<_>, Vec<_>) = above.into_iter().chain(below).unzip();
         let before: Vec<Arc<Now>> = self.decks.iter().map(Deck::now).collect();
-        let switch = |gated: bool, to: &[Arc<Now>]| {
-            let decks =
-                self.decks.iter().zip(&before).zip(to).filter(|((_, now), _)| now.is_gated() == gated);
-            decks.for_each(|((deck, _), now)| deck.replace(Arc::clone(now)));
+        let switch = |to: &[Arc<Now>]| {
+            self.decks.iter().zip(to).for_each(|(deck, now)| deck.replace(Arc::clone(now)));
         };
-        let unchanged = |error: String| format!("nothing is changed: {error}");
         let begun = Instant::now();
-        // From the top down: operations under way above wait for those below.
-        let gates = before.iter().filter_map(|now| now.hold_up(begun + DRAINED_WITHIN));
-        let mut gates = gates.collect::<std::result::Result<Vec<_>, _>>().map_err(unchanged)?;
-        // Before states are asked for, so that none from meanwhile is missed.
-        switch(false, &after);
-        if let Err(error) = hand_over(&members, &next) {
-            switch(false, &before);
-            return Err(unchanged(error.to_string()));
+        let mut gates = Vec::new();
+        // From the top down: operations under way above wait for those below, and modules above may
+        // use what is below as they give their states.
+        let handed_over = before.iter().enumerate().try_for_each(|(at, now)| {
+            match now.hold_up(begun + DRAINED_WITHIN) {
+                Some(gate) => gates.push(gate?),
+                // At once, so that no state from meanwhile is missed.
+                None => self.decks[at].replace(Arc::clone(&after[at])),
+            }
+            hand_over(&members[at], &next[at]).map_err(|error| error.to_string())
+        });
+        if let Err(error) = handed_over {
+            switch(&before);
+            return Err(format!("nothing is changed: {error}"));
         }
-        switch(true, &after);
+        switch(&after);
         gates.iter_mut().for_each(|is_past| **is_past = true);
         let paused = if gates.is_empty() { Duration::ZERO } else { begun.elapsed() };
         drop(gates);
@@ -210,12 +217,11 @@ impl Modules {
 
 /// Has modules take over the states of those of the same name. If it fails, the old ones go on as
 /// they are.
-fn hand_over(old: &[Vec<Arc<dyn Member>>], new: &[Vec<Arc<dyn Member>>]) -> Result<()> {
-    let new = || new.iter().flatten();
-    let stays = |old: &&Arc<dyn Member>| new().any(|new| new.name() == old.name());
-    let states = old.iter().flatten().filter(stays).map(|old| Ok((old.name(), old.export()?)));
+fn hand_over(old: &[Arc<dyn Member>], new: &[Arc<dyn Member>]) -> Result<()> {
+    let stays = |old: &&Arc<dyn Member>| new.iter().any(|new| new.name() == old.name());
+    let states = old.iter().filter(stays).map(|old| Ok((old.name(), old.export()?)));
     let mut states = states.collect::<Result<Vec<(&str, State)>>>()?;
-    for new in new() {
+    for new in new {
         let Some(at) = states.iter().position(|(name, _)| *name == new.name()) else { continue };
         let (_, state) = states.remove(at);
         if state != State::default() {
