@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Metadata of the log file system beside ext4, XFS and btrfs on the same loop device
 (LabStor, figure 7): files made a second by one process, without and with fsync, looked
-up, and removed; and files made by `braid bench runtime`, through the mount, by a session
-(log-session) and in its own process (log-direct).
+up, and removed; one large file written and synced, and read; and files made by `braid
+bench runtime`, through the mount, by a session (log-session) and in its own process
+(log-direct). log-io_uring has that driver.
 
 The sides take turns on one image, which is made anew for each; each repetition has all
 of them. Prints medians, and writes all raw results as JSON. Needs root. """
@@ -16,8 +17,10 @@ import subprocess
 import tempfile
 import time
 
-SIDES = ["log", "log-session", "log-direct", "ext4", "xfs", "btrfs"]
+SIDES = ["log", "log-io_uring", "log-session", "log-direct", "ext4", "xfs", "btrfs"]
 BY_PROGRAM = "create by a program"
+# MiB of the large file.
+LARGE = 512
 
 
 def run(*words):
@@ -40,7 +43,8 @@ class Side:
             with open(self.stack, "w", encoding="utf-8") as stack:
                 json.dump({"exec": "direct", "stack": {"log": {"device": self.device()}}}, stack)
         elif self.is_log():
-            run(self.braid, "log", "mount", "--runtime", self.device(), self.mount)
+            driver = "io_uring" if self.name == "log-io_uring" else "auto"
+            run(self.braid, "log", "mount", "--runtime", "--driver", driver, self.device(), self.mount)
         else:
             quiet = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[self.name]
             run(f"mkfs.{self.name}", *quiet, self.device())
@@ -100,12 +104,28 @@ def measure(side, files, synced):
 
     found["create"] = timed(files, create)
     os.sync()
-    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as caches:
-        caches.write("2")
+    drop_caches("2")
     found["stat"] = timed(files, lambda which: os.stat(names[which]))
     found["unlink"] = timed(files, lambda which: os.unlink(names[which]))
     found["create and fsync"] = timed(synced, create_synced)
+    large, block = os.path.join(mount, "large"), os.urandom(1 << 20)
+    with open(large, "wb", buffering=0) as file:
+        found["MiB written"] = LARGE * timed(1, lambda _: write_synced(file, block))
+    drop_caches("3")
+    with open(large, "rb", buffering=0) as file:
+        found["MiB read"] = timed(LARGE, lambda _: file.readinto(bytearray(1 << 20)))
     return found
+
+
+def write_synced(file, block):
+    for _ in range(LARGE):
+        file.write(block)
+    os.fsync(file)
+
+
+def drop_caches(which):
+    with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as caches:
+        caches.write(which)
 
 
 def main():
@@ -131,7 +151,7 @@ def main():
                 with Side(name, braid, image, mount) as side:
                     seen.append({"rep": rep, "side": name, **measure(side, args.files, args.synced)})
                 print(json.dumps(seen[-1]), flush=True)
-    for what in [BY_PROGRAM, "create", "stat", "unlink", "create and fsync"]:
+    for what in [BY_PROGRAM, "create", "stat", "unlink", "create and fsync", "MiB written", "MiB read"]:
         samples = {side: [one[what] for one in seen if one["side"] == side and what in one] for side in args.sides.split(",")}
         medians = {side: statistics.median(of) for side, of in samples.items() if of}
         print(f"{what} a second: " + ", ".join(f"{side} {rate:,.0f}" for side, rate in medians.items()))

@@ -6,6 +6,7 @@ use crate::{mount, table, umount};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
 use braid_daemon::config::Config;
+use braid_daemon::logfs::settings::LogFlags;
 use braid_daemon::logfs::{Checked, Repaired, Salvaged};
 use braid_daemon::serve::Start;
 use braid_daemon::{flags, logfs};
@@ -26,7 +27,9 @@ pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
     umount::clear_dead(&args.mountpoint)?;
     let front = &args.front;
     let config = || -> Result<Config> {
-        let mut config = flags::log(&args.path, args.workers, args.salvage)?;
+        let (device, driver) = (args.path.clone(), args.driver.clone());
+        let mut config =
+            flags::log(&LogFlags { device, driver, workers: args.workers, salvage: args.salvage })?;
         config.mount = mount::mount_settings(front)?;
         if args.salvage {
             // The last of options that contradict each other counts.

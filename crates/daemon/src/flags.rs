@@ -2,7 +2,7 @@
 
 use crate::config::{Config, MountSettings, StackNode, TierSettings, VolumeSettings};
 use crate::cross_check;
-use crate::logfs::settings::LogSettings;
+use crate::logfs::settings::{LogFlags, LogSettings};
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
 use crate::source::Source;
@@ -89,13 +89,14 @@ pub fn parse(flags: &StackFlags) -> Result<Config, Refusal> {
 /// only read, and may be damaged.
 ///
 /// # Errors
-/// If there can't be that many workers.
-pub fn log(device: &Path, workers: Option<usize>, salvage: bool) -> Result<Config, Refusal> {
-    let settings = LogSettings::from_flags(device, workers, salvage)?;
-    let absolute = std::path::absolute(device).unwrap_or_else(|_| device.to_owned());
+/// If there can't be that many workers, or there is no such driver.
+pub fn log(flags: &LogFlags) -> Result<Config, Refusal> {
+    let settings = LogSettings::from_flags(flags)?;
+    let absolute = std::path::absolute(&flags.device).unwrap_or_else(|_| flags.device.clone());
     let mut keys = vec![entry("device", Value::Scalar(absolute.to_string_lossy().into_owned()))];
-    keys.extend(workers.map(|count| entry("workers", Value::Scalar(count.to_string()))));
-    keys.extend(salvage.then(|| entry("salvage", Value::Scalar("true".into()))));
+    keys.extend(flags.driver.as_ref().map(|driver| entry("driver", Value::Scalar(driver.clone()))));
+    keys.extend(flags.workers.map(|count| entry("workers", Value::Scalar(count.to_string()))));
+    keys.extend(flags.salvage.then(|| entry("salvage", Value::Scalar("true".into()))));
     let stack = Value::Map(vec![entry("log", Value::Map(keys))]);
     let root = Node::new(Value::Map(vec![entry("stack", stack)]));
     Ok(Config {

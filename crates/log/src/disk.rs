@@ -1,8 +1,9 @@
 //! The device of a file system, by what its path leads to: a block device or a regular file, [through
-//! the kernel's page cache](crate::kernel); a file in [persistent memory](crate::persistent); or an
+//! the kernel's page cache](crate::kernel) or [past it](crate::direct); a file in [persistent memory](crate::persistent); or an
 //! [NVMe namespace](crate::namespace), by commands.
 
 use crate::device::{BLOCK, Device};
+use crate::direct::Direct;
 use crate::kernel::{Discard, Kernel};
 use crate::known::is_log;
 use crate::namespace::Namespace;
@@ -21,6 +22,16 @@ pub enum Use {
     Read,
     /// To be used.
     Write,
+}
+
+/// The way to a block device or a regular file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Driver {
+    /// Through the kernel's page cache, or by the mapping of persistent memory.
+    #[default]
+    Auto,
+    /// By direct I/O through io_uring.
+    IoUring,
 }
 
 /// A device. No other process can open it this way meanwhile.
@@ -54,6 +65,14 @@ impl Disk {
     /// # Errors
     /// `EBUSY` if it is in use, `ENODEV` if it is something else, those of `open(2)`.
     pub fn open(path: &Path, usage: Use) -> Result<Self> {
+        Self::open_by(Driver::Auto, path, usage)
+    }
+
+    /// As [`open`](Self::open), by this driver.
+    ///
+    /// # Errors
+    /// Those, and `EINVAL` if the device has no such driver.
+    pub fn open_by(driver: Driver, path: &Path, usage: Use) -> Result<Self> {
         let told = |error: rustix::io::Errno| Error::from(error).context(path.shown().to_string());
         let access = if usage == Use::Read { OFlags::RDONLY } else { OFlags::RDWR };
         // Looked at first: opening a pipe would wait.
@@ -70,7 +89,7 @@ impl Disk {
             rustix::fs::open(path, access | exclusive | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
         let busy = rustix::io::Errno::BUSY;
         let fd = fd.map_err(|error| if error == busy { in_use(path) } else { told(error) })?;
-        Self::of(fd, path, usage, false)
+        Self::of(fd, path, (usage, driver), false)
     }
 
     /// Goes on with the device of another process, by its [descriptor](Self::descriptor), and under
@@ -78,11 +97,11 @@ impl Disk {
     ///
     /// # Errors
     /// `EBUSY` if the lock was given up and is another's now; those of looking at it.
-    pub fn received(fd: OwnedFd, path: &Path) -> Result<Self> {
-        Self::of(fd, path, Use::Write, true)
+    pub fn received(driver: Driver, fd: OwnedFd, path: &Path) -> Result<Self> {
+        Self::of(fd, path, (Use::Write, driver), true)
     }
 
-    fn of(fd: OwnedFd, path: &Path, usage: Use, is_shared: bool) -> Result<Self> {
+    fn of(fd: OwnedFd, path: &Path, (usage, driver): (Use, Driver), is_shared: bool) -> Result<Self> {
         let told = |error: rustix::io::Errno| Error::from(error).context(path.shown().to_string());
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path)),
@@ -91,20 +110,29 @@ impl Disk {
         let file = fd.try_clone().map_err(|error| Error::from(error).context(path.shown().to_string()))?;
         let lock = Lock { file, is_shared: AtomicBool::new(is_shared) };
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd).map_err(told)?.st_mode);
+        let is_direct = driver == Driver::IoUring;
         if kind == FileType::CharacterDevice {
+            if is_direct {
+                let what = "an NVMe namespace gets commands: name its block device for this driver";
+                return Err(Error::new(Errno::EINVAL, format!("{}: {what}", path.shown())));
+            }
             return Ok(Self { device: Box::new(Namespace::new(fd, path)?), driver: "nvme", lock });
         }
         let path = path.to_owned();
         let size = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(told)? / BLOCK * BLOCK;
         let (file, discard) = match kind {
             FileType::BlockDevice => (fd, Discard::Blocks),
-            _ if usage == Use::Read => (fd, Discard::Hole),
+            _ if usage == Use::Read || is_direct => (fd, Discard::Hole),
             _ => match Persistent::of(fd, size, path.clone()).map_err(told)? {
                 Ok(mapped) => return Ok(Self { device: Box::new(mapped), driver: "dax", lock }),
                 Err(file) => (file, Discard::Hole),
             },
         };
-        Ok(Self { device: Box::new(Kernel { path, size, file, discard }), driver: "kernel", lock })
+        let kernel = Kernel { path, size, file, discard };
+        Ok(match driver {
+            Driver::Auto => Self { device: Box::new(kernel), driver: "kernel", lock },
+            Driver::IoUring => Self { device: Box::new(Direct::new(kernel)?), driver: "io_uring", lock },
+        })
     }
 
     /// A descriptor for the process that [goes on](Self::received) with it: from now on, the lock
@@ -123,7 +151,7 @@ impl Disk {
         self.lock.is_shared.store(false, Ordering::Release);
     }
 
-    /// The name of the driver: `kernel`, `dax` or `nvme`.
+    /// The name of the driver: `kernel`, `io_uring`, `dax` or `nvme`.
     #[must_use]
     pub fn driver(&self) -> &'static str {
         self.driver

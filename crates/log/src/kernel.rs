@@ -31,7 +31,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// An error at a place; one that this file system would take for a lack of its own
     /// room is the device's.
-    fn error(&self, what: &str, offset: u64, error: rustix::io::Errno) -> Error {
+    pub(crate) fn error(&self, what: &str, offset: u64, error: rustix::io::Errno) -> Error {
         let path = self.path.shown();
         let text = format!("{path}: {what} at byte {offset}");
         match error {

@@ -2,11 +2,12 @@
 //! writes are commands to the device (LabStor §3.4, a driver module), without a page cache and the
 //! kernel's block layer.
 
+use crate::blocks;
 use crate::device::{BLOCK, Device};
 use braid_contract::{Context, Errno, Error, Result, Shown};
 use braid_sys::{
     AlignedBuf, IdentifyController, IdentifyNamespace, LbaFormat, NvmeCommand, NvmeData, NvmeRing,
-    identify_controller, identify_namespace, is_aligned, nvme_namespace,
+    identify_controller, identify_namespace, nvme_namespace,
 };
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -187,42 +188,21 @@ impl Device for Namespace {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.within(offset, buf.len())?;
-        let block = 1 << self.shape.shift;
-        let is_whole = offset.is_multiple_of(block) && (buf.len() as u64).is_multiple_of(block);
-        if is_whole && is_aligned(buf) {
-            return self.read_blocks(offset, buf);
-        }
-        let (first, end) = (offset / block * block, (offset + buf.len() as u64).next_multiple_of(block));
-        let mut memory = AlignedBuf::new();
-        let blocks = memory.bytes((end - first) as usize);
-        self.read_blocks(first, blocks)?;
-        buf.copy_from_slice(&blocks[(offset - first) as usize..][..buf.len()]);
-        Ok(())
+        blocks::read(1 << self.shape.shift, offset, buf, |first, blocks| self.read_blocks(first, blocks))
     }
 
     fn write_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.within(offset, len)?;
-        let mut memory = AlignedBuf::new();
-        let data = match bufs {
-            [data] if is_aligned(data) => &data[..],
-            _ => {
-                let mut rest = memory.bytes(len);
-                for buf in bufs {
-                    let (part, others) = rest.split_at_mut(buf.len());
-                    part.copy_from_slice(buf);
-                    rest = others;
-                }
-                &memory.filled()[..len]
+        blocks::write(bufs, |data| {
+            let mut at = offset;
+            let mut commands = Vec::new();
+            for part in data.chunks(self.shape.transfer) {
+                commands.push((self.transfer(WRITE, at, part.len()), NvmeData::Out(part)));
+                at += part.len() as u64;
             }
-        };
-        let mut at = offset;
-        let mut commands = Vec::new();
-        for part in data.chunks(self.shape.transfer) {
-            commands.push((self.transfer(WRITE, at, part.len()), NvmeData::Out(part)));
-            at += part.len() as u64;
-        }
-        self.carry_out("writing", offset, commands)
+            self.carry_out("writing", offset, commands)
+        })
     }
 
     fn flush(&self) -> Result<()> {

@@ -10,10 +10,13 @@ mod tree;
 use braid_contract::{
     Caller, Environment, Errno, FileSystem, HandleId, InodeId, OpenFlags, SetAttr, SplitMix, WriteFlags,
 };
-use braid_log::{BLOCK, Device, Disk, LogFs, Owner, Settings, Use, check, figures, format, make_file};
+use braid_log::{
+    BLOCK, Device, Disk, Driver, LogFs, Owner, Settings, Use, check, figures, format, make_file,
+};
 use braid_testkit::sim::{SimClock, SimEnvironment};
 use common::{Left, SimDisk};
 use std::ffi::OsStr;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tree::Tree;
@@ -354,28 +357,53 @@ fn what_is_no_log_file_system_is_refused() {
 
 #[test]
 fn a_file_is_a_device_for_one_at_a_time() {
+    for (driver, other) in [(Driver::Auto, Driver::IoUring), (Driver::IoUring, Driver::Auto)] {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = dir.path().join("file");
+        make_file(&path, 20 << 20).unwrap();
+        assert_eq!(make_file(&path, 1).unwrap_err().errno(), Errno::EEXIST);
+        let disk: Arc<dyn Device> = Arc::new(Disk::open_by(driver, &path, Use::Write).unwrap());
+        assert_eq!(Disk::open(&path, Use::Read).unwrap_err().errno(), Errno::EBUSY);
+        format(&disk, Owner { uid: 3, gid: 4 }, &*environment()).unwrap();
+        let fs = open(disk, 2).unwrap();
+        let (_, handle) = create(&fs, &caller(1), InodeId::ROOT, "name").unwrap();
+        write(&fs, handle, 5, &[9; 100_000]).unwrap();
+        let whole = Tree::read(&fs).unwrap();
+        fs.close().unwrap();
+        assert_eq!(write(&fs, handle, 0, b"x").unwrap_err().errno(), Errno::EIO, "it is closed");
+        drop(fs);
+        let disk = Disk::open(&path, Use::Read).unwrap();
+        let found = figures(&disk).unwrap();
+        assert_eq!((found.is_clean, found.files, found.directories, found.records), (true, 1, 1, 0));
+        drop(disk);
+        let fs = open(Arc::new(Disk::open_by(other, &path, Use::Write).unwrap()), 2).unwrap();
+        assert!(Tree::read(&fs).unwrap() == whole);
+        fs.audit().unwrap();
+        assert_eq!(fs.getattr(&caller(0), InodeId::ROOT, None).unwrap().uid, 3);
+    }
+}
+
+#[test]
+fn direct_transfers_of_any_place_and_length() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = dir.path().join("file");
-    make_file(&path, 20 << 20).unwrap();
-    assert_eq!(make_file(&path, 1).unwrap_err().errno(), Errno::EEXIST);
-    let disk: Arc<dyn Device> = Arc::new(Disk::open(&path, Use::Write).unwrap());
-    assert_eq!(Disk::open(&path, Use::Read).unwrap_err().errno(), Errno::EBUSY);
-    format(&disk, Owner { uid: 3, gid: 4 }, &*environment()).unwrap();
-    let fs = open(disk, 2).unwrap();
-    let (_, handle) = create(&fs, &caller(1), InodeId::ROOT, "name").unwrap();
-    write(&fs, handle, 5, &[9; 100_000]).unwrap();
-    let whole = Tree::read(&fs).unwrap();
-    fs.close().unwrap();
-    assert_eq!(write(&fs, handle, 0, b"x").unwrap_err().errno(), Errno::EIO, "it is closed");
-    drop(fs);
-    let disk = Disk::open(&path, Use::Read).unwrap();
-    let found = figures(&disk).unwrap();
-    assert_eq!((found.is_clean, found.files, found.directories, found.records), (true, 1, 1, 0));
-    drop(disk);
-    let fs = open(Arc::new(Disk::open(&path, Use::Write).unwrap()), 2).unwrap();
-    assert!(Tree::read(&fs).unwrap() == whole);
-    fs.audit().unwrap();
-    assert_eq!(fs.getattr(&caller(0), InodeId::ROOT, None).unwrap().uid, 3);
+    make_file(&path, 8 << 20).unwrap();
+    let direct = Disk::open_by(Driver::IoUring, &path, Use::Write).unwrap();
+    let data: Vec<u8> = (0..6 << 20).map(|at: u32| (at % 253) as u8).collect();
+    let (first, rest) = data.split_at(100_001);
+    direct.write_at(4096, &[IoSlice::new(first), IoSlice::new(&[]), IoSlice::new(rest)]).unwrap();
+    direct.flush().unwrap();
+    for (offset, len) in [(4096, 6 << 20), (5000, 1), (4096 + 77, 3_000_001), (8191, 2), (4096, 8192)] {
+        let mut found = vec![0; len];
+        direct.read_at(offset as u64, &mut found).unwrap();
+        assert!(found == data[offset - 4096..][..len], "{offset} {len}");
+    }
+    for offset in [(8 << 20) - 1, u64::MAX] {
+        let beyond = direct.read_at(offset, &mut [0; 2]).unwrap_err();
+        assert_eq!(beyond.errno(), Errno::EIO);
+    }
+    direct.discard(0, 1 << 20);
+    assert_eq!(direct.driver(), "io_uring");
 }
 
 #[test]

@@ -2,16 +2,18 @@
 //!
 //! All code of Braid that needs `unsafe` is here, in small modules with safe
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
-//! file handles, the rings of FUSE, zones of block devices, commands of NVMe,
+//! file handles, rings for transfers and of FUSE, zones of block devices, commands of NVMe,
 //! persistent memory. Safe code that all crates above need is here too: [`DataFile`], through
 //! which all bytes of native files are read and written, and whether a file is trusted
 //! ([`check_trusted`]). This crate knows nothing of volumes.
 
 mod aligned;
+mod batch_ring;
 mod bus_guard;
 mod confine;
 mod data_file;
 mod descriptors;
+mod file_ring;
 mod fs_uuid;
 mod fuse_ring;
 mod futex;
@@ -39,6 +41,7 @@ pub use aligned::{AlignedBuf, DIRECT_ALIGNMENT, is_aligned};
 pub use confine::{become_user, exit_at_once};
 pub use data_file::DataFile;
 pub use descriptors::{pass_descriptors, receive_descriptors};
+pub use file_ring::{FileRing, Transfer};
 pub use fs_uuid::fs_uuid;
 pub use fuse_ring::{FuseRing, RingEnd, RingReply};
 pub use futex::{FUTEX_WORDS_MAX, FutexScope, futex_wait, futex_wait_any, futex_wake};

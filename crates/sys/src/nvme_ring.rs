@@ -2,8 +2,9 @@
 //! character device, Linux 5.19): several are under way at a time, and none passes the kernel's
 //! block layer.
 
+use crate::batch_ring::BatchRing;
 use crate::nvme::{NvmeCommand, NvmeData, RawCommand, refused};
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -22,18 +23,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 const COMMAND: usize = 80;
 
 /// A ring for commands, used by one thread at a time.
-pub struct NvmeRing {
-    ring: IoUring<squeue::Entry128, cqueue::Entry32>,
-    depth: usize,
-    /// Entries of a failed call may still be in it.
-    has_failed: bool,
-}
-
-impl std::fmt::Debug for NvmeRing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NvmeRing").field("depth", &self.depth).finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct NvmeRing(BatchRing<squeue::Entry128, cqueue::Entry32>);
 
 impl NvmeRing {
     /// A ring for up to `depth` commands at a time.
@@ -41,8 +32,7 @@ impl NvmeRing {
     /// # Errors
     /// The kernel has no io_uring, or no memory for it.
     pub fn new(depth: u32) -> io::Result<Self> {
-        let ring = IoUring::<squeue::Entry128, cqueue::Entry32>::builder().build(depth)?;
-        Ok(Self { ring, depth: depth as usize, has_failed: false })
+        BatchRing::new(depth).map(Self)
     }
 
     /// Has the device carry commands out, in any order; returns when all are done. Their data
@@ -57,65 +47,45 @@ impl NvmeRing {
         device: impl AsFd,
         commands: Vec<(NvmeCommand, NvmeData<'_>)>,
     ) -> io::Result<()> {
-        if self.has_failed {
-            return Err(rustix::io::Errno::BADFD.into());
-        }
-        let mut result = Ok(());
-        let mut commands = commands.into_iter().peekable();
-        while commands.peek().is_some() && result.is_ok() {
-            let batch = (0..).zip(commands.by_ref().take(self.depth));
-            let entries: io::Result<Vec<_>> =
-                batch.map(|(number, command)| Ok(entry(&device, command)?.user_data(number))).collect();
-            result = self.complete(entries?);
-        }
-        self.has_failed = result.is_err();
-        result
+        self.0.using(|ring| {
+            let mut commands = commands.into_iter().peekable();
+            while commands.peek().is_some() {
+                let batch = (0..).zip(commands.by_ref().take(ring.depth()));
+                let entries: io::Result<Vec<_>> =
+                    batch.map(|(number, command)| Ok(entry(&device, command)?.user_data(number))).collect();
+                // SAFETY: the memory and the device are borrowed until this returns.
+                unsafe { complete(ring, entries?) }?;
+            }
+            Ok(())
+        })
     }
+}
 
-    /// Submits numbered entries, at most as many as the ring has, and waits for all; tries those
-    /// again that the device did not get to, as while it is reset.
-    fn complete(&mut self, mut entries: Vec<squeue::Entry128>) -> io::Result<()> {
-        for attempt in 1.. {
-            let statuses = self.submit(&entries)?;
-            let failed = || statuses.iter().filter(|(_, status)| *status != 0);
-            let lasting = failed().find(|(_, status)| attempt == ATTEMPTS_MAX || !is_passing(*status));
-            if let Some((_, status)) = lasting {
-                return told(*status);
-            }
-            let again: Vec<u64> = failed().map(|(number, _)| *number).collect();
-            if again.is_empty() {
-                break;
-            }
-            entries.retain(|entry| again.contains(&entry.get_user_data()));
-            std::thread::sleep(RETRY_DELAY);
+/// Submits numbered entries, at most as many as the ring has, and waits for all; tries those
+/// again that the device did not get to, as while it is reset.
+///
+/// # Safety
+/// As [`BatchRing::submit`].
+unsafe fn complete(
+    ring: &mut BatchRing<squeue::Entry128, cqueue::Entry32>,
+    mut entries: Vec<squeue::Entry128>,
+) -> io::Result<()> {
+    for attempt in 1.. {
+        // SAFETY: the caller's promise.
+        let statuses = unsafe { ring.submit(&entries) }?;
+        let failed = || statuses.iter().filter(|(_, status)| *status != 0);
+        let lasting = failed().find(|(_, status)| attempt == ATTEMPTS_MAX || !is_passing(*status));
+        if let Some((_, status)) = lasting {
+            return told(*status);
         }
-        Ok(())
-    }
-
-    /// Submits entries, and waits for all; returns the number and the status of each.
-    fn submit(&mut self, entries: &[squeue::Entry128]) -> io::Result<Vec<(u64, i32)>> {
-        // SAFETY: the memory that the entries lead to is borrowed by the caller until this
-        // returns, and this returns when the kernel has none of them any more.
-        let pushed = unsafe { self.ring.submission().push_multiple(entries) };
-        pushed.map_err(|_| io::Error::from(rustix::io::Errno::BUSY))?;
-        let (mut statuses, mut failed) = (Vec::new(), None);
-        while statuses.len() < entries.len() {
-            let left = entries.len() - statuses.len();
-            let waited = self.ring.submit_and_wait(left);
-            statuses.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
-            if let Err(error) = waited
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                failed = Some(error);
-                // Unless the kernel has some of them, none will be done: the ring is not used again.
-                if self.ring.submission().len() == left {
-                    break;
-                }
-                std::thread::yield_now();
-            }
+        let again: Vec<u64> = failed().map(|(number, _)| *number).collect();
+        if again.is_empty() {
+            break;
         }
-        failed.map_or(Ok(statuses), Err)
+        entries.retain(|entry| again.contains(&entry.get_user_data()));
+        std::thread::sleep(RETRY_DELAY);
     }
+    Ok(())
 }
 
 /// Whether a command may be done if it is tried again.
@@ -170,7 +140,7 @@ mod tests {
         let refused = ring.carry_out(&file, commands).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP));
         // The kernel has nothing of it any more.
-        assert!(ring.ring.completion().is_empty() && ring.ring.submission().is_empty());
+        assert!(ring.0.is_empty());
         assert_eq!(ring.carry_out(&file, Vec::new()).unwrap_err().raw_os_error(), Some(libc::EBADFD));
         let mut ring = NvmeRing::new(2).unwrap();
         let wrong_way = vec![(read, NvmeData::Out(&[0; 512]))];

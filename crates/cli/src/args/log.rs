@@ -64,6 +64,10 @@ pub(crate) struct LogMountArgs {
     /// Where to mount it
     pub(crate) mountpoint: PathBuf,
 
+    /// The way to the device: auto, or io_uring for direct I/O, without a page cache [default: auto]
+    #[arg(long, value_name = "DRIVER")]
+    pub(crate) driver: Option<String>,
+
     /// Workers, each with a log and a share of the blocks [default: one for each processor, at most 8]
     #[arg(long, value_name = "COUNT")]
     pub(crate) workers: Option<usize>,

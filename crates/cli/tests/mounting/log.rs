@@ -92,9 +92,27 @@ fn make_mount_use_unmount_check() {
 }
 
 #[test]
-fn a_mount_agrees_with_the_model() {
-    let Some(bench) = bench() else { return };
-    mounted(&bench);
+fn a_mount_agrees_with_the_model_by_each_driver() {
+    for driver in ["auto", "io_uring"] {
+        let Some(bench) = bench() else { return };
+        bench.ok(&["log", "mount", "--driver", driver, "--log-file", "log", "fs", "m"]);
+        agrees_with_the_model(&bench);
+        bench.ok(&["upgrade", "m"]);
+        let told = bench.status()["log_driver"].as_str().map(str::to_owned);
+        assert_eq!(told.as_deref(), Some(if driver == "auto" { "kernel" } else { driver }));
+        assert!(bench.ok(&["stack", "dump", "m"]).contains(&format!("driver: {driver}")));
+        let data = pattern(7, 3_000_001);
+        fs::write(bench.path("m/after"), &data).unwrap();
+        bench.ok(&["umount", "m"]);
+        bench.ok(&["log", "check", "fs"]);
+        // By the other way, all is the same.
+        mounted(&bench);
+        assert!(fs::read(bench.path("m/after")).unwrap() == data);
+        bench.ok(&["umount", "m"]);
+    }
+}
+
+fn agrees_with_the_model(bench: &Bench) {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     let dir = bench.path("m/dir");
     fs::create_dir(&dir).unwrap();
@@ -103,8 +121,6 @@ fn a_mount_agrees_with_the_model() {
     let settings = Settings { seed: 5, case_len: 200, compare_every: 50, plain_modes: false };
     let totals = Runner::new(&mount, &model, settings).run(15_000).unwrap_or_else(|found| panic!("{found}"));
     assert!(totals.succeeded * 3 > totals.ops, "{totals:?}");
-    bench.ok(&["umount", "m"]);
-    bench.ok(&["log", "check", "fs"]);
 }
 
 #[test]
@@ -157,6 +173,7 @@ fn what_holds_something_is_not_overwritten() {
         (&["log", "create", "m"], "no block device, no NVMe namespace, and no regular file"),
         (&["log", "create", "/dev/null"], "/dev/null: it is no NVMe namespace (such as /dev/ng0n1)"),
         (&["log", "mount", "none", "m"], "make one first: braid log create none --size SIZE"),
+        (&["log", "mount", "--driver", "uring", "fs", "m"], "write auto or io_uring"),
         (&["log", "mount", "--workers", "65", "fs", "m"], "write a whole number from 1 to 64"),
         (&["log", "mount", "fs", "nowhere"], "there is no such directory"),
         (&["log", "check", "none"], "No such file"),

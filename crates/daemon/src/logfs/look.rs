@@ -24,7 +24,8 @@ pub(crate) fn look(log: &LogSettings, config: &Config) -> Result<(), Refusal> {
             .map(drop)
             .map_err(|error| refuse_at(&log.device, &error));
     }
-    let disk = Disk::open(&log.device.value, Use::Write).map_err(|error| refuse_at(&log.device, &error))?;
+    let disk = Disk::open_by(log.driver(), &log.device.value, Use::Write)
+        .map_err(|error| refuse_at(&log.device, &error))?;
     match braid_log::is_log(&disk).map_err(|error| refuse_at(&log.device, &error))? {
         true => Ok(()),
         false => Err(refuse_at(&log.device, &Error::new(Errno::EINVAL, "there is no log file system in it"))),

@@ -3,6 +3,7 @@
 use crate::paths::join;
 use crate::refusal::{Located, Place, Refusal};
 use crate::section::{Field, Section};
+use braid_log::Driver;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,31 @@ pub const WORKERS: RangeInclusive<usize> = 1..=braid_log::WORKERS_MAX;
 const WORKERS_DEFAULT_MAX: usize = 8;
 
 /// The keys of `log` in a stack file.
-pub(crate) const KEYS: [&str; 3] = ["device", "workers", "salvage"];
+pub(crate) const KEYS: [&str; 4] = ["device", "driver", "workers", "salvage"];
+
+/// The values of `driver`.
+const DRIVERS: &str = "auto or io_uring";
+
+fn parse_driver(name: &str) -> Result<Driver, String> {
+    match name {
+        "auto" => Ok(Driver::Auto),
+        "io_uring" => Ok(Driver::IoUring),
+        _ => Err(format!("write {DRIVERS}")),
+    }
+}
+
+/// The arguments of `braid log mount` that are about the file system.
+#[derive(Debug)]
+pub struct LogFlags {
+    /// The block device or file that it is on.
+    pub device: PathBuf,
+    /// The name of the driver.
+    pub driver: Option<String>,
+    /// How many workers there are to be.
+    pub workers: Option<usize>,
+    /// Whether it is to be salvaged.
+    pub salvage: bool,
+}
 
 /// A log file system, and how it is used.
 #[derive(Debug)]
@@ -22,6 +47,8 @@ pub struct LogSettings {
     pub place: Place,
     /// The block device or file that it is on.
     pub device: Located<PathBuf>,
+    /// The way to it; by what it is if it is not set.
+    pub driver: Option<Located<Driver>>,
     /// Workers, each with a log and a share of the blocks; by the processors if it is not set.
     pub workers: Option<Located<usize>>,
     /// What can be read of it is to be read, and nothing is to be written.
@@ -35,6 +62,7 @@ impl LogSettings {
         let device = section.require("device", "device: /dev/nvme1n1")?.text("a block device or a file")?;
         Ok(Self {
             place: field.place.clone(),
+            driver: section.take("driver").map(|field| field.parse("a driver", parse_driver)).transpose()?,
             device: Located::new(join(base, &device.value), device.place),
             workers: section.take("workers").map(|field| field.count(WORKERS)).transpose()?,
             salvage: section.take("salvage").map(|field| field.truth()).transpose()?,
@@ -45,17 +73,31 @@ impl LogSettings {
     ///
     /// # Errors
     /// If there can't be that many workers.
-    pub(crate) fn from_flags(device: &Path, workers: Option<usize>, salvage: bool) -> Result<Self, Refusal> {
+    pub(crate) fn from_flags(flags: &LogFlags) -> Result<Self, Refusal> {
+        let LogFlags { device, driver, workers, salvage } = flags;
         let place = Place::flag(device.to_string_lossy());
+        let of_driver = |name: &String| {
+            let place = Place::flag(format!("--driver {name}"));
+            let driver = parse_driver(name);
+            let driver = driver.map_err(|advice| place.refuse("there is no such driver", advice))?;
+            Ok(Located::new(driver, place))
+        };
+        let driver = driver.as_ref().map(of_driver).transpose()?;
         let of_workers = |count: usize| Located::new(count, Place::flag(format!("--workers {count}")));
-        let workers = workers.map(of_workers);
+        let workers = (*workers).map(of_workers);
         if let Some(Located { place, .. }) = workers.as_ref().filter(|count| !WORKERS.contains(&count.value))
         {
             let advice = format!("write a whole number from {} to {}", WORKERS.start(), WORKERS.end());
             return Err(place.refuse("out of bounds", advice));
         }
         let salvage = salvage.then(|| Located::new(true, Place::flag("--salvage")));
-        Ok(Self { device: Located::new(device.to_owned(), place.clone()), place, workers, salvage })
+        let device = Located::new(device.clone(), place.clone());
+        Ok(Self { device, driver, place, workers, salvage })
+    }
+
+    /// The way to its device.
+    pub(crate) fn driver(&self) -> Driver {
+        self.driver.as_ref().map_or_else(Driver::default, |driver| driver.value)
     }
 
     /// Whether it is only read, damaged or not.
