@@ -11,7 +11,6 @@ use braid_tests_support::tools::build_braid;
 use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// What was asked for.
@@ -50,15 +49,15 @@ pub(crate) fn run(Command { list, options }: &Command) -> Result<()> {
 /// The unit and integration tests of all crates.
 fn cargo_test(room: Option<&Path>) -> Result<Counts> {
     println!("== cargo test");
-    let mut counts = Counts::default();
-    let mut skipped = BTreeSet::new();
+    let (mut counts, mut skipped) = (Counts::default(), BTreeSet::new());
     let test = ["test", "--workspace", "--locked", "--no-fail-fast"];
     // A test of another crate needs the command. It is built with the tests; a
     // separate build would compile its crates again, with other features.
     let tests = cmd("cargo").args(test).dir(&paths::root()).env("BRAID_BIN", paths::built("braid"));
-    let tests = tests.env("RUST_TEST_THREADS", threads().to_string());
+    // Many wait for daemons most of the time.
+    let threads = std::thread::available_parallelism().map_or(2, |count| 2 * count.get()).to_string();
     let tests = room.into_iter().fold(tests, |tests, room| tests.env("TMPDIR", room));
-    let status = tests.lines(|line| {
+    let status = tests.env("RUST_TEST_THREADS", threads).lines(|line| {
         println!("{line}");
         counts += test_result(line).unwrap_or_default();
         skipped.extend(skipped_test(line).map(str::to_owned));
@@ -73,11 +72,6 @@ fn cargo_test(room: Option<&Path>) -> Result<Counts> {
     skipped.iter().for_each(|test| println!("SKIPPED {test}"));
     println!("== cargo test: {counts}");
     Ok(counts)
-}
-
-/// The tests of a program that run at a time: many wait for daemons most of the time.
-fn threads() -> usize {
-    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The end-to-end suites, which count their checks; with `after_tests`, of the
