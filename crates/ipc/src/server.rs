@@ -11,13 +11,12 @@ use crate::protocol::{
 };
 use braid_contract::Caller;
 use braid_contract::key_value::VALUE_MAX;
-use rustix::fs::{Mode, chmod};
+use braid_sys::SocketFile;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,8 +40,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A control socket that is being served.
 pub struct Server {
-    path: PathBuf,
-    inode: u64,
+    file: SocketFile,
     listener: Arc<UnixListener>,
     acceptor: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
@@ -55,19 +53,8 @@ impl Server {
     /// # Errors
     /// If the socket can't be created.
     pub fn start(path: &Path, open_to_all: bool, handler: Arc<dyn Handler>) -> io::Result<Self> {
-        let fresh = path.with_extension(format!("{}.new", std::process::id()));
-        let _ = std::fs::remove_file(&fresh);
-        let listener = UnixListener::bind(&fresh)?;
-        let mode = if open_to_all { 0o666 } else { 0o600 };
-        let _placing = crate::socket::lock_directory(path)?;
-        let placed = chmod(&fresh, Mode::from_raw_mode(mode))
-            .map_err(io::Error::from)
-            .and_then(|()| std::fs::rename(&fresh, path));
-        if let Err(error) = placed {
-            let _ = std::fs::remove_file(&fresh);
-            return Err(error);
-        }
-        Self::resume(path, listener, handler)
+        let (file, listener) = SocketFile::listen(path, open_to_all)?;
+        Self::serve(file, listener, handler)
     }
 
     /// Answers at the socket at `path`, which `listener` is, of an earlier process.
@@ -75,7 +62,10 @@ impl Server {
     /// # Errors
     /// If there is no socket at the path, or no thread can be begun.
     pub fn resume(path: &Path, listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<Self> {
-        let inode = std::fs::symlink_metadata(path)?.ino();
+        Self::serve(SocketFile::of(path)?, listener, handler)
+    }
+
+    fn serve(file: SocketFile, listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<Self> {
         // A client that connects is to learn that it is this process.
         rustix::net::listen(&listener, BACKLOG)?;
         let listener = Arc::new(listener);
@@ -86,7 +76,7 @@ impl Server {
             let (listener, shared) = (listener.clone(), shared.clone());
             thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &shared))?
         };
-        Ok(Self { path: path.to_owned(), inode, listener, acceptor: Some(acceptor), shared })
+        Ok(Self { file, listener, acceptor: Some(acceptor), shared })
     }
 
     /// The socket, for a process that goes on after a crash of this one.
@@ -94,7 +84,7 @@ impl Server {
     /// # Errors
     /// If there are no descriptors left.
     pub fn socket(&self) -> io::Result<(PathBuf, UnixListener)> {
-        Ok((self.path.clone(), self.listener.try_clone()?))
+        Ok((self.file.path().to_owned(), self.listener.try_clone()?))
     }
 
     /// Stops answering, removes the socket, and reports the daemon's end to
@@ -113,7 +103,7 @@ impl Server {
         let listener = self.listener.try_clone()?;
         self.shared.given.store(true, Ordering::Release);
         // It waits for someone.
-        let woken = UnixStream::connect(&self.path);
+        let woken = UnixStream::connect(self.file.path());
         if let Some(acceptor) = self.acceptor.take().filter(|_| woken.is_ok()) {
             let _ = acceptor.join();
         }
@@ -126,17 +116,12 @@ impl Server {
         for thread in threads {
             let _ = thread.join();
         }
-        Ok((self.path.clone(), listener))
+        Ok((self.file.path().to_owned(), listener))
     }
 
     fn stop(&mut self, ended: Ended) {
         let Some(acceptor) = self.acceptor.take() else { return };
-        // Another daemon may have put its own socket there meanwhile, or be
-        // about to: the kernel reuses numbers of file systems.
-        let _removing = crate::socket::lock_directory(&self.path);
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.file.remove();
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
         let _ = acceptor.join();
         let threads = self.shared.end(ended, Requests::HangUp);

@@ -7,10 +7,9 @@
 
 use crate::mounts::Mount;
 use braid_contract::Shown;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdir, open};
+use rustix::fs::{Mode, mkdir};
 use rustix::process::geteuid;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -111,18 +110,6 @@ pub fn check_directory(directory: &Path, uid: u32) -> io::Result<()> {
     }
     let what = format!("{}: not a directory that only user {uid} can write", directory.shown());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
-}
-
-/// Keeps other daemons from putting sockets into the directory of `path`, or
-/// removing theirs, until the answer is dropped.
-///
-/// # Errors
-/// If the directory can't be opened or locked.
-pub(crate) fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = open(path.parent().unwrap_or(Path::new("/")), flags, Mode::empty())?;
-    flock(&directory, FlockOperation::LockExclusive)?;
-    Ok(directory)
 }
 
 fn directories(uid: u32) -> Vec<PathBuf> {

@@ -4,10 +4,10 @@
 
 use crate::blocks;
 use crate::device::{BLOCK, Device};
-use crate::kernel::Kernel;
+use crate::kernel::{Discard, Kernel};
+use crate::rings::Rings;
 use braid_contract::{Errno, Error, Result, Shown};
 use braid_sys::{FileRing, Transfer};
-use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use std::io::{self, IoSlice};
 
@@ -21,8 +21,7 @@ const DEPTH: u32 = 32;
 pub(crate) struct Direct {
     /// Open for direct I/O.
     kernel: Kernel,
-    /// Those that no thread uses.
-    rings: Mutex<Vec<FileRing>>,
+    rings: Rings<FileRing>,
 }
 
 impl Direct {
@@ -32,28 +31,37 @@ impl Direct {
     /// `EINVAL` where there is no direct I/O; `ENOSYS`, `EPERM` where there is no io_uring.
     pub(crate) fn new(kernel: Kernel) -> Result<Self> {
         let shown = || kernel.path.shown().to_string();
+        let refused = |what: &str| Error::new(Errno::EINVAL, format!("{}: {what}", shown()));
+        if kernel.discard == Discard::Blocks {
+            let unit = rustix::fs::ioctl_blksszget(&kernel.file);
+            let unit = unit.map_err(|error| Error::from(error).context(shown()))?;
+            if u64::from(unit) > BLOCK {
+                return Err(refused("its logical blocks have more than 4096 bytes"));
+            }
+        }
         let flags =
             rustix::fs::fcntl_getfl(&kernel.file).map_err(|error| Error::from(error).context(shown()))?;
-        rustix::fs::fcntl_setfl(&kernel.file, flags | OFlags::DIRECT).map_err(|_| {
-            let text = format!("{}: its file system has no direct I/O, which io_uring needs here", shown());
-            Error::new(Errno::EINVAL, text)
+        // Without waiting, transfers would fail where the kernel has to.
+        let flags = (flags | OFlags::DIRECT) - OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&kernel.file, flags)
+            .map_err(|_| refused("its file system has no direct I/O, which io_uring needs here"))?;
+        let rings = Rings::new(|| FileRing::new(DEPTH), FileRing::is_usable);
+        let rings = rings.map_err(|error| {
+            Error::from(error).context(format!("{}: an io_uring, for this driver", shown()))
         })?;
-        let ring = FileRing::new(DEPTH).map_err(|error| {
-            Error::from(error).context(format!("{}: this system lets nothing use io_uring", shown()))
-        })?;
-        Ok(Self { kernel, rings: Mutex::new(vec![ring]) })
+        Ok(Self { kernel, rings })
     }
 
     fn carry_out(&self, what: &str, offset: u64, transfers: Vec<(u64, Transfer<'_>)>) -> Result<()> {
         let told = |error: io::Error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            let errno = match rustix::io::Errno::from_io_error(&error) {
+                // That of a transfer that was not carried out is the device's.
+                None | Some(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => rustix::io::Errno::IO,
+                Some(errno) => errno,
+            };
             self.kernel.error(what, offset, errno)
         };
-        let free = self.rings.lock().pop();
-        let mut ring = free.map_or_else(|| FileRing::new(DEPTH), Ok).map_err(told)?;
-        ring.carry_out(&self.kernel.file, transfers).map_err(told)?;
-        self.rings.lock().push(ring);
-        Ok(())
+        self.rings.with(|ring| ring.carry_out(&self.kernel.file, transfers)).map_err(told)
     }
 }
 

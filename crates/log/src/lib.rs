@@ -42,6 +42,7 @@ mod open;
 mod ops;
 mod persistent;
 mod record;
+mod rings;
 mod room;
 mod salvage;
 mod scan;

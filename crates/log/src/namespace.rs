@@ -4,12 +4,12 @@
 
 use crate::blocks;
 use crate::device::{BLOCK, Device};
+use crate::rings::Rings;
 use braid_contract::{Context, Errno, Error, Result, Shown};
 use braid_sys::{
     AlignedBuf, IdentifyController, IdentifyNamespace, LbaFormat, NvmeCommand, NvmeData, NvmeRing,
     identify_controller, identify_namespace, nvme_namespace,
 };
-use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -40,8 +40,7 @@ pub(crate) struct Namespace {
     _block_device: Option<OwnedFd>,
     shape: Shape,
     id: u32,
-    /// Those that no thread uses.
-    rings: Mutex<Vec<NvmeRing>>,
+    rings: Rings<NvmeRing>,
 }
 
 /// What a namespace says of itself.
@@ -102,7 +101,8 @@ impl Namespace {
         let namespace = identify_namespace(&fd, id).with_context(asking)?;
         let shape = Shape::of(&controller, &namespace)
             .map_err(|why| Error::new(Errno::ENODEV, format!("{shown}: {why}")))?;
-        let rings = Mutex::new(Vec::new());
+        let rings =
+            Rings::new(|| NvmeRing::new(DEPTH), NvmeRing::is_usable).with_context(|| shown.to_string())?;
         Ok(Self { fd, path: path.to_owned(), _block_device: block_device, shape, id, rings })
     }
 
@@ -123,11 +123,7 @@ impl Namespace {
             let errno = Error::from(error).errno();
             Error::new(if errno == Errno::EINTR || errno == Errno::EAGAIN { Errno::EIO } else { errno }, text)
         };
-        let free = self.rings.lock().pop();
-        let mut ring = free.map_or_else(|| NvmeRing::new(DEPTH), Ok).map_err(told)?;
-        ring.carry_out(&self.fd, commands).map_err(told)?;
-        self.rings.lock().push(ring);
-        Ok(())
+        self.rings.with(|ring| ring.carry_out(&self.fd, commands)).map_err(told)
     }
 
     fn within(&self, offset: u64, len: usize) -> Result<()> {

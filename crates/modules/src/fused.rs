@@ -1,8 +1,7 @@
 //! Modules of frames that lie on each other, as one.
 
-use crate::consistency::Consistency;
 use crate::frames::{Framed, Pipeline};
-use crate::{Configured, Member, Module};
+use crate::{Configured, Member};
 use braid_contract::{FileSystem, Result};
 use std::sync::Arc;
 
@@ -22,9 +21,9 @@ pub fn fused(
     let mut last = above.name();
     let mut are_adjacent = true;
     for module in below {
-        if module.name() == Consistency::NAME {
-            let name = above.name();
-            return Err(format!("'{name}' counts on each sync, so that 'consistency' can't be below it"));
+        if module.puts_off_syncs() {
+            let (above, below) = (above.name(), module.name());
+            return Err(format!("'{above}' counts on each sync, and '{below}' below it would put them off"));
         }
         let (name, Some(more)) = (module.name(), module.frames()) else {
             are_adjacent = false;

@@ -32,6 +32,11 @@ pub trait Module: FileSystem + Sized + 'static {
         None
     }
 
+    /// Whether a sync that has returned may not have been done yet.
+    fn puts_off_syncs(_settings: &Self::Settings) -> bool {
+        false
+    }
+
     /// No further operation comes: operations that wait here go on, without what they wait for.
     fn end(&self) {}
 
@@ -204,6 +209,11 @@ pub trait Configured: fmt::Debug + Send + Sync {
 
     /// [`Module::frames`]
     fn frames(&self) -> Option<Pipeline>;
+
+    /// [`Module::puts_off_syncs`]
+    fn puts_off_syncs(&self) -> bool {
+        false
+    }
 }
 
 /// `settings` as those of the module `M`.
@@ -224,6 +234,10 @@ impl<M: Module> Configured for With<M> {
 
     fn frames(&self) -> Option<Pipeline> {
         M::frames(&self.0)
+    }
+
+    fn puts_off_syncs(&self) -> bool {
+        M::puts_off_syncs(&self.0)
     }
 }
 

@@ -9,17 +9,16 @@ use crate::pool::{Pool, Settings};
 use crate::recount::Recount;
 use crate::session::{Attendant, End, Kept, Live, Mounted, Proposal};
 use braid_contract::{Caller, Errno, Error, InodeId, RuntimeStatus, SessionStatus};
-use braid_sys::peer_groups;
+use braid_sys::{SocketFile, peer_groups};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A runtime: a socket, the sessions that began there, and workers for them.
 pub struct Runtime {
-    path: PathBuf,
+    file: SocketFile,
     listener: Arc<UnixListener>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
     shared: Arc<Common>,
@@ -108,10 +107,9 @@ impl Runtime {
             }
         }
         go_on_after_crash(&shared, found);
-        let listener = Arc::new(match listener {
-            Some(listener) => UnixListener::from(listener),
-            None => listen(path, open_to_all)?,
-        });
+        let kept = listener.and_then(|socket| Some((SocketFile::of(path).ok()?, UnixListener::from(socket))));
+        let (file, listener) = kept.map_or_else(|| SocketFile::listen(path, open_to_all), Ok)?;
+        let listener = Arc::new(listener);
         if let Some(kept) = &shared.kept {
             kept.keeper.listens(listener.as_fd());
         }
@@ -119,7 +117,7 @@ impl Runtime {
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
             thread::Builder::new().name("sessions".into()).spawn(move || accept(&listener, &shared))?
         };
-        Ok(Self { path: path.to_owned(), listener, acceptor: Mutex::new(Some(acceptor)), shared })
+        Ok(Self { file, listener, acceptor: Mutex::new(Some(acceptor)), shared })
     }
 
     /// The runtime in figures.
@@ -201,7 +199,7 @@ impl Runtime {
 
     fn stop_listening(&self) {
         if let Some(acceptor) = self.acceptor.lock().take() {
-            let _ = std::fs::remove_file(&self.path);
+            self.file.remove();
             let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
             let _ = acceptor.join();
         }
@@ -222,13 +220,6 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn listen(path: &Path, open_to_all: bool) -> io::Result<UnixListener> {
-    let _ = std::fs::remove_file(path);
-    let listener = UnixListener::bind(path)?;
-    chmod(path, Mode::from_raw_mode(if open_to_all { 0o666 } else { 0o600 }))?;
-    Ok(listener)
 }
 
 /// Whether the kernel passes on requests of users other than the one who mounted.

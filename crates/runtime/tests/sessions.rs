@@ -197,6 +197,21 @@ fn a_session_goes_on_with_another_runtime() {
     assert_eq!(fs.release(opened.handle).unwrap_err().errno(), Errno::ENOTCONN);
 }
 
+/// The kernel gives the number of a file system, by which its socket is named, to the next one.
+#[test]
+fn the_end_of_a_runtime_leaves_the_socket_of_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("socket"));
+    let mounted = mounted(dir.path());
+    let start =
+        || Runtime::start((&socket, false), Settings::default(), mounted.clone(), Before::default()).unwrap();
+    let (first, second) = (start(), start());
+    drop(first);
+    assert!(Session::begin(&socket, &data, Options::default()).is_ok());
+    drop(second);
+    assert!(!socket.exists());
+}
+
 #[test]
 fn a_runtime_that_waits_carries_nothing_out_before_it_is_resumed() {
     let dir = tempfile::tempdir().unwrap();

@@ -33,14 +33,9 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker + Into<cqueue::Entry>> Batch
         self.depth
     }
 
-    /// Runs `work` with the ring, which can't be used again if that fails.
-    pub(crate) fn using<R>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<R>) -> io::Result<R> {
-        if self.has_failed {
-            return Err(rustix::io::Errno::BADFD.into());
-        }
-        let result = work(self);
-        self.has_failed = result.is_err();
-        result
+    /// Whether it can be used: no call has failed as a whole.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.has_failed
     }
 
     /// Submits entries, at most as many as the ring has, and waits for all; returns the number
@@ -49,7 +44,13 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker + Into<cqueue::Entry>> Batch
     /// # Safety
     /// The memory and the descriptors that the entries lead to stay, and are the kernel's, until
     /// this returns. Then the kernel has none of the entries any more.
+    ///
+    /// # Errors
+    /// The kernel could not take them, and the ring can't be used again.
     pub(crate) unsafe fn submit(&mut self, entries: &[S]) -> io::Result<Vec<(u64, i32)>> {
+        if std::mem::replace(&mut self.has_failed, true) {
+            return Err(rustix::io::Errno::BADFD.into());
+        }
         // SAFETY: the caller's promise; this returns when all are done.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
         pushed.map_err(|_| io::Error::from(rustix::io::Errno::BUSY))?;
@@ -70,6 +71,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker + Into<cqueue::Entry>> Batch
                 std::thread::yield_now();
             }
         }
+        self.has_failed = failed.is_some();
         failed.map_or(Ok(results), Err)
     }
 

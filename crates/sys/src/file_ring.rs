@@ -5,6 +5,12 @@ use crate::batch_ring::BatchRing;
 use io_uring::{cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// How often transfers are tried that the kernel did not get to, as when it is short of memory.
+const ATTEMPTS_MAX: usize = 1000;
+/// The time until the next attempt.
+const RETRY_DELAY: Duration = Duration::from_millis(2);
 
 /// The memory of a transfer.
 #[derive(Debug)]
@@ -38,24 +44,37 @@ impl FileRing {
     ///
     /// # Errors
     /// The first one; `UnexpectedEof` if the file ends within a transfer. The others may be done, or
-    /// not, and the ring can't be used again.
+    /// not.
     pub fn carry_out(&mut self, file: impl AsFd, transfers: Vec<(u64, Transfer<'_>)>) -> io::Result<()> {
         let mut left: Vec<_> = transfers.into_iter().map(|(offset, data)| Left { offset, data }).collect();
         left.retain(|left| left.len() > 0);
-        self.0.using(|ring| {
-            while !left.is_empty() {
-                let batch = left.len().min(ring.depth());
-                let entries: Vec<_> =
-                    (0..).zip(&mut left[..batch]).map(|(number, left)| left.entry(&file, number)).collect();
-                // SAFETY: the memory is borrowed, and the file is, until this returns.
-                for (number, result) in unsafe { ring.submit(&entries) }? {
-                    let left = usize::try_from(number).ok().and_then(|at| left.get_mut(at));
-                    left.ok_or(io::ErrorKind::InvalidData)?.goes_on(result)?;
-                }
-                left.retain(|left| left.len() > 0);
+        let mut stalled = 0;
+        while !left.is_empty() {
+            let batch = left.len().min(self.0.depth());
+            let entries: Vec<_> =
+                (0..).zip(&mut left[..batch]).map(|(number, left)| left.entry(&file, number)).collect();
+            let mut done = 0;
+            // SAFETY: the memory is borrowed, and the file is, until this returns.
+            for (number, result) in unsafe { self.0.submit(&entries) }? {
+                let left = usize::try_from(number).ok().and_then(|at| left.get_mut(at));
+                done += left.ok_or(io::ErrorKind::InvalidData)?.goes_on(result)?;
             }
-            Ok(())
-        })
+            left.retain(|left| left.len() > 0);
+            stalled = if done > 0 { 0 } else { stalled + 1 };
+            if stalled == ATTEMPTS_MAX {
+                return Err(rustix::io::Errno::AGAIN.into());
+            }
+            if stalled > 0 {
+                std::thread::sleep(RETRY_DELAY);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it can be used again.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.0.is_usable()
     }
 }
 
@@ -78,8 +97,8 @@ impl Left<'_> {
         entry.user_data(number)
     }
 
-    /// Leaves what is to be done after this result.
-    fn goes_on(&mut self, result: i32) -> io::Result<()> {
+    /// Leaves what is to be done after this result; returns the bytes that were done.
+    fn goes_on(&mut self, result: i32) -> io::Result<usize> {
         let done = match usize::try_from(result) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(done) => done.min(self.len()),
@@ -91,7 +110,7 @@ impl Left<'_> {
             Transfer::Read(data) => *data = &mut std::mem::take(data)[done..],
             Transfer::Write(data) => *data = &data[done..],
         }
-        Ok(())
+        Ok(done)
     }
 }
 
@@ -127,8 +146,8 @@ mod tests {
         let mut memory = [0; 2000];
         let ended = ring.carry_out(&file, vec![(0, Transfer::Read(&mut memory))]).unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
-        assert!(ring.0.is_empty());
-        assert_eq!(ring.carry_out(&file, Vec::new()).unwrap_err().raw_os_error(), Some(libc::EBADFD));
+        assert!(ring.0.is_empty() && ring.is_usable());
+        ring.carry_out(&file, vec![(0, Transfer::Read(&mut memory[..1000]))]).unwrap();
         let read_only = std::fs::File::open(file.path()).unwrap();
         let refused = FileRing::new(2).unwrap().carry_out(&read_only, vec![(0, Transfer::Write(&[1]))]);
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EBADF));

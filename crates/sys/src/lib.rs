@@ -4,8 +4,8 @@
 //! interfaces: shared mappings and futexes on them, the identity of a thread,
 //! file handles, rings for transfers and of FUSE, zones of block devices, commands of NVMe,
 //! persistent memory. Safe code that all crates above need is here too: [`DataFile`], through
-//! which all bytes of native files are read and written, and whether a file is trusted
-//! ([`check_trusted`]). This crate knows nothing of volumes.
+//! which all bytes of native files are read and written, the names of sockets ([`SocketFile`]), and
+//! whether a file is trusted ([`check_trusted`]). This crate knows nothing of volumes.
 
 mod aligned;
 mod batch_ring;
@@ -29,6 +29,7 @@ mod process;
 mod ring_area;
 mod schedule;
 mod shared_words;
+mod socket_file;
 mod tier_dir;
 mod trust;
 pub mod values;
@@ -59,6 +60,7 @@ pub use process::{is_running, process_start, task_names};
 pub use ring_area::RingArea;
 pub use schedule::hurry;
 pub use shared_words::{SharedWords, SharedWordsView};
+pub use socket_file::SocketFile;
 pub use tier_dir::lock_dir;
 pub use trust::{Untrusted, check_owner, check_trusted};
 pub use word_map::WordMap;

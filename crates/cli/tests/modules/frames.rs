@@ -116,7 +116,7 @@ fn what_does_not_fit_is_refused_with_its_line() {
         ("compress: { noop: { checksum: {", "'checksum' has to be directly below 'compress'"),
         (
             "compress: { noop: { consistency: { mode: relaxed, within: 1s,",
-            "'compress' counts on each sync, so that 'consistency' can't be below it",
+            "'compress' counts on each sync, and 'consistency' below it would put them off",
         ),
         ("compress: { frame: 8KiB, checksum: { frame: 4KiB,", "'frame' is 8KiB here and 4KiB below"),
         ("compress: { codec: gzip,", "codec: 'gzip' is not known: write zstd or lz4"),

@@ -20,7 +20,7 @@ pub(crate) fn look(log: &LogSettings, config: &Config) -> Result<(), Refusal> {
             return Err(salvage.place.refuse("what is salvaged is only read", advice));
         }
         // What is left of it is found when it is opened.
-        return Disk::open(&log.device.value, Use::Read)
+        return Disk::open_by(log.driver(), &log.device.value, Use::Read)
             .map(drop)
             .map_err(|error| refuse_at(&log.device, &error));
     }

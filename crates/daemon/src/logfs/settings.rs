@@ -72,7 +72,7 @@ impl LogSettings {
     /// Reads them from the arguments of `braid log mount`.
     ///
     /// # Errors
-    /// If there can't be that many workers.
+    /// If there can't be that many workers, or there is no such driver.
     pub(crate) fn from_flags(flags: &LogFlags) -> Result<Self, Refusal> {
         let LogFlags { device, driver, workers, salvage } = flags;
         let place = Place::flag(device.to_string_lossy());

@@ -190,7 +190,7 @@ impl Modules {
         // From the top down: operations under way above wait for those below, and modules above may
         // use what is below as they give their states.
         let handed_over = before.iter().enumerate().try_for_each(|(at, now)| {
-            match now.hold_up(begun + DRAINED_WITHIN) {
+            match now.hold_up(Instant::now() + DRAINED_WITHIN) {
                 Some(gate) => gates.push(gate?),
                 // At once, so that no state from meanwhile is missed.
                 None => self.decks[at].replace(Arc::clone(&after[at])),

@@ -38,7 +38,7 @@ pub struct Status {
     /// and its figures are with the modules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// The way to that device: `kernel`, `dax` or `nvme`.
+    /// The way to that device: `kernel`, `io_uring`, `dax` or `nvme`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_driver: Option<String>,
     /// What was wrong with the log file system, a line for each kind, if it is salvaged: it is only

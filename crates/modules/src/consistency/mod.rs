@@ -95,6 +95,10 @@ impl Module for Consistency {
     const NAME: &'static str = "consistency";
     type Settings = Settings;
 
+    fn puts_off_syncs(settings: &Settings) -> bool {
+        matches!(settings.0, Mode::Relaxed(_))
+    }
+
     fn new(settings: &Settings, child: Arc<dyn FileSystem>) -> Result<Self> {
         let later = match settings.0 {
             Mode::Relaxed(within) => Later::begin(within, Arc::clone(&child)),
