@@ -189,7 +189,10 @@ stack:
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{words:?}: {error}");
         // Long work prints its progress.
-        let complaint = error.lines().find(|line| !(line.starts_with("job ") && line.contains(" running [")));
+        let is_progress = |line: &str| {
+            line.starts_with("job ") && line.contains(" running [") || line.contains("; waiting while ")
+        };
+        let complaint = error.lines().find(|line| !is_progress(line));
         assert_eq!(complaint, None, "{words:?}");
         String::from_utf8(output.stdout).unwrap()
     }

