@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -195,6 +195,30 @@ fn a_session_goes_on_with_another_runtime() {
     assert_eq!(runtime.status().sessions.len(), 1);
     runtime.stop();
     assert_eq!(fs.release(opened.handle).unwrap_err().errno(), Errno::ENOTCONN);
+}
+
+/// It may hang up before the application has sent all.
+#[test]
+fn a_refusal_is_told_however_soon_it_comes() {
+    const TIMES: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let refuses = std::thread::spawn(move || {
+        for _ in 0..TIMES {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"{\"refused\":{\"errno\":1,\"why\":\"not you\"}}\n").unwrap();
+        }
+    });
+    for _ in 0..TIMES {
+        let refused = Session::begin(&socket, dir.path(), Options::default()).err().unwrap();
+        assert_eq!(
+            (refused.errno(), refused.to_string().contains("not you")),
+            (Errno::EPERM, true),
+            "{refused}"
+        );
+    }
+    refuses.join().unwrap();
 }
 
 /// The kernel gives the number of a file system, by which its socket is named, to the next one.

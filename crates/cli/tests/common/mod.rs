@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -128,7 +128,7 @@ stack:
 
     pub(crate) fn braid(&self, words: &[&str]) -> Output {
         let unmounts = words.first() == Some(&"umount");
-        let _copies = unmounts.then(|| COPIES.read().unwrap_or_else(PoisonError::into_inner));
+        let _copies = unmounts.then(without_copies);
         self.command(words).output().unwrap()
     }
 
@@ -334,6 +334,11 @@ pub(crate) fn leave_namespace() {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).unwrap();
     assert!(Command::new("bash").args(["-c", ALONE]).status().unwrap().success());
+}
+
+/// Held while something is unmounted without the command: no other test makes copies of mounts.
+pub(crate) fn without_copies() -> RwLockReadGuard<'static, ()> {
+    COPIES.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Repeats a step until it succeeds; fails after the time limit.

@@ -341,7 +341,9 @@ fn a_mount_that_was_upgraded_can_be_unmounted_at_once() {
         let Some(bench) = mounted(&["--transport", transport]) else { return };
         for _ in 0..10 {
             bench.ok(&["upgrade", "m"]);
+            let copies = crate::common::without_copies();
             unmount(bench.path("m"), UnmountFlags::empty()).unwrap();
+            drop(copies);
             let again = || bench.braid(&["mount", "--transport", transport, "s.yaml", "m"]).status.success();
             until("the daemon has closed the volume", again);
         }

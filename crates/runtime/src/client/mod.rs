@@ -119,14 +119,16 @@ fn ask(
     options: Options,
 ) -> io::Result<Result<(SharedWords, InodeId)>> {
     let Options { geometry, class, ordered, for_others, .. } = options;
-    send(stream, &HelloRequest::Begin { version: VERSION, geometry, class, ordered, for_others })?;
-    send(stream, &HelloRequest::Show {})?;
-    pass_descriptors(stream, &[directory.as_fd()])?;
+    let asked = send(stream, &HelloRequest::Begin { version: VERSION, geometry, class, ordered, for_others })
+        .and_then(|()| send(stream, &HelloRequest::Show {}))
+        .and_then(|()| pass_descriptors(stream, &[directory.as_fd()]));
     let answer = || receive(stream, None)?.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
-    match answer()? {
-        HelloReply::Begun { .. } => {}
-        HelloReply::Refused { errno, why } => return Ok(Err(HelloReply::error(errno, why))),
-        HelloReply::Shown { .. } => return Err(io::ErrorKind::InvalidData.into()),
+    // A runtime that refuses hangs up, perhaps before all was sent.
+    match (answer(), asked) {
+        (Ok(HelloReply::Refused { errno, why }), _) => return Ok(Err(HelloReply::error(errno, why))),
+        (_, Err(error)) | (Err(error), _) => return Err(error),
+        (Ok(HelloReply::Begun { .. }), _) => {}
+        (Ok(HelloReply::Shown { .. }), _) => return Err(io::ErrorKind::InvalidData.into()),
     }
     let memory = receive_descriptors(stream, 1)?.pop();
     let memory = SharedWords::open(memory.ok_or(io::ErrorKind::InvalidData)?)?;
