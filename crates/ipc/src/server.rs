@@ -44,6 +44,8 @@ pub struct Server {
     listener: Arc<UnixListener>,
     acceptor: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
+    /// It is that of another process, which goes on if this one gives up.
+    is_taken: bool,
 }
 
 impl Server {
@@ -54,7 +56,7 @@ impl Server {
     /// If the socket can't be created.
     pub fn start(path: &Path, open_to_all: bool, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let (file, listener) = SocketFile::listen(path, open_to_all)?;
-        Self::serve(file, listener, handler)
+        Self::serve(file, listener, handler, false)
     }
 
     /// Answers at the socket at `path`, which `listener` is, of an earlier process.
@@ -62,10 +64,15 @@ impl Server {
     /// # Errors
     /// If there is no socket at the path, or no thread can be begun.
     pub fn resume(path: &Path, listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<Self> {
-        Self::serve(SocketFile::of(path)?, listener, handler)
+        Self::serve(SocketFile::of(path)?, listener, handler, true)
     }
 
-    fn serve(file: SocketFile, listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<Self> {
+    fn serve(
+        file: SocketFile,
+        listener: UnixListener,
+        handler: Arc<dyn Handler>,
+        is_taken: bool,
+    ) -> io::Result<Self> {
         // A client that connects is to learn that it is this process.
         rustix::net::listen(&listener, BACKLOG)?;
         let listener = Arc::new(listener);
@@ -76,7 +83,7 @@ impl Server {
             let (listener, shared) = (listener.clone(), shared.clone());
             thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &shared))?
         };
-        Ok(Self { file, listener, acceptor: Some(acceptor), shared })
+        Ok(Self { file, listener, acceptor: Some(acceptor), shared, is_taken })
     }
 
     /// The socket, for a process that goes on after a crash of this one.
@@ -101,6 +108,12 @@ impl Server {
     /// If there are no descriptors left; the socket is not answered any more then.
     pub fn give(mut self) -> io::Result<(PathBuf, UnixListener)> {
         let listener = self.listener.try_clone()?;
+        self.leave("another process goes on");
+        Ok((self.file.path().to_owned(), listener))
+    }
+
+    /// Stops answering, and leaves the socket as it is.
+    fn leave(&mut self, why: &str) {
         self.shared.given.store(true, Ordering::Release);
         // It waits for someone.
         let woken = UnixStream::connect(self.file.path());
@@ -108,7 +121,7 @@ impl Server {
             let _ = acceptor.join();
         }
         drop(woken);
-        let ended = Ended { error: Some("another process goes on".into()) };
+        let ended = Ended { error: Some(why.into()) };
         let threads = self.shared.end(ended, Requests::Finish);
         self.shared.await_clients(Instant::now() + FINISHED_WITHIN);
         // A client that does not take its answer would hold up the mount.
@@ -116,7 +129,6 @@ impl Server {
         for thread in threads {
             let _ = thread.join();
         }
-        Ok((self.file.path().to_owned(), listener))
     }
 
     fn stop(&mut self, ended: Ended) {
@@ -133,7 +145,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop(Ended { error: Some("the daemon gave up".into()) });
+        let why = "the daemon gave up";
+        match self.is_taken && self.acceptor.is_some() {
+            true => self.leave(why),
+            false => self.stop(Ended { error: Some(why.into()) }),
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 
 use crate::layout::Geometry;
 use braid_contract::{Class, Errno, Error};
+use rustix::net::SendFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -57,10 +58,16 @@ impl HelloReply {
     }
 }
 
-pub(crate) fn send(mut socket: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+/// Sends a line; without a signal to the program if the other side has hung up.
+pub(crate) fn send(socket: &UnixStream, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
-    socket.write_all(&line)
+    let mut rest = &line[..];
+    while !rest.is_empty() {
+        let sent = rustix::io::retry_on_intr(|| rustix::net::send(socket, rest, SendFlags::NOSIGNAL))?;
+        rest = &rest[sent..];
+    }
+    Ok(())
 }
 
 /// The next line; `None` at the end. The bytes after it are left, since a descriptor may come with

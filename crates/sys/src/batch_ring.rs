@@ -3,6 +3,13 @@
 
 use io_uring::{IoUring, cqueue, squeue};
 use std::io;
+use std::time::Duration;
+
+/// How often entries are tried that the kernel does not take or get to, as when it is short of
+/// memory.
+pub(crate) const ATTEMPTS_MAX: usize = 1000;
+/// The time until the next attempt.
+pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(2);
 
 /// A ring that one thread uses at a time.
 pub(crate) struct BatchRing<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
@@ -54,25 +61,25 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker + Into<cqueue::Entry>> Batch
         // SAFETY: the caller's promise; this returns when all are done.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
         pushed.map_err(|_| io::Error::from(rustix::io::Errno::BUSY))?;
-        let (mut results, mut failed) = (Vec::new(), None);
+        let (mut results, mut attempts) = (Vec::new(), 0);
         while results.len() < entries.len() {
             let left = entries.len() - results.len();
             let waited = self.ring.submit_and_wait(left);
             let done = self.ring.completion().map(Into::into);
             results.extend(done.map(|entry: cqueue::Entry| (entry.user_data(), entry.result())));
-            if let Err(error) = waited
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                failed = Some(error);
-                // Unless the kernel has some of them, none will be done: the ring is not used again.
-                if self.ring.submission().len() == left {
-                    break;
-                }
-                std::thread::yield_now();
+            let Err(error) = waited else { continue };
+            attempts += 1;
+            let may_pass = matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY));
+            // Unless the kernel has some of them, none will be done: the ring is not used again.
+            if self.ring.submission().len() == left && !(may_pass && attempts < ATTEMPTS_MAX) {
+                return Err(error);
+            }
+            if error.kind() != io::ErrorKind::Interrupted {
+                std::thread::sleep(RETRY_DELAY);
             }
         }
-        self.has_failed = failed.is_some();
-        failed.map_or(Ok(results), Err)
+        self.has_failed = false;
+        Ok(results)
     }
 
     /// Whether nothing is in it.

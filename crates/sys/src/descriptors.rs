@@ -20,7 +20,7 @@ pub fn pass_descriptors(socket: impl AsFd, descriptors: &[BorrowedFd<'_>]) -> io
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GROUP))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(group));
-        sendmsg(&socket, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+        sendmsg(&socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
     }
     Ok(())
 }

@@ -1,16 +1,10 @@
 //! Reads and writes of a file or a block device through io_uring, several of which are under way
 //! at a time.
 
-use crate::batch_ring::BatchRing;
+use crate::batch_ring::{ATTEMPTS_MAX, BatchRing, RETRY_DELAY};
 use io_uring::{cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
-
-/// How often transfers are tried that the kernel did not get to, as when it is short of memory.
-const ATTEMPTS_MAX: usize = 1000;
-/// The time until the next attempt.
-const RETRY_DELAY: Duration = Duration::from_millis(2);
 
 /// The memory of a transfer.
 #[derive(Debug)]

@@ -21,11 +21,11 @@ impl SocketFile {
     /// # Errors
     /// If there can be no socket; then `path` is as it was.
     pub fn listen(path: &Path, open_to_all: bool) -> io::Result<(Self, UnixListener)> {
+        let _placing = lock_directory(path)?;
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
         let _ = std::fs::remove_file(&fresh);
         let listener = UnixListener::bind(&fresh)?;
         let mode = if open_to_all { 0o666 } else { 0o600 };
-        let _placing = lock_directory(path)?;
         let placed = chmod(&fresh, Mode::from_raw_mode(mode))
             .map_err(io::Error::from)
             .and_then(|()| std::fs::rename(&fresh, path))
@@ -50,20 +50,20 @@ impl SocketFile {
 
     /// Removes it, unless it is another daemon's now.
     pub fn remove(&self) {
-        let _removing = lock_directory(&self.path);
+        let Ok(_removing) = lock_directory(&self.path) else { return };
         if std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Keeps other daemons from putting sockets into the directory of `path`, or
-/// removing theirs, until the answer is dropped.
+/// Keeps other daemons from putting sockets into the directory of `path`, or removing theirs,
+/// until the answer is dropped: by a file that no other user can open, and so lock.
 fn lock_directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = open(path.parent().unwrap_or(Path::new("/")), flags, Mode::empty())?;
-    flock(&directory, FlockOperation::LockExclusive)?;
-    Ok(directory)
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = open(path.with_file_name(".lock"), flags, Mode::RUSR | Mode::WUSR)?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    Ok(lock)
 }
 
 #[cfg(test)]
@@ -80,7 +80,10 @@ mod tests {
         first.remove();
         assert!(UnixStream::connect(&path).is_ok() && listener.accept().is_ok());
         second.remove();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), [".lock"]);
+        let rights = std::fs::metadata(dir.path().join(".lock")).unwrap().mode();
+        assert_eq!(rights & 0o077, 0, "others can't hold it");
         assert!(SocketFile::of(&path).is_err());
     }
 }

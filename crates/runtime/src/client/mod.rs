@@ -124,11 +124,15 @@ fn ask(
         .and_then(|()| pass_descriptors(stream, &[directory.as_fd()]));
     let answer = || receive(stream, None)?.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
     // A runtime that refuses hangs up, perhaps before all was sent.
-    match (answer(), asked) {
-        (Ok(HelloReply::Refused { errno, why }), _) => return Ok(Err(HelloReply::error(errno, why))),
-        (_, Err(error)) | (Err(error), _) => return Err(error),
-        (Ok(HelloReply::Begun { .. }), _) => {}
-        (Ok(HelloReply::Shown { .. }), _) => return Err(io::ErrorKind::InvalidData.into()),
+    let is_over = asked.as_ref().is_err_and(is_hung_up);
+    if !is_over {
+        asked?;
+    }
+    match answer()? {
+        HelloReply::Refused { errno, why } => return Ok(Err(HelloReply::error(errno, why))),
+        HelloReply::Begun { .. } if !is_over => {}
+        HelloReply::Begun { .. } => return Err(io::ErrorKind::BrokenPipe.into()),
+        HelloReply::Shown { .. } => return Err(io::ErrorKind::InvalidData.into()),
     }
     let memory = receive_descriptors(stream, 1)?.pop();
     let memory = SharedWords::open(memory.ok_or(io::ErrorKind::InvalidData)?)?;
