@@ -1,7 +1,7 @@
 //! Edits the tiers in the text of a stack file, keeping the rest as it is:
 //! comments, order, layout. The result is parsed and compared with the intended
 //! document, so that a text with unforeseen syntax is left alone rather than
-//! spoilt. `running` is the only caller.
+//! spoilt.
 
 use crate::refusal::Place;
 use crate::yaml::{self, Entry, Node, Value};
@@ -84,31 +84,36 @@ pub(crate) fn count_bottoms(node: &Node) -> usize {
     entries(node).iter().map(count).sum()
 }
 
-/// How many keys are this, at any depth.
-fn count_keys(node: &Node, is_it: &dyn Fn(&str) -> bool) -> usize {
-    let counts =
-        entries(node).iter().map(|entry| usize::from(is_it(&entry.key)) + count_keys(&entry.node, is_it));
-    counts.sum()
+/// How many keys, at any depth, are the name of a module of frames.
+fn count_framed(node: &Node) -> usize {
+    entries(node).iter().map(|entry| usize::from(is_framed(&entry.key)) + count_framed(&entry.node)).sum()
+}
+
+/// The modules of frames in a stack's document, from the top down, each with its settings.
+fn framed(root: &Node) -> Vec<(&str, Node)> {
+    modules(root).into_iter().filter(|(name, _)| is_framed(name)).collect()
 }
 
 /// A module of frames that is in one of the stacks' documents alone, or differs in its settings or
 /// its place among them.
 pub(crate) fn other_frames(old: &Node, new: &Node) -> Option<String> {
-    let framed = |root| modules(root).into_iter().filter(|(name, _)| is_framed(name)).collect::<Vec<_>>();
     let (were, are) = (framed(old), framed(new));
-    let differs = were.iter().zip(&are).find(|((was, before), (is, now))| was != is || !same(before, now));
-    let more = || are.get(were.len()).or(were.get(are.len()));
-    differs.map(|(_, (name, _))| name).or(more().map(|(name, _)| name)).map(|name| (*name).to_owned())
+    let is_other = |at: &usize| match (were.get(*at), are.get(*at)) {
+        (Some((was, before)), Some((is, now))) => was != is || !same(before, now),
+        _ => true,
+    };
+    let other = (0..were.len().max(are.len())).find(is_other)?;
+    were.get(other).or(are.get(other)).map(|(name, _)| (*name).to_owned())
 }
 
-/// A key of a module of frames that is not among the [modules](modules), at any depth above
-/// the bottom: only the parser knows whether it stands for one.
+/// Whether there is a key of a module of frames that is not among the [modules](modules), at any
+/// depth above the bottom: only the parser knows whether it stands for one.
 pub(crate) fn hidden_frames(root: &Node) -> bool {
     let mut above = root.clone();
     if let Some(bottom) = bottom_mut(&mut above) {
         bottom.node = Node::new(Value::Null);
     }
-    count_keys(&above, &is_framed) != modules(root).iter().filter(|(name, _)| is_framed(name)).count()
+    count_framed(&above) != framed(root).len()
 }
 
 /// The modules on top of the file system at the bottom in a stack's document, from the top

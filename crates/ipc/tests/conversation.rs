@@ -316,6 +316,19 @@ fn every_verb_is_answered_on_one_connection() {
 }
 
 #[test]
+fn a_process_that_takes_the_socket_and_gives_up_leaves_it() {
+    let Bench { server, path, _dir } = bench();
+    let (at, listener) = server.give().unwrap();
+    let again = || Server::resume(&at, listener.try_clone().unwrap(), Arc::new(Fake)).unwrap();
+    drop(again());
+    let server = again();
+    let mut client = Client::connect(&path, rustix::process::geteuid().as_raw()).unwrap();
+    assert_eq!(client.request(&Request::Hello).unwrap(), Reply::Hello(Fake.hello()));
+    server.finish(CLEAN);
+    assert!(!path.exists());
+}
+
+#[test]
 fn the_wire_is_one_json_object_a_line() {
     let bench = bench();
     let mut stream = bench.raw();

@@ -1,6 +1,6 @@
 //! The device of a file system, by what its path leads to: a block device or a regular file, [through
-//! the kernel's page cache](crate::kernel) or [past it](crate::direct); a file in [persistent memory](crate::persistent); or an
-//! [NVMe namespace](crate::namespace), by commands.
+//! the kernel's page cache](crate::kernel) or [past it](crate::direct); a file in [persistent
+//! memory](crate::persistent); or an [NVMe namespace](crate::namespace), by commands.
 
 use crate::device::{BLOCK, Device};
 use crate::direct::Direct;

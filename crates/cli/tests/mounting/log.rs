@@ -112,6 +112,19 @@ fn a_mount_agrees_with_the_model_by_each_driver() {
     }
 }
 
+#[test]
+fn a_file_system_without_direct_io_is_refused_for_io_uring() {
+    let Some(bench) = Bench::bare(&["m", "r"]) else { return };
+    let script = "mount -t ramfs none r && $BRAID log create r/fs --size 16MiB && \
+                  exec $BRAID log mount --driver io_uring r/fs m";
+    let output = bench.in_namespace(script);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && said.contains("r/fs: its file system has no direct I/O"),
+        "{said}"
+    );
+}
+
 fn agrees_with_the_model(bench: &Bench) {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     let dir = bench.path("m/dir");

@@ -29,7 +29,7 @@ impl OpenLog {
     /// Opens a log file system, and recovers it if need be; one that is salvaged is only read.
     pub(crate) fn open(log: &LogSettings) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
         let usage = if log.is_salvaged() { Use::Read } else { Use::Write };
-        let disk = Disk::open_by(log.driver(), &log.device.value, usage)
+        let disk = Disk::open_by(log.driver, &log.device.value, usage)
             .map_err(|error| refuse_at(&log.device, &error))?;
         if log.is_salvaged() {
             return Self::salvage(log, disk);
@@ -43,7 +43,7 @@ impl OpenLog {
         state: &LogState,
     ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
         let fd = state.disk.try_clone().map_err(Error::from);
-        let disk = fd.and_then(|fd| Disk::received(log.driver(), fd, &log.device.value));
+        let disk = fd.and_then(|fd| Disk::received(log.driver, fd, &log.device.value));
         let disk = disk.map_err(|error| refuse_at(&log.device, &error))?;
         Self::open_with(log, disk, |device, settings, environment| {
             LogFs::open_taken(device, settings, environment, state.live.clone())

@@ -20,11 +20,11 @@ pub(crate) fn look(log: &LogSettings, config: &Config) -> Result<(), Refusal> {
             return Err(salvage.place.refuse("what is salvaged is only read", advice));
         }
         // What is left of it is found when it is opened.
-        return Disk::open_by(log.driver(), &log.device.value, Use::Read)
+        return Disk::open_by(log.driver, &log.device.value, Use::Read)
             .map(drop)
             .map_err(|error| refuse_at(&log.device, &error));
     }
-    let disk = Disk::open_by(log.driver(), &log.device.value, Use::Write)
+    let disk = Disk::open_by(log.driver, &log.device.value, Use::Write)
         .map_err(|error| refuse_at(&log.device, &error))?;
     match braid_log::is_log(&disk).map_err(|error| refuse_at(&log.device, &error))? {
         true => Ok(()),

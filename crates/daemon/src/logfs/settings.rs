@@ -47,8 +47,8 @@ pub struct LogSettings {
     pub place: Place,
     /// The block device or file that it is on.
     pub device: Located<PathBuf>,
-    /// The way to it; by what it is if it is not set.
-    pub driver: Option<Located<Driver>>,
+    /// The way to it.
+    pub driver: Driver,
     /// Workers, each with a log and a share of the blocks; by the processors if it is not set.
     pub workers: Option<Located<usize>>,
     /// What can be read of it is to be read, and nothing is to be written.
@@ -62,7 +62,11 @@ impl LogSettings {
         let device = section.require("device", "device: /dev/nvme1n1")?.text("a block device or a file")?;
         Ok(Self {
             place: field.place.clone(),
-            driver: section.take("driver").map(|field| field.parse("a driver", parse_driver)).transpose()?,
+            driver: section
+                .take("driver")
+                .map(|field| field.parse("a driver", parse_driver))
+                .transpose()?
+                .map_or_else(Driver::default, |driver| driver.value),
             device: Located::new(join(base, &device.value), device.place),
             workers: section.take("workers").map(|field| field.count(WORKERS)).transpose()?,
             salvage: section.take("salvage").map(|field| field.truth()).transpose()?,
@@ -77,12 +81,11 @@ impl LogSettings {
         let LogFlags { device, driver, workers, salvage } = flags;
         let place = Place::flag(device.to_string_lossy());
         let of_driver = |name: &String| {
-            let place = Place::flag(format!("--driver {name}"));
-            let driver = parse_driver(name);
-            let driver = driver.map_err(|advice| place.refuse("there is no such driver", advice))?;
-            Ok(Located::new(driver, place))
+            let refuse =
+                |advice| Place::flag(format!("--driver {name}")).refuse("there is no such driver", advice);
+            parse_driver(name).map_err(refuse)
         };
-        let driver = driver.as_ref().map(of_driver).transpose()?;
+        let driver = driver.as_ref().map(of_driver).transpose()?.unwrap_or_default();
         let of_workers = |count: usize| Located::new(count, Place::flag(format!("--workers {count}")));
         let workers = (*workers).map(of_workers);
         if let Some(Located { place, .. }) = workers.as_ref().filter(|count| !WORKERS.contains(&count.value))
@@ -93,11 +96,6 @@ impl LogSettings {
         let salvage = salvage.then(|| Located::new(true, Place::flag("--salvage")));
         let device = Located::new(device.clone(), place.clone());
         Ok(Self { device, driver, place, workers, salvage })
-    }
-
-    /// The way to its device.
-    pub(crate) fn driver(&self) -> Driver {
-        self.driver.as_ref().map_or_else(Driver::default, |driver| driver.value)
     }
 
     /// Whether it is only read, damaged or not.

@@ -28,8 +28,8 @@ struct Top(ArcSwap<Now>);
 /// A file system, and a gate if operations have to be held up to replace it.
 pub(super) struct Now {
     top: Arc<dyn FileSystem>,
-    /// There are no modules.
-    is_bare: bool,
+    /// Its modules, from the top down.
+    pub(super) members: Vec<Arc<dyn Member>>,
     /// Frames are above it, which may begin an operation within another one.
     is_below: bool,
     /// Operations read it; it is written, and then true, when another one has replaced this.
@@ -37,22 +37,21 @@ pub(super) struct Now {
 }
 
 impl Now {
-    /// The top of the whole stack, on these modules. Where those below frames have a gate, this has
-    /// one too: what is under way there ends soon then.
-    pub(super) fn above(built: Built, below: &[Arc<dyn Member>]) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
-        let is_gated = has_loaded(&built.1) || has_loaded(below);
+    /// The top of the whole stack. Where what is below frames has a gate, this has one too: what is
+    /// under way there ends soon then.
+    pub(super) fn above(built: Built, below: Option<&Self>) -> Arc<Self> {
+        let is_gated = has_loaded(&built.1) || below.is_some_and(|below| below.is_past.is_some());
         Self::of(built, is_gated, false)
     }
 
     /// The file system below frames.
-    pub(super) fn below(built: Built) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
+    pub(super) fn below(built: Built) -> Arc<Self> {
         let is_gated = has_loaded(&built.1);
         Self::of(built, is_gated, true)
     }
 
-    fn of((top, members): Built, is_gated: bool, is_below: bool) -> (Arc<Self>, Vec<Arc<dyn Member>>) {
-        let is_past = is_gated.then(RwLock::default);
-        (Arc::new(Self { top, is_bare: members.is_empty(), is_below, is_past }), members)
+    fn of((top, members): Built, is_gated: bool, is_below: bool) -> Arc<Self> {
+        Arc::new(Self { top, members, is_below, is_past: is_gated.then(RwLock::default) })
     }
 
     /// Holds operations up if it has to; they go on when the lock is dropped, in what is at the
@@ -99,12 +98,7 @@ impl Deck {
         self.top.clone()
     }
 
-    /// Whether there are no modules at this moment. A question after an exchange has returned gets
-    /// the answer for the new ones.
-    pub(super) fn is_bare(&self) -> bool {
-        self.top.0.0.load().is_bare
-    }
-
+    /// What is there at this moment. A question after an exchange has returned gets the new ones.
     pub(super) fn now(&self) -> Arc<Now> {
         self.top.0.0.load_full()
     }

@@ -22,8 +22,8 @@ pub(crate) struct Modules {
     decks: Vec<Deck>,
     /// The modules of frames, which are one.
     frames: Option<Arc<dyn Member>>,
-    /// Those of each deck, from the top down.
-    members: Mutex<Vec<Vec<Arc<dyn Member>>>>,
+    /// Held while decks are exchanged, and by those who look at all modules.
+    exchanging: Mutex<()>,
     /// How all of these went on after a crash; empty if none of them has seen one.
     after_crash: Mutex<Vec<AfterCrash>>,
     /// The keeper of their states.
@@ -42,23 +42,23 @@ impl Modules {
     /// # Errors
     /// The reason why a module can't be put on it, with the module's place.
     pub(crate) fn new(stack: &StackNode, volume: Arc<dyn FileSystem>) -> std::result::Result<Self, Refusal> {
-        let (decks, frames, members) = match stack.first_frames() {
+        let (decks, frames) = match stack.first_frames() {
             None => {
-                let (now, members) = Now::above(deck::build(stack, &volume)?, &[]);
-                (vec![Deck::new(volume, now)], None, vec![members])
+                let now = Now::above(deck::build(stack, &volume)?, None);
+                (vec![Deck::new(volume, now)], None)
             }
             Some((place, pipeline, rest)) => {
-                let (now, members_below) = Now::below(deck::build(rest, &volume)?);
-                let below = Deck::new(volume, now);
+                let now_below = Now::below(deck::build(rest, &volume)?);
+                let below = Deck::new(volume, Arc::clone(&now_below));
                 let frames = braid_modules::wrap(pipeline, below.file_system());
                 let frames = frames.map_err(|error| deck::unfit(place, &error))?;
                 let on: Arc<dyn FileSystem> = frames.clone();
-                let (now, members) = Now::above(deck::build(stack, &on)?, &members_below);
-                (vec![Deck::new(on, now), below], Some(frames), vec![members, members_below])
+                let now = Now::above(deck::build(stack, &on)?, Some(&now_below));
+                (vec![Deck::new(on, now), below], Some(frames))
             }
         };
-        let (members, after_crash) = (Mutex::new(members), Mutex::default());
-        Ok(Self { decks, frames, members, after_crash, exchanged: OnceLock::new() })
+        let (exchanging, after_crash) = Default::default();
+        Ok(Self { decks, frames, exchanging, after_crash, exchanged: OnceLock::new() })
     }
 
     /// The file system will not be used any more.
@@ -74,7 +74,7 @@ impl Modules {
     /// Whether there are none at this moment. A question after an exchange has returned gets the
     /// answer for the new modules.
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_none() && self.decks[0].is_bare()
+        self.frames.is_none() && self.decks[0].now().members.is_empty()
     }
 
     /// The modules from the top down, with their figures.
@@ -95,10 +95,12 @@ impl Modules {
 
     /// The modules from the top down.
     pub(crate) fn present(&self) -> Vec<Arc<dyn Member>> {
-        let decks = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        let (above, below) =
-            decks.split_first().map_or((&[][..], &[][..]), |(first, rest)| (&first[..], rest));
-        above.iter().chain(&self.frames).chain(below.iter().flatten()).cloned().collect()
+        let _settled = self.exchanging.lock().unwrap_or_else(PoisonError::into_inner);
+        let decks: Vec<Arc<Now>> = self.decks.iter().map(Deck::now).collect();
+        let members =
+            |decks: &[Arc<Now>]| decks.iter().flat_map(|now| now.members.clone()).collect::<Vec<_>>();
+        let (above, below) = decks.split_at(1);
+        [members(above), self.frames.iter().cloned().collect(), members(below)].concat()
     }
 
     /// Has exchanges reported from now on. Only the first call counts.
@@ -175,12 +177,11 @@ impl Modules {
     /// # Errors
     /// The reason why the earlier modules go on.
     pub(crate) fn exchange(&self, Next(next): Next) -> std::result::Result<u64, String> {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let exchanging = self.exchanging.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = next.into_iter();
         let (above, below) = (next.next(), next.next().map(Now::below));
-        let members_below = below.as_ref().map_or(&[][..], |(_, members)| members);
-        let above = above.map(|built| Now::above(built, members_below));
-        let (after, next): (Vec<_>, Vec<_>) = above.into_iter().chain(below).unzip();
+        let above = above.map(|built| Now::above(built, below.as_deref()));
+        let after: Vec<Arc<Now>> = above.into_iter().chain(below).collect();
         let before: Vec<Arc<Now>> = self.decks.iter().map(Deck::now).collect();
         let switch = |to: &[Arc<Now>]| {
             self.decks.iter().zip(to).for_each(|(deck, now)| deck.replace(Arc::clone(now)));
@@ -195,7 +196,7 @@ impl Modules {
                 // At once, so that no state from meanwhile is missed.
                 None => self.decks[at].replace(Arc::clone(&after[at])),
             }
-            hand_over(&members[at], &next[at]).map_err(|error| error.to_string())
+            hand_over(&now.members, &after[at].members).map_err(|error| error.to_string())
         });
         if let Err(error) = handed_over {
             switch(&before);
@@ -205,10 +206,10 @@ impl Modules {
         gates.iter_mut().for_each(|is_past| **is_past = true);
         let paused = if gates.is_empty() { Duration::ZERO } else { begun.elapsed() };
         drop(gates);
-        let old = std::mem::replace(&mut *members, next);
-        drop(members);
+        drop(exchanging);
         // What waits in them goes on. Those of libraries have nothing under way.
-        old.iter().flatten().filter(|member| !member.is_loaded()).for_each(|member| member.end());
+        let old = before.iter().flat_map(|now| &now.members);
+        old.filter(|member| !member.is_loaded()).for_each(|member| member.end());
         self.after_crash().clear();
         self.exchanged.get().into_iter().for_each(Exchanged::now);
         Ok(u64::try_from(paused.as_nanos()).unwrap_or(u64::MAX))

@@ -124,10 +124,11 @@ fn ask(
         .and_then(|()| pass_descriptors(stream, &[directory.as_fd()]));
     let answer = || receive(stream, None)?.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
     // A runtime that refuses hangs up, perhaps before all was sent.
-    let is_over = asked.as_ref().is_err_and(is_hung_up);
-    if !is_over {
-        asked?;
-    }
+    let is_over = match asked {
+        Ok(()) => false,
+        Err(error) if is_hung_up(&error) => true,
+        Err(error) => return Err(error),
+    };
     match answer()? {
         HelloReply::Refused { errno, why } => return Ok(Err(HelloReply::error(errno, why))),
         HelloReply::Begun { .. } if !is_over => {}
