@@ -42,7 +42,7 @@ mod zoned;
 
 pub use attr::{Attr, FileKind, SetAttr, SetTime, Timestamp};
 pub use caller::Caller;
-pub use crash::{AfterCrash, Crash};
+pub use crash::{AfterCrash, Crash, OpenBefore, next_handle};
 pub use environment::{DeviceCounters, Environment};
 pub use errno::{Errno, Retry};
 pub use error::{Context, Error, RefusalKind, Result};

@@ -11,10 +11,10 @@ use crate::mount_control::MountControl;
 use crate::refusal::Refusal;
 use crate::upgrade::{BottomState, GuardedState, Suspension};
 use crate::wire;
-use braid_contract::{FileSystem, InodeId, Result};
+use braid_contract::{FileSystem, InodeId, OpenBefore, Result};
 use braid_fuse::{OpenKind, Session};
 use braid_runtime::FoundSession;
-use braid_volume::{CrashState, OpenBefore};
+use braid_volume::CrashState;
 use std::sync::Arc;
 
 /// Opens volumes.

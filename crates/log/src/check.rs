@@ -5,11 +5,11 @@ use crate::device::{BLOCK, Device};
 use crate::directory::kind_of;
 use crate::inode::State;
 use crate::layout::{GROUP, Superblock};
-use crate::load::{Loaded, load};
+use crate::load::{Left, Loaded, load};
 use crate::scan::{has_blocks, superblock_offsets};
 use crate::space::Space;
 use braid_contract::{FileKind, Result};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Most problems of a kind that are listed each by itself.
 const TOLD_MAX: usize = 50;
@@ -69,7 +69,7 @@ pub struct Checked {
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it can't be used, those of the device.
 pub fn figures(device: &dyn Device) -> Result<Figures> {
-    let loaded = load(device, &HashSet::new())?;
+    let loaded = load(device, Left::default())?;
     let space = Space::new(loaded.superblock.blocks, loaded.superblock.logs.len());
     loaded.mark_blocks(&space);
     Ok(of(&loaded, &space))
@@ -116,7 +116,7 @@ fn of(loaded: &Loaded, space: &Space) -> Figures {
 /// Those of the device, and `EINVAL` if there is no file system at all.
 pub fn check(device: &dyn Device) -> Result<Checked> {
     let mut problems = superblocks(device)?;
-    let loaded = match load(device, &HashSet::new()) {
+    let loaded = match load(device, Left::default()) {
         Ok(loaded) => loaded,
         Err(error) if error.errno() == braid_contract::Errno::EUCLEAN => {
             problems.push(error.to_string());

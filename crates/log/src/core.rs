@@ -225,6 +225,12 @@ impl Core {
         HandleId(handle)
     }
 
+    /// Opens what an earlier process had open by this handle.
+    pub(crate) fn open_again(&self, handle: u64, open: Open) {
+        open.inode.opens.fetch_add(1, Ordering::AcqRel);
+        self.handles.insert(handle, Arc::new(open));
+    }
+
     /// The process behind an operation.
     pub(crate) fn actor(&self, caller: &Caller) -> Arc<Actor> {
         let Caller { uid, gid, pid, .. } = *caller;

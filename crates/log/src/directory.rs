@@ -8,8 +8,10 @@ use std::ops::Bound;
 
 /// Offsets below this one are those of `.` and `..`.
 const FIRST: u64 = 3;
-/// Bytes that a name takes in an image beside its own.
+/// Bytes that a name takes in an image beside its own and its offset, at most.
 pub(crate) const NAME_WEIGHT: usize = 14;
+/// Bytes that an offset takes in an image, at most.
+pub(crate) const OFFSET_WEIGHT: usize = 10;
 
 /// The type of an inode of this mode, as entries have it.
 pub(crate) fn kind_bits(mode: u32) -> u8 {
@@ -65,7 +67,7 @@ impl Directory {
 
     /// Bytes that its names take in an image, at most.
     pub(crate) fn weight(&self) -> usize {
-        self.name_bytes + self.entries.len() * NAME_WEIGHT
+        self.name_bytes + self.entries.len() * (NAME_WEIGHT + OFFSET_WEIGHT) + OFFSET_WEIGHT
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Named> {
@@ -124,32 +126,22 @@ impl Directory {
             .filter(|(_, named)| named.kind() == Some(FileKind::Regular))
     }
 
-    /// Whether its names have the offsets that they would have if they came now, one by one.
-    pub(crate) fn is_as_read(&self) -> bool {
-        self.next == FIRST + self.entries.len() as u64
+    /// Gives the next name that comes this offset, unless others have later ones.
+    pub(crate) fn skip_to(&mut self, offset: u64) {
+        self.next = self.next.max(offset);
     }
 
-    /// The offset of the next name that comes.
-    pub(crate) fn next_offset(&self) -> u64 {
-        self.next
-    }
-
-    /// Gives its names these offsets, in their order, and `next` to the one that comes next; `None`
-    /// if they are not as many, or not in order: nothing is changed then.
-    pub(crate) fn move_names(&mut self, next: u64, offsets: &[u64]) -> Option<()> {
-        let ascends = offsets.first().is_none_or(|first| *first >= FIRST)
-            && offsets.is_sorted_by(|one, other| one < other)
-            && offsets.last().is_none_or(|last| *last < next);
-        if !ascends || offsets.len() != self.entries.len() {
-            return None;
-        }
-        let entries = std::mem::take(&mut self.entries).into_values();
-        self.entries = offsets.iter().copied().zip(entries).collect();
-        for (offset, named) in &self.entries {
-            self.offsets.insert(Name::clone(&named.name), *offset);
-        }
-        self.next = next.max(FIRST);
-        Some(())
+    /// Its names in the order of their offsets, each with its offset if that is not the one after
+    /// the name before; at the end the offset of the next name, likewise.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (Option<u64>, Option<&Named>)> {
+        let mut expected = FIRST;
+        let mut step = move |offset: u64| {
+            let is_expected = std::mem::replace(&mut expected, offset + 1) == offset;
+            (!is_expected).then_some(offset)
+        };
+        let ends = std::iter::once((self.next, None));
+        let names = self.entries.iter().map(|(offset, named)| (*offset, Some(named)));
+        names.chain(ends).map(move |(offset, named)| (step(offset), named))
     }
 
     /// The entries after an offset, with theirs.
@@ -179,7 +171,31 @@ mod tests {
         dir.enter((*b"a").into(), 13, DIRECTORY);
         assert_eq!(dir.find(b"a").map(|named| (named.ino, named.kind)), Some((13, DIRECTORY)));
         assert_eq!((dir.after(0).count(), dir.find(b"b")), (2, None));
-        assert_eq!(dir.weight(), 2 + 2 * NAME_WEIGHT);
+        assert_eq!(dir.weight(), 2 + 2 * NAME_WEIGHT + 3 * OFFSET_WEIGHT);
+    }
+
+    #[test]
+    fn names_that_come_again_by_their_steps_have_the_same_offsets() {
+        let mut dir = Directory::default();
+        for name in 0..9_u8 {
+            dir.enter([b'a' + name].as_slice().into(), u64::from(name) + 10, REGULAR);
+        }
+        for left in [b"a", b"d", b"e", b"i"] {
+            dir.leave(left);
+        }
+        let mut again = Directory::default();
+        let mut skipped = 0;
+        for (offset, named) in dir.steps() {
+            offset.into_iter().for_each(|offset| again.skip_to(offset));
+            skipped += u32::from(offset.is_some());
+            named.into_iter().for_each(|named| again.enter(Name::clone(&named.name), named.ino, named.kind));
+        }
+        let entries =
+            |dir: &Directory| dir.after(0).map(|(offset, named)| (offset, named.clone())).collect::<Vec<_>>();
+        assert_eq!((entries(&again), again.next, skipped), (entries(&dir), dir.next, 3));
+        // One that was damaged changes no order.
+        again.skip_to(1);
+        assert_eq!(again.next, dir.next);
     }
 
     #[test]

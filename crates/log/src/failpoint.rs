@@ -12,6 +12,8 @@ pub enum Failpoint {
     ReuseAtOnce,
     /// Recovery believes records whose data did not reach the device.
     TrustData,
+    /// The copy of records that outlives the process ends before they are written.
+    ForgetTail,
 }
 
 #[cfg(feature = "failpoints")]

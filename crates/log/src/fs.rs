@@ -1,12 +1,13 @@
 //! The file system in use.
 
+use crate::after_crash::CrashedLog;
 use crate::background::Background;
 use crate::bucket::LogBucket;
 use crate::checkpoint::checkpoint;
 use crate::core::Core;
 use crate::device::{BLOCK, Device};
 use crate::handover::LiveLog;
-use crate::open::open;
+use crate::open::{Before, open};
 use crate::ops::{attributes, data, handles, names, paths, rename, reserve, xattrs};
 use crate::salvage::{self, Salvaged};
 use crate::settings::Settings;
@@ -17,6 +18,7 @@ use braid_contract::{
     RenameMode, Result, SeekTarget, SetAttr, StatFs, WriteFlags, XattrMode,
 };
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,7 +48,7 @@ impl LogFs {
         settings: Settings,
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
-        Self::open_with(device, settings, environment, None)
+        Self::open_with(device, settings, environment, Before::Unknown)
     }
 
     /// Goes on with the file system of another process, which [gave](Self::give) it.
@@ -59,16 +61,30 @@ impl LogFs {
         environment: Arc<dyn Environment>,
         live: LiveLog,
     ) -> Result<Self> {
-        Self::open_with(device, settings, environment, Some(live))
+        Self::open_with(device, settings, environment, Before::Gave(live))
+    }
+
+    /// Goes on with the file system of a process that crashed: every operation that it answered is
+    /// there.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if not all of them are, and those of [`open`](Self::open).
+    pub fn open_after_crash(
+        device: Arc<dyn Device>,
+        settings: Settings,
+        environment: Arc<dyn Environment>,
+        crashed: CrashedLog,
+    ) -> Result<Self> {
+        Self::open_with(device, settings, environment, Before::Crashed(crashed))
     }
 
     fn open_with(
         device: Arc<dyn Device>,
         settings: Settings,
         environment: Arc<dyn Environment>,
-        live: Option<LiveLog>,
+        before: Before,
     ) -> Result<Self> {
-        let core = Arc::new(open(&device, settings, Arc::clone(&environment), live)?);
+        let core = Arc::new(open(&device, settings, Arc::clone(&environment), before)?);
         let background = environment.threads().then(|| Background::begin(&core)).transpose()?;
         Ok(Self { core, background: Mutex::new(background) })
     }
@@ -102,6 +118,16 @@ impl LogFs {
         checkpoint(&self.core, true)?;
         self.core.journal.close();
         Ok(())
+    }
+
+    /// Has operations that were answered outlive this process, from now on: another one can
+    /// [go on](Self::open_after_crash) with the returned memory, whenever this one ends. It must know
+    /// the open files by itself. Transfers to the device must end with the process.
+    ///
+    /// # Errors
+    /// Those of getting the memory.
+    pub fn outlive(&self) -> Result<Vec<OwnedFd>> {
+        Ok(self.core.journal.outlive()?)
     }
 
     /// Shortens what [`give`](Self::give) has to do, while operations go on.

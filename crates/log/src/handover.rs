@@ -1,7 +1,8 @@
 //! Hands a file system in use from one process to the next (`LabStor` §3.3, live upgrade): the
 //! part of its state that is not on the device, in a form that another version of the program
 //! recognises. Inodes and names are on the device, which the next process reads as after a close;
-//! here are open files, what the kernel knows, and inodes that are gone but not forgotten.
+//! here are open files, what the kernel knows, and inodes that are gone but not forgotten. After a
+//! crash there is less: see [`after_crash`](crate::after_crash).
 
 use crate::actor::Actor;
 use crate::codec::{Put, Take};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The version of the packed form.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The flags of an open file or directory, as bits.
 const READ: u8 = 1;
@@ -40,13 +41,8 @@ pub struct LiveLog {
 struct LiveInode {
     ino: u64,
     lookups: u64,
-    /// It never had a name, and may get one.
-    is_unnamed: bool,
     /// Of one that is gone: the changes that make it so.
     gone: Option<Vec<Change>>,
-    /// Of a directory whose names don't have the offsets that they get when it is read: the next
-    /// offset of a name, and those of its names, in their order.
-    offsets: Option<(u64, Vec<u64>)>,
 }
 
 /// An open file or directory.
@@ -167,12 +163,10 @@ impl LiveLog {
         }
         for LiveHandle { handle, ino, bits, actor } in self.handles {
             let inode = core.table.get(ino).ok_or_else(|| missing(ino))?;
-            inode.opens.fetch_add(1, Ordering::AcqRel);
             let has = |bit| bits & bit != 0;
             let flags =
                 OpenFlags { read: has(READ), write: has(WRITE), direct: has(DIRECT), sync: has(SYNC) };
-            let open = Open { inode, flags, is_dir: has(DIRECTORY), actor };
-            core.handles.insert(handle, Arc::new(open));
+            core.open_again(handle, Open { inode, flags, is_dir: has(DIRECTORY), actor });
         }
         Ok(())
     }
@@ -197,53 +191,26 @@ impl LiveInode {
         let state = inode.state.read();
         let lookups = inode.lookups.load(Ordering::Acquire);
         let is_used = lookups > 0 || inode.is_open();
-        // The kernel keeps listings, and goes on in them.
-        let names = state.names().filter(|names| is_used && !names.is_as_read());
-        let live = Self {
-            ino: inode.ino,
-            lookups,
-            is_unnamed: state.is_unnamed,
-            gone: state.is_gone.then(|| state.describe_gone()),
-            offsets: names
-                .map(|names| (names.next_offset(), names.after(0).map(|(offset, _)| offset).collect())),
-        };
-        (is_used || live.is_unnamed).then_some(live)
+        let gone = state.is_gone.then(|| state.describe_gone());
+        is_used.then_some(Self { ino: inode.ino, lookups, gone })
     }
 
     fn put(&self, to: &mut Vec<u8>) {
         to.put_number(self.ino);
         to.put_number(self.lookups);
-        to.put_u8(self.is_unnamed.into());
         let mut gone = Vec::new();
         self.gone.iter().for_each(|changes| put_part(&mut gone, self.ino, changes));
         to.put_bytes(&gone);
-        let Some((next, offsets)) = &self.offsets else { return to.put_number(0) };
-        to.put_number(*next);
-        to.put_number(offsets.len() as u64);
-        let mut before = 0;
-        for offset in offsets {
-            to.put_number(offset - before);
-            before = *offset;
-        }
     }
 
     fn take(take: &mut Take<'_>) -> Option<Self> {
-        let (ino, lookups, is_unnamed) = (take.number()?, take.number()?, take.u8()? != 0);
+        let (ino, lookups) = (take.number()?, take.number()?);
         let gone: Option<Part> = take_parts(take.bytes()?)?.pop();
-        let next = take.number()?;
-        let mut offsets = (next > 0).then(|| (next, Vec::new()));
-        if let Some((_, offsets)) = &mut offsets {
-            let mut before = 0_u64;
-            for _ in 0..take.number()? {
-                before = before.checked_add(take.number()?)?;
-                offsets.push(before);
-            }
-        }
-        Some(Self { ino, lookups, is_unnamed, gone: gone.map(|(_, changes)| changes), offsets })
+        Some(Self { ino, lookups, gone: gone.map(|(_, changes)| changes) })
     }
 
     fn restore(self, core: &Core) -> Result<()> {
-        let Self { ino, lookups, is_unnamed, gone, offsets } = self;
+        let Self { ino, lookups, gone } = self;
         if let Some(changes) = gone {
             let inode = Inode::new(ino);
             inode.state.write().apply(0, changes, &mut Vec::new());
@@ -251,16 +218,6 @@ impl LiveInode {
         }
         let inode = core.table.get(ino).ok_or_else(|| missing(ino))?;
         inode.lookups.store(lookups, Ordering::Release);
-        let mut state = inode.state.write();
-        state.is_unnamed = is_unnamed;
-        if let Some((next, offsets)) = offsets {
-            state.move_names(next, &offsets).ok_or_else(|| {
-                Error::new(
-                    Errno::ESTALE,
-                    format!("directory {ino} has other names than when it was given away"),
-                )
-            })?;
-        }
         Ok(())
     }
 }

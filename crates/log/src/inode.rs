@@ -4,7 +4,7 @@
 
 use crate::actor::Actor;
 use crate::device::BLOCK;
-use crate::directory::{Directory, NAME_WEIGHT, kind_bits};
+use crate::directory::{Directory, NAME_WEIGHT, OFFSET_WEIGHT, kind_bits};
 use crate::extents::{Extents, Run};
 use crate::record::{Begin, Change, Name};
 use crate::sync::{Mutex, RwLock};
@@ -58,7 +58,8 @@ pub(crate) struct State {
     pub(crate) written_by: Option<Arc<Actor>>,
     /// It has no name and no data any more.
     pub(crate) is_gone: bool,
-    /// It never had a name (`O_TMPFILE`). Not on the device.
+    /// It never had a name (`O_TMPFILE`), and may get one: it began without, and its names were
+    /// never counted.
     pub(crate) is_unnamed: bool,
 }
 
@@ -172,7 +173,7 @@ impl State {
             Change::Changed(time) => self.ctime = time,
             Change::Links(nlink) => {
                 self.nlink = nlink;
-                self.is_unnamed &= nlink == 0;
+                self.is_unnamed = false;
             }
             Change::Parent(parent) => self.parent = parent,
             Change::Wrote(actor) => self.written_by = Some(actor),
@@ -191,6 +192,11 @@ impl State {
             Change::Leave(name) => {
                 if let Content::Names(names) = &mut self.content {
                     names.leave(&name);
+                }
+            }
+            Change::Offset(offset) => {
+                if let Content::Names(names) = &mut self.content {
+                    names.skip_to(offset);
                 }
             }
             Change::Target(target) => {
@@ -238,6 +244,7 @@ impl State {
         (self.mode, self.uid, self.gid, self.rdev, self.nlink) = (mode, uid, gid, rdev, nlink);
         (self.parent, self.generation, self.created_by) = (parent, generation, actor);
         (self.atime, self.mtime, self.ctime, self.btime) = (time, time, time, time);
+        self.is_unnamed = nlink == 0;
         self.content = match self.kind() {
             FileKind::Regular => Content::Inline(Vec::new()),
             FileKind::Directory => Content::Names(Directory::default()),
@@ -299,7 +306,9 @@ impl State {
                 extents.iter().for_each(|piece| add(Change::Map(vec![piece]), PIECE_WEIGHT));
             }
             Content::Names(names) => {
-                for (_, named) in names.after(0) {
+                for (offset, named) in names.steps() {
+                    offset.into_iter().for_each(|offset| add(Change::Offset(offset), OFFSET_WEIGHT));
+                    let Some(named) = named else { continue };
                     add(
                         Change::Enter(named.name.clone(), named.ino, named.kind),
                         named.name.len() + NAME_WEIGHT,
@@ -319,11 +328,6 @@ impl State {
         changes
     }
 
-    /// Gives the names of a directory these offsets; `None` if they don't fit.
-    pub(crate) fn move_names(&mut self, next: u64, offsets: &[u64]) -> Option<()> {
-        if let Content::Names(names) = &mut self.content { names.move_names(next, offsets) } else { None }
-    }
-
     fn describe_itself(&self) -> Vec<Change> {
         let begin = Begin {
             mode: self.mode,
@@ -337,6 +341,9 @@ impl State {
             actor: Arc::clone(&self.created_by),
         };
         let mut changes = vec![Change::Begin(Box::new(begin))];
+        if self.nlink == 0 && !self.is_unnamed {
+            changes.push(Change::Links(0));
+        }
         for (time, change) in [
             (self.atime, Change::Accessed as fn(Timestamp) -> Change),
             (self.mtime, Change::Modified),

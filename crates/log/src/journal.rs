@@ -14,9 +14,12 @@ use crate::extents::Run;
 use crate::failpoint::{Failpoint, fails_at};
 use crate::layout::SegmentAt;
 use crate::sync::{Condvar, Mutex};
+use crate::tail::Tail;
 use crate::writer::{Chain, Medium};
 use braid_contract::{Errno, Error, Result};
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -285,6 +288,20 @@ impl Journal {
                 self.medium.space.free(run);
             }
         }
+    }
+
+    /// Has records that are not written yet outlive the process, from now on; returns their memory.
+    ///
+    /// # Errors
+    /// Those of getting it.
+    pub(crate) fn outlive(&self) -> io::Result<Vec<OwnedFd>> {
+        let outlive = |worker: &Worker| {
+            let tail = Tail::new()?;
+            let memory = tail.memory()?;
+            worker.chain.lock().outlive(tail);
+            Ok(memory)
+        };
+        self.workers.iter().map(outlive).collect()
     }
 
     /// Writes the buffers of all workers, and has them go on in new segments.

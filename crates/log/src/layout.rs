@@ -13,8 +13,10 @@ pub(crate) const GROUP: u64 = GROUP_BLOCKS * BLOCK;
 pub const SIZE_MIN: u64 = 16 << 20;
 /// Most workers.
 pub const WORKERS_MAX: usize = 64;
-/// Version of the format.
-pub(crate) const VERSION: u32 = 1;
+/// Version of the format: that of what is written.
+pub(crate) const VERSION: u32 = 2;
+/// The first version that is understood. It lacks offsets of names.
+const VERSION_FIRST: u32 = 1;
 /// Bytes of the header of a chunk.
 pub(crate) const CHUNK_HEADER: usize = 48;
 /// Bytes of the header of a record: length, checksum, number.
@@ -114,8 +116,10 @@ impl Superblock {
         let damaged = || Error::new(Errno::EUCLEAN, "the superblock is damaged");
         let mut take = Take::new(bytes.get(SUPER_MAGIC.len()..BLOCK as usize - 4).ok_or_else(damaged)?);
         let version = take.u32().ok_or_else(damaged)?;
-        if version != VERSION {
-            let text = format!("the log file system has format {version}; this program knows {VERSION}");
+        if !(VERSION_FIRST..=VERSION).contains(&version) {
+            let text = format!(
+                "the log file system has format {version}; this program knows {VERSION_FIRST} to {VERSION}"
+            );
             return Err(Error::new(Errno::EINVAL, text));
         }
         let (body, sum) = bytes[..BLOCK as usize].split_at(BLOCK as usize - 4);
@@ -131,9 +135,11 @@ impl Superblock {
         else {
             return false;
         };
-        Self::is_one(body)
-            && body[SUPER_MAGIC.len()..][..4] != VERSION.to_le_bytes()
-            && crc32c::crc32c(body).to_le_bytes() == sum
+        let is_known = |body: &[u8]| {
+            let version = Take::new(&body[SUPER_MAGIC.len()..]).u32();
+            version.is_some_and(|version| (VERSION_FIRST..=VERSION).contains(&version))
+        };
+        Self::is_one(body) && !is_known(body) && crc32c::crc32c(body).to_le_bytes() == sum
     }
 
     fn take(take: &mut Take<'_>) -> Option<Self> {

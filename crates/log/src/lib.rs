@@ -7,14 +7,16 @@
 //! they get there.
 //!
 //! Reading order: `device`, and what is used as one (`disk`); `record` and `inode` (changes,
-//! and the inodes that they change); `layout`, `writer`, `journal` (how that becomes durable);
+//! and the inodes that they change); `layout`, `tail`, `writer`, `journal` (how that becomes
+//! durable);
 //! `space`, `account`; `core`, `checkpoint`, `room`; `scan`, `load`, `open` (recovery); `ops` (the
-//! operations), `fs` and `background`; `bucket` (keys and values); `handover` (from process to
-//! process); `salvage` (what can be read of a damaged one).
+//! operations), `fs` and `background`; `bucket` (keys and values); `handover` and `after_crash` (from
+//! process to process); `salvage` (what can be read of a damaged one).
 #![forbid(unsafe_code)]
 
 mod account;
 mod actor;
+mod after_crash;
 mod audit;
 mod background;
 mod blocks;
@@ -50,8 +52,10 @@ mod settings;
 mod space;
 mod sync;
 mod table;
+mod tail;
 mod writer;
 
+pub use after_crash::CrashedLog;
 pub use bucket::LogBucket;
 pub use check::{Checked, Figures, check, figures};
 pub use device::{BLOCK, Device};

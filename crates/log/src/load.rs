@@ -11,8 +11,10 @@ use crate::record::{Change, Part, take_parts};
 use crate::scan::{Numbered, durable_anywhere, find_superblock, scan};
 use crate::space::Space;
 use crate::table::Table;
+use crate::tail;
 use braid_contract::{Errno, Error, Result};
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Bytes that are read at a time to be checked.
@@ -44,13 +46,23 @@ pub(crate) struct Loaded {
     pub(crate) orphans: usize,
 }
 
-/// Reads a file system; files without a name stay if `open` has them.
+/// What is left of a process that had the file system in use, beside the device.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Inodes that are open: without a name, they stay.
+    pub(crate) open: HashSet<u64>,
+    /// If the process crashed: the memory of the records of each worker that it had not written.
+    pub(crate) tails: Option<Vec<OwnedFd>>,
+}
+
+/// Reads a file system, with what is left of the process before.
 ///
 /// # Errors
 /// `EINVAL` if there is none, `EUCLEAN` if it is damaged, with the place; those of the
 /// device.
-pub(crate) fn load(device: &dyn Device, open: &HashSet<u64>) -> Result<Loaded> {
+pub(crate) fn load(device: &dyn Device, left: Left) -> Result<Loaded> {
     let superblock = find_superblock(device)?;
+    let unwritten = left.tails.map(|tails| unwritten(tails, &superblock)).transpose()?;
     let mut loaded = Loaded {
         table: Table::default(),
         image: Vec::new(),
@@ -66,9 +78,16 @@ pub(crate) fn load(device: &dyn Device, open: &HashSet<u64>) -> Result<Loaded> {
         superblock,
     };
     loaded.read_image(device)?;
-    loaded.replay(device)?;
-    loaded.drop_orphans(open);
+    loaded.replay(device, unwritten)?;
+    loaded.drop_orphans(&left.open);
     Ok(loaded)
+}
+
+/// The records that a process had not written, and that the image does not have.
+fn unwritten(tails: Vec<OwnedFd>, superblock: &Superblock) -> Result<Vec<Numbered>> {
+    let tails = tails.into_iter().map(|memory| tail::records(memory, superblock.salt()));
+    let records = tails.collect::<Result<Vec<_>>>()?.into_iter().flatten();
+    Ok(records.filter(|(record, _)| *record >= superblock.first_record).collect())
 }
 
 impl Loaded {
@@ -111,7 +130,9 @@ impl Loaded {
         })
     }
 
-    fn replay(&mut self, device: &dyn Device) -> Result<()> {
+    /// Applies the records of the logs; `unwritten` has further ones of a process that crashed, of
+    /// which none may be missing.
+    fn replay(&mut self, device: &dyn Device, unwritten: Option<Vec<Numbered>>) -> Result<()> {
         let (mut records, mut durable, mut is_cut) = (Vec::new(), self.last_record, false);
         for start in self.superblock.logs.clone() {
             let log = scan(device, &self.superblock, start, u64::MAX)?;
@@ -126,15 +147,23 @@ impl Loaded {
         if is_cut {
             durable = durable.max(durable_anywhere(device, &self.superblock)?);
         }
+        let is_after_crash = unwritten.is_some();
+        records.extend(unwritten.unwrap_or_default());
         records.sort_by_key(|(record, _)| *record);
+        // One that was just written is in memory, too.
+        records.dedup_by_key(|(record, _)| *record);
         let count = records.len();
-        let played = self.play(device, records, durable)?;
+        let played = self.play(device, records, durable, is_after_crash)?;
         self.lost = count - played;
+        let is_missing = self.last_record + 1;
         if self.last_record < durable {
             let text = format!(
-                "record {} of the log is damaged or missing, and records up to {durable} were durable",
-                self.last_record + 1
+                "record {is_missing} of the log is damaged or missing, and records up to {durable} were durable"
             );
+            return Err(Error::new(Errno::EUCLEAN, text));
+        }
+        if is_after_crash && self.lost > 0 {
+            let text = format!("record {is_missing} of the log, by a process that crashed, is missing");
             return Err(Error::new(Errno::EUCLEAN, text));
         }
         Ok(())
@@ -142,17 +171,29 @@ impl Loaded {
 
     /// Applies records, up to the first that is missing or lacks its data; returns how
     /// many these are.
-    fn play(&mut self, device: &dyn Device, records: Vec<Numbered>, durable: u64) -> Result<usize> {
+    ///
+    /// After a crash of the process alone, nothing is missing but the one record that each worker
+    /// may have been about to add, of which only the number was taken, and all data is there.
+    fn play(
+        &mut self,
+        device: &dyn Device,
+        records: Vec<Numbered>,
+        durable: u64,
+        is_after_crash: bool,
+    ) -> Result<usize> {
+        let mut may_be_missing = if is_after_crash { self.superblock.logs.len() as u64 } else { 0 };
         let mut played = 0;
         for (record, bytes) in records {
-            if record != self.last_record + 1 {
+            let Some(missing) = record.checked_sub(self.last_record + 1) else { break };
+            if missing > may_be_missing || missing > 0 && self.last_record < durable {
                 break;
             }
+            may_be_missing -= missing;
             let parts = parts_of(record, &bytes)?;
             if record > durable {
                 let pieces = written(&parts);
-                let is_whole = fails_at(Failpoint::TrustData) || has_data(device, &parts, &pieces)?;
-                if !is_whole {
+                let is_trusted = is_after_crash || fails_at(Failpoint::TrustData);
+                if !is_trusted && !has_data(device, &parts, &pieces)? {
                     break;
                 }
                 self.held.extend(pieces.iter().map(|piece| piece.run));

@@ -2,6 +2,7 @@
 
 use crate::account::mark_superblocks;
 use crate::actor::Actor;
+use crate::after_crash::CrashedLog;
 use crate::checkpoint::{Image, write_image, write_superblock};
 use crate::core::{Anchor, Core, RECOVERY_GROUPS, Start, groups_of_image};
 use crate::device::{BLOCK, Device};
@@ -10,7 +11,7 @@ use crate::handover::LiveLog;
 use crate::inode::Inode;
 use crate::journal::Journal;
 use crate::layout::{SIZE_MIN, Superblock, WORKERS_MAX};
-use crate::load::{Loaded, load};
+use crate::load::{Left, Loaded, load};
 use crate::record::{Begin, Change};
 use crate::settings::Settings;
 use crate::space::Space;
@@ -123,6 +124,16 @@ pub(crate) fn anew(
     Ok((superblock, image, chains))
 }
 
+/// What is known of the process that had a file system in use before.
+pub(crate) enum Before {
+    /// Nothing: it was closed, or whatever used it is gone.
+    Unknown,
+    /// It gave it away.
+    Gave(LiveLog),
+    /// It crashed.
+    Crashed(CrashedLog),
+}
+
 /// Opens the file system on a device: reads it, and recovers after a crash, or goes on from the
 /// state of the process before.
 ///
@@ -133,7 +144,7 @@ pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: Settings,
     environment: Arc<dyn Environment>,
-    live: Option<LiveLog>,
+    before: Before,
 ) -> Result<Core> {
     let workers = settings.workers;
     if !(1..=WORKERS_MAX).contains(&workers) {
@@ -142,8 +153,15 @@ pub(crate) fn open(
     }
     // Writes of a killed process are to be durable before they count.
     device.flush()?;
-    let in_use = live.as_ref().map(LiveLog::open).unwrap_or_default();
-    let loaded = load(&**device, &in_use)?;
+    let (left, live, open_files) = match before {
+        Before::Unknown => (Left::default(), None, None),
+        Before::Gave(live) => (Left { open: live.open(), tails: None }, Some(live), None),
+        Before::Crashed(crashed) => {
+            let (left, open_files) = crashed.split();
+            (left, None, Some(open_files))
+        }
+    };
+    let loaded = load(&**device, left)?;
     live.as_ref().map_or(Ok(()), |live| live.is_of(&loaded))?;
     let goes_on = loaded.superblock.is_clean && loaded.superblock.logs.len() == workers;
     let next_segment = if goes_on { loaded.next_segment } else { skip(loaded.next_segment, &*environment)? };
@@ -175,6 +193,7 @@ pub(crate) fn open(
     let next_ino = before.next_ino;
     let core = Core::new(Start { journal, table: loaded.table, settings, environment, anchor, next_ino });
     live.map_or(Ok(()), |live| live.restore(&core))?;
+    open_files.into_iter().for_each(|open_files| open_files.restore(&core));
     Ok(core)
 }
 

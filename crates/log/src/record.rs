@@ -11,6 +11,8 @@ use std::sync::Arc;
 const BLOCKS_MAX: u64 = 1 << 50;
 /// Inode numbers are lower.
 const INO_MAX: u64 = 1 << 62;
+/// Offsets of names in listings are lower.
+const OFFSET_MAX: u64 = 1 << 62;
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
 
@@ -55,6 +57,8 @@ pub(crate) enum Change {
     Enter(Name, u64, u8),
     /// The directory has no such name.
     Leave(Name),
+    /// The next name that the directory gets has this offset in listings.
+    Offset(u64),
     /// The target of a symbolic link.
     Target(Vec<u8>),
     /// All of a small file.
@@ -165,7 +169,7 @@ impl Change {
                 to.put_number((*gid).into());
             }
             Self::Accessed(time) | Self::Modified(time) | Self::Changed(time) => put_time(to, *time),
-            Self::Parent(number) | Self::Size(number) => to.put_number(*number),
+            Self::Parent(number) | Self::Size(number) | Self::Offset(number) => to.put_number(*number),
             Self::Enter(name, ino, kind) => {
                 to.put_bytes(name);
                 to.put_number(*ino);
@@ -210,6 +214,7 @@ impl Change {
             Self::DropXattr(_) => 18,
             Self::Wrote(_) => 19,
             Self::End => 20,
+            Self::Offset(_) => 21,
         }
     }
 
@@ -235,6 +240,7 @@ impl Change {
             18 => Self::DropXattr(take.bytes()?.to_vec()),
             19 => Self::Wrote(Actor::take(take)?),
             20 => Self::End,
+            21 => Self::Offset(take.number().filter(|offset| *offset < OFFSET_MAX)?),
             _ => return None,
         })
     }
@@ -292,6 +298,7 @@ mod tests {
             Change::Parent(4),
             Change::Enter((*b"name").into(), 5, 8),
             Change::Leave((*b"other").into()),
+            Change::Offset(1 << 40),
             Change::Target(b"target".to_vec()),
             Change::Inline(vec![0; 300]),
             Change::Map(vec![
@@ -336,6 +343,7 @@ mod tests {
             name(&[b'x'; 256]),
             Change::Enter((*b"name").into(), 0, 8),
             Change::Parent(u64::MAX),
+            Change::Offset(1 << 62),
         ];
         for change in changes {
             let mut bytes = Vec::new();

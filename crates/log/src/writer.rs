@@ -2,10 +2,12 @@
 //! a chunk, which is written when it is asked for, or when it is large.
 
 use crate::device::{BLOCK, Device};
+use crate::failpoint::{Failpoint, fails_at};
 use crate::layout::{
     CHUNK_HEADER, ChunkHeader, GROUP_BLOCKS, RECORD_HEADER, RECORD_MAX, SegmentAt, SegmentHeader, seal_record,
 };
 use crate::space::Space;
+use crate::tail::Tail;
 use braid_contract::{Errno, Error, Result};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -44,6 +46,8 @@ pub(crate) struct Chain {
     next: SegmentAt,
     /// With room for its header.
     chunk: Vec<u8>,
+    /// Its records, for another process after a crash.
+    tail: Option<Tail>,
     /// Groups of the segments before this one.
     before: Vec<u64>,
 }
@@ -60,7 +64,7 @@ impl Chain {
 
     /// A chain whose only segment has its header, and nothing else yet.
     pub(crate) fn resumed(worker: usize, at: SegmentAt, next: SegmentAt) -> Self {
-        Self { worker, at, block: 1, next, chunk: vec![0; CHUNK_HEADER], before: Vec::new() }
+        Self { worker, at, block: 1, next, chunk: vec![0; CHUNK_HEADER], tail: None, before: Vec::new() }
     }
 
     /// The segment that it is in.
@@ -115,6 +119,13 @@ impl Chain {
         self.chunk.resize(at + RECORD_HEADER, 0);
         self.chunk.extend_from_slice(bytes);
         seal_record(&mut self.chunk, at, record, salt);
+        self.tail.iter().for_each(|tail| tail.note(&self.chunk[CHUNK_HEADER..], at - CHUNK_HEADER));
+    }
+
+    /// Has its records outlive the process, from now on.
+    pub(crate) fn outlive(&mut self, tail: Tail) {
+        tail.note(&self.chunk[CHUNK_HEADER..], 0);
+        self.tail = Some(tail);
     }
 
     /// Writes the chunk if it is large.
@@ -138,9 +149,13 @@ impl Chain {
         header.encode(medium.salt, &mut self.chunk);
         self.chunk.resize(self.chunk.len().next_multiple_of(BLOCK as usize), 0);
         let offset = self.at.offset() + self.block * BLOCK;
+        if fails_at(Failpoint::ForgetTail) {
+            self.tail.iter().for_each(Tail::clear);
+        }
         medium.device.write_at(offset, &[IoSlice::new(&self.chunk)])?;
         self.block += self.chunk.len() as u64 / BLOCK;
         self.chunk.truncate(CHUNK_HEADER);
+        self.tail.iter().for_each(Tail::clear);
         Ok(())
     }
 

@@ -8,15 +8,18 @@ mod common;
 mod tree;
 
 use braid_contract::{
-    Caller, Environment, Errno, FileSystem, HandleId, InodeId, OpenFlags, SetAttr, SplitMix, WriteFlags,
+    Caller, Environment, Errno, FileSystem, HandleId, InodeId, OpenBefore, OpenFlags, SetAttr, SplitMix,
+    WriteFlags,
 };
 use braid_log::{
-    BLOCK, Device, Disk, Driver, LogFs, Owner, Settings, Use, check, figures, format, make_file,
+    BLOCK, CrashedLog, Device, Disk, Driver, LogFs, Owner, Settings, Use, check, figures, format, make_file,
 };
+use braid_sys::SharedWords;
 use braid_testkit::sim::{SimClock, SimEnvironment};
 use common::{Left, SimDisk};
 use std::ffi::OsStr;
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tree::Tree;
@@ -582,4 +585,151 @@ fn a_state_of_another_version_or_cut_off_is_refused() {
     let other = [&[9][..], &packed[1..]].concat();
     assert!(braid_log::LiveLog::unpack(&other).unwrap_err().to_string().contains("form 9"));
     assert!(braid_log::LiveLog::unpack(&[&packed[..], &[0]].concat()).is_err());
+}
+
+/// A file system of two workers that was killed after six files were made, three by each worker; the
+/// memory is as long as it was before the last `cut` records of each worker.
+fn killed(cut: [usize; 2]) -> (Arc<SimDisk>, Vec<OwnedFd>) {
+    let (device, fs) = fresh(32 << 20, 2);
+    let memory = fs.outlive().unwrap();
+    let words: Vec<_> = memory.iter().map(|fd| SharedWords::open(fd.try_clone().unwrap()).unwrap()).collect();
+    let len = |worker: usize| words[worker].words()[0].load(Ordering::Acquire);
+    let mut lens = [vec![], vec![]];
+    for file in 0..6 {
+        let worker = file as usize % 2;
+        lens[worker].push(len(worker));
+        let (_, handle) = create(&fs, &caller(file), InodeId::ROOT, &format!("f{file}")).unwrap();
+        fs.release(handle).unwrap();
+    }
+    for worker in 0..2 {
+        let lens = &lens[worker];
+        if cut[worker] > 0 {
+            words[worker].words()[0].store(lens[lens.len() - cut[worker]], Ordering::Release);
+        }
+    }
+    (device, memory)
+}
+
+fn go_on(device: &Arc<SimDisk>, memory: &[OwnedFd]) -> braid_contract::Result<LogFs> {
+    let memory = memory.iter().map(|fd| fd.try_clone().unwrap()).collect();
+    let crashed = CrashedLog { memory, open: Vec::new(), crashes: 1 };
+    let disk: Arc<dyn Device> = device.clone();
+    LogFs::open_after_crash(disk, Settings { workers: 2, ..Settings::default() }, environment(), crashed)
+}
+
+#[test]
+fn a_record_whose_number_alone_was_taken_is_left_out_and_a_lost_one_is_told() {
+    let names = |fs: &LogFs| {
+        let root = fs.open_dir(&caller(1), InodeId::ROOT).unwrap();
+        names_after(fs, root, 2, 9).into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    for (cut, expected) in [
+        ([0, 0], vec!["f0", "f1", "f2", "f3", "f4", "f5"]),
+        ([0, 1], vec!["f0", "f1", "f2", "f3", "f4"]),
+        // The number of the fifth is missing before the sixth.
+        ([1, 0], vec!["f0", "f1", "f2", "f3", "f5"]),
+    ] {
+        let (device, memory) = killed(cut);
+        let fs = go_on(&device, &memory).unwrap();
+        assert_eq!(names(&fs), expected);
+        fs.audit().unwrap();
+        // What was left out stays so, whatever comes next.
+        create(&fs, &caller(0), InodeId::ROOT, "f9").unwrap();
+        fs.sync().unwrap();
+        let fs = open(device.moment().after_power_loss(Left::Nothing), 1).unwrap();
+        assert_eq!(names(&fs), [&expected[..], &["f9"]].concat());
+    }
+    // Two workers can't have left three unfinished.
+    let (device, memory) = killed([3, 0]);
+    let refused = go_on(&device, &memory).unwrap_err();
+    assert!(refused.to_string().contains("is missing"), "{refused}");
+    let (device, memory) = killed([0, 0]);
+    let lost = SharedWords::open(memory[0].try_clone().unwrap()).unwrap();
+    lost.words()[3].fetch_xor(1, Ordering::Relaxed);
+    let refused = go_on(&device, &memory).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EUCLEAN, "{refused}");
+    // The device is as it was: it is mounted as after any crash.
+    assert!(names(&open(device, 2).unwrap()).is_empty());
+}
+
+#[test]
+fn what_is_open_stays_open_after_a_crash() {
+    let (device, fs) = fresh(32 << 20, 2);
+    let memory = fs.outlive().unwrap();
+    let (root, me) = (InodeId::ROOT, caller(1));
+    let unnamed = fs.tmpfile(&me, root, 0o600, 0, READ_WRITE.into()).unwrap();
+    let (nameless, of_nameless) = (unnamed.0.attr.ino, unnamed.1.handle);
+    let (gone, of_gone) = create(&fs, &me, root, "removed").unwrap();
+    fs.unlink(&me, root, OsStr::new("removed")).unwrap();
+    for handle in [of_nameless, of_gone] {
+        write(&fs, handle, 0, &[7; 10_000]).unwrap();
+    }
+    let removed = fs.mkdir(&me, root, OsStr::new("cwd"), 0o755, 0).unwrap().attr.ino;
+    let of_removed = fs.open_dir(&me, removed).unwrap();
+    fs.rmdir(&me, root, OsStr::new("cwd")).unwrap();
+    // One that was just closed, of which that is not known yet.
+    let (closed, of_closed) = create(&fs, &me, root, "closed").unwrap();
+    fs.unlink(&me, root, OsStr::new("closed")).unwrap();
+    fs.release(of_closed).unwrap();
+
+    let file = |ino, handle| OpenBefore {
+        handle,
+        ino,
+        flags: Some(READ_WRITE),
+        passthrough: false,
+        opener: [5, 6, 7],
+    };
+    let dir = OpenBefore { flags: None, ..file(removed, of_removed) };
+    let open = vec![file(nameless, of_nameless), file(gone, of_gone), file(closed, of_closed), dir];
+    let disk: Arc<dyn Device> = device.clone();
+    let crashed = CrashedLog { memory, open, crashes: 3 };
+    let fs = LogFs::open_after_crash(disk, Settings::default(), environment(), crashed).unwrap();
+    for handle in [of_nameless, of_gone] {
+        let mut data = vec![0; 20_000];
+        assert_eq!(fs.read(&me, handle, 0, &mut data, false).unwrap(), 10_000);
+        assert!(data[..10_000].iter().all(|byte| *byte == 7));
+        write(&fs, handle, 10_000, b"more").unwrap();
+    }
+    assert!(names_after(&fs, of_removed, 0, 9).len() <= 2);
+    assert_eq!(fs.getattr(&me, removed, None).unwrap().nlink, 0);
+    assert_eq!(fs.release(of_closed).unwrap_err().errno(), Errno::EBADF);
+    assert!(fs.link(&me, gone, root, OsStr::new("back")).is_err(), "what was removed came back");
+    fs.link(&me, nameless, root, OsStr::new("got-a-name")).unwrap();
+    let (_, new) = create(&fs, &me, root, "new").unwrap();
+    assert!(new.0 >= 3 << 44, "a handle of before may be in a request that comes again");
+    for handle in [of_nameless, of_gone, new] {
+        fs.release(handle).unwrap();
+    }
+    fs.release_dir(of_removed).unwrap();
+    fs.audit().unwrap();
+    fs.close().unwrap();
+    assert_eq!(check(&*device).unwrap().problems, [""; 0]);
+}
+
+#[test]
+fn the_first_format_is_read_and_becomes_the_present_one() {
+    let (device, fs) = fresh(32 << 20, 1);
+    create(&fs, &caller(1), InodeId::ROOT, "a").unwrap();
+    fs.close().unwrap();
+    let version = |to: Option<u8>| {
+        let mut block = vec![0; BLOCK as usize];
+        let mut found = Vec::new();
+        for at in [0, (32 << 20) - BLOCK] {
+            device.read_at(at, &mut block).unwrap();
+            found.push(block[8]);
+            let Some(version) = to else { continue };
+            block[8] = version;
+            let sum = crc32c::crc32c(&block[..BLOCK as usize - 4]).to_le_bytes();
+            block[BLOCK as usize - 4..].copy_from_slice(&sum);
+            device.write_at(at, &[IoSlice::new(&block)]).unwrap();
+        }
+        found
+    };
+    assert_eq!(version(Some(1)), [2, 2]);
+    assert_eq!(check(&*device).unwrap().problems, [""; 0]);
+    let fs = open(device.clone(), 1).unwrap();
+    fs.lookup(&caller(1), InodeId::ROOT, OsStr::new("a")).unwrap();
+    assert_eq!(version(Some(3)), [2, 2]);
+    let refused = open(device.clone(), 1).unwrap_err();
+    assert!(refused.to_string().contains("format 3"), "{refused}");
 }

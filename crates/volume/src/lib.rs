@@ -52,7 +52,7 @@ pub use braid_check::{CheckOptions, CheckProgress, CheckReport, Problem, Severit
 #[cfg(feature = "failpoints")]
 pub use braid_core::Failpoint;
 pub use braid_core::Keeper;
-pub use braid_core::handover::{CrashState, LiveState, OpenBefore};
+pub use braid_core::handover::{CrashState, LiveState};
 pub use braid_format::{
     FORMAT_VERSION, JobRecord, RANGE_SIZE_DEFAULT, RANGE_SIZE_MAX, RANGE_SIZE_MIN, RangeSize,
 };

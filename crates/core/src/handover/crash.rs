@@ -6,7 +6,7 @@ use super::take::{logged, open_again, open_dir_again};
 use crate::core::Core;
 use crate::live::{DirHandle, OpenFile};
 use crate::recover::recover_beside;
-use braid_contract::{Fd, HandleId, InodeId, OpenFlags, Result};
+use braid_contract::{Fd, HandleId, InodeId, OpenBefore, OpenFlags, Result, next_handle};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
@@ -19,28 +19,6 @@ pub struct CrashState {
     pub nameless: Vec<(InodeId, Fd)>,
     /// How many processes have crashed.
     pub crashes: u64,
-}
-
-/// Handles of a process after so many crashes begin here: of a request that an earlier one
-/// may have carried out, the handle must not be another file's meanwhile.
-fn first_handle(crashes: u64) -> u64 {
-    // No process opens so many files.
-    crashes << 44
-}
-
-/// The files and directories that were open.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenBefore {
-    /// Its handle, which it keeps.
-    pub handle: HandleId,
-    /// The inode.
-    pub ino: InodeId,
-    /// How a file was opened; `None` for a directory.
-    pub flags: Option<OpenFlags>,
-    /// The kernel does the I/O of the file by itself.
-    pub passthrough: bool,
-    /// User, group and thread of the opener.
-    pub opener: [u32; 3],
 }
 
 /// Recovers the volume, and goes on with its open files. Nothing uses it yet; home
@@ -67,8 +45,7 @@ pub fn go_on(core: &Core, state: CrashState) -> Result<()> {
         nameless.insert(ino, fd);
     }
     recover_beside(core, in_use.clone())?;
-    let next = state.open.iter().map(|open| open.handle.0 + 1).max().unwrap_or(1);
-    let next = next.max(first_handle(state.crashes));
+    let next = next_handle(&state.open, state.crashes);
     let files = state.open.iter().filter_map(|open| file_again(core, open, &nameless, &in_use)).collect();
     let dirs = state.open.iter().filter_map(|open| dir_again(core, open, &nameless)).collect();
     core.handles.take_over(next, files, dirs);

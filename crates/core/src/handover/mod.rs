@@ -11,7 +11,7 @@ mod give;
 mod inodes;
 mod take;
 
-pub use crash::{CrashState, OpenBefore, go_on};
+pub use crash::{CrashState, go_on};
 pub use give::give;
 pub use take::take;
 

@@ -189,9 +189,7 @@ pub(crate) fn make_unnamed(
     };
     let inode = core.new_inode();
     let begun = vec![Change::Begin(Box::new(begin))];
-    let made = add(core, caller, &inode, (0, &mut State::default(), Vec::new()), begun, making.open)?;
-    inode.state.write().is_unnamed = true;
-    Ok(made)
+    add(core, caller, &inode, (0, &mut State::default(), Vec::new()), begun, making.open)
 }
 
 pub(crate) fn link(

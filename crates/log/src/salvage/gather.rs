@@ -127,7 +127,7 @@ fn names_of(state: &State) -> impl Iterator<Item = (u64, u8)> + '_ {
 /// The type of an inode that has these changes.
 fn kind_by_content(changes: &[Change]) -> Option<FileKind> {
     changes.iter().find_map(|change| match change {
-        Change::Enter(..) | Change::Leave(_) => Some(FileKind::Directory),
+        Change::Enter(..) | Change::Leave(_) | Change::Offset(_) => Some(FileKind::Directory),
         Change::Target(_) => Some(FileKind::Symlink),
         Change::Map(_) | Change::Inline(_) | Change::Size(_) | Change::Unmap(..) => Some(FileKind::Regular),
         _ => None,

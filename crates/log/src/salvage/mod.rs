@@ -26,7 +26,7 @@ use crate::device::Device;
 use crate::inode::{Inode, State};
 use crate::journal::Journal;
 use crate::layout::Superblock;
-use crate::load::{Loaded, load};
+use crate::load::{Left, Loaded, load};
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::table::Table;
@@ -84,7 +84,7 @@ fn read(device: &Arc<dyn Device>, environment: &dyn Environment) -> Result<Readi
 
 /// The file system, if it can be mounted, and nothing is behind the place where recovery ends.
 fn sound(device: &dyn Device, survey: &Survey) -> Option<Loaded> {
-    let loaded = load(device, &HashSet::new()).ok()?;
+    let loaded = load(device, Left::default()).ok()?;
     if loaded.superblock.blocks > survey.blocks {
         return None;
     }

@@ -2,7 +2,10 @@
 
 use braid_contract::{Errno, Error, Result, SplitMix};
 use braid_log::{BLOCK, Device};
+use braid_sys::SharedWords;
 use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Block = Arc<[u8]>;
@@ -47,7 +50,12 @@ pub(crate) struct Moment {
     pub(crate) effect: Option<Effect>,
     durable: Arc<Blocks>,
     volatile: Writes,
+    /// The memory that would outlive the process.
+    memory: Memory,
 }
+
+/// Words of pieces of memory, as far as they are in use.
+type Memory = Vec<Vec<u64>>;
 
 #[derive(Debug, Default)]
 struct Disk {
@@ -57,6 +65,8 @@ struct Disk {
     /// The contents that reads return.
     now: Blocks,
     moments: Option<Vec<Moment>>,
+    /// Memory that outlives the process: each a number of bytes, and these.
+    watched: Vec<SharedWords>,
     /// This many effects succeed.
     effects_left: Option<u64>,
     fault: Option<Fault>,
@@ -102,7 +112,15 @@ impl SimDisk {
     /// This moment.
     pub(crate) fn moment(&self) -> Moment {
         let disk = self.lock();
-        Moment { effect: None, durable: Arc::clone(&disk.durable), volatile: disk.volatile.clone() }
+        let (durable, volatile) = (Arc::clone(&disk.durable), disk.volatile.clone());
+        Moment { effect: None, durable, volatile, memory: disk.memory() }
+    }
+
+    /// Notes this memory with each moment from now on.
+    pub(crate) fn watch(&self, memory: &[OwnedFd]) {
+        let open = |fd: &OwnedFd| SharedWords::open(fd.try_clone()?);
+        let watched = memory.iter().map(open).collect::<std::io::Result<_>>();
+        self.lock().watched = watched.expect("memory for a test");
     }
 
     /// Has effects fail after this many more.
@@ -129,6 +147,34 @@ impl SimDisk {
 }
 
 impl Moment {
+    /// The device after the process was killed at this moment, and the memory that outlived it. Of
+    /// the effect that came next, some blocks may be done, and the rest not, if `next` is the moment
+    /// behind it.
+    pub(crate) fn after_kill(
+        &self,
+        next: Option<&Self>,
+        random: &mut SplitMix,
+    ) -> (Arc<SimDisk>, Vec<OwnedFd>) {
+        let mut volatile = self.volatile.clone();
+        if let Some(next) = next.filter(|next| Arc::ptr_eq(&next.durable, &self.durable)) {
+            let begun = &next.volatile[volatile.len()..];
+            volatile.extend_from_slice(&begun[..random.below(begun.len() as u64 + 1) as usize]);
+        }
+        let device = SimDisk::of(Arc::clone(&self.durable));
+        let mut disk = device.lock();
+        for (block, bytes) in &volatile {
+            disk.now[*block as usize] = Some(Arc::clone(bytes));
+        }
+        disk.volatile = volatile;
+        drop(disk);
+        let restored = self.memory.iter().map(|words| {
+            let memory = SharedWords::create("test", words.len()).expect("memory for a test");
+            memory.words().iter().zip(words).for_each(|(to, word)| to.store(*word, Ordering::Relaxed));
+            memory.as_fd().try_clone_to_owned().expect("a descriptor")
+        });
+        (Arc::clone(&device), restored.collect())
+    }
+
     /// Whether nothing can be lost.
     pub(crate) fn is_durable(&self) -> bool {
         self.volatile.is_empty()
@@ -167,12 +213,21 @@ impl Disk {
         if let Some(left) = &mut self.effects_left {
             *left = left.checked_sub(1).ok_or_else(|| Error::new(Errno::EIO, "the device fails"))?;
         }
-        let (durable, volatile) = (&self.durable, &self.volatile);
-        if let Some(moments) = &mut self.moments {
-            let (durable, volatile) = (Arc::clone(durable), volatile.clone());
-            moments.push(Moment { effect: Some(effect), durable, volatile });
+        if self.moments.is_some() {
+            let (durable, volatile) = (Arc::clone(&self.durable), self.volatile.clone());
+            let moment = Moment { effect: Some(effect), durable, volatile, memory: self.memory() };
+            self.moments.get_or_insert_default().push(moment);
         }
         Ok(())
+    }
+
+    fn memory(&self) -> Memory {
+        let copy = |memory: &SharedWords| {
+            let words = memory.words();
+            let len = 1 + words[0].load(Ordering::Acquire).div_ceil(8) as usize;
+            words[..len].iter().map(|word| word.load(Ordering::Relaxed)).collect()
+        };
+        self.watched.iter().map(copy).collect()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::common::{Fault, Left, Moment};
 use super::op::{Kind, Op, draw};
-use super::run::{History, Run, Setup};
+use super::run::{Held, History, Left as LeftByProcess, Run, Setup};
 use braid_contract::SplitMix;
 use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Times that the power is lost in a row.
@@ -27,6 +28,8 @@ pub(crate) struct Totals {
     pub(crate) states: u64,
     /// Those after the power was lost in or after a recovery.
     pub(crate) again: u64,
+    /// Times that the process was killed.
+    pub(crate) kills: u64,
 }
 
 impl Case {
@@ -52,11 +55,16 @@ impl Case {
             // The durable state at its end was not durable at its beginning.
             let synced = run.history.synced;
             let killed = op.kind == Kind::Kill;
+            let (answered, held) = (run.history.now(), run.held);
             let history = killed.then(|| run.history.clone());
             let stepped = run.step(*op);
             let mut moments = run.device.moments();
             stepped.map_err(|why| tell(&run, &why))?;
             let mut random = SplitMix::of(op.chance, 1);
+            if !killed {
+                kill(&run, &moments, (answered, held), &mut random, totals)
+                    .map_err(|why| tell(&run, &why))?;
+            }
             while moments.len() > MOMENTS_MAX {
                 moments.swap_remove(random.below(moments.len() as u64) as usize);
             }
@@ -96,6 +104,48 @@ impl Case {
         }
         case
     }
+}
+
+/// Kills the process at one of the moments of an operation, or right after it: another one finds all
+/// that was answered before, and goes on.
+fn kill(
+    run: &Run,
+    moments: &[Moment],
+    (answered, held): (usize, Held),
+    random: &mut SplitMix,
+    totals: &mut Totals,
+) -> Result<(), String> {
+    totals.kills += 1;
+    let mut history = run.history.clone();
+    let at = random.below(moments.len() as u64 + 1) as usize;
+    let (moment, held) = match moments.get(at) {
+        None => (run.device.moment(), run.held),
+        Some(moment) => (moment.clone(), held),
+    };
+    history.synced = if at < moments.len() { answered } else { history.now() };
+    let next = if at < moments.len() { moments.get(at + 1) } else { None };
+    let (device, memory) = moment.after_kill(next, random);
+    let again = random.below(3) == 0;
+    if again {
+        device.record();
+    }
+    let setup =
+        Setup { workers: random.pick(&[run.setup.workers, 1, 2]), chance: random.next_u64(), ..run.setup };
+    let told = |why| format!("killed before the {:?}\n{why}", moment.effect);
+    let kept = copies(&memory);
+    let mut next = Run::go_on(setup, LeftByProcess { device, memory, held }, &history).map_err(told)?;
+    if again {
+        // It is killed, too, before it is ready: the memory is the same still.
+        let moments = next.device.moments();
+        let moment = &moments[random.below(moments.len() as u64) as usize];
+        let (device, _) = moment.after_kill(None, random);
+        next = Run::go_on(setup, LeftByProcess { device, memory: kept, held }, &history).map_err(told)?;
+    }
+    go_on(&mut next, (random, 1), totals).map_err(told)
+}
+
+fn copies(memory: &[OwnedFd]) -> Vec<OwnedFd> {
+    memory.iter().map(|fd| fd.try_clone().expect("a descriptor")).collect()
 }
 
 fn lose(

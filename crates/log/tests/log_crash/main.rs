@@ -1,7 +1,8 @@
 //! Searches for power losses that the log file system does not survive: random operations
 //! on a small simulated device, whose power is lost at each of its effects, with many combinations
 //! of blocks that survive, and again while it recovers. The state found must be exactly that after
-//! one of the operations, and not before the last synced one.
+//! one of the operations, and not before the last synced one. The process is killed, too, and
+//! another one goes on: then all that was answered must be there.
 //!
 //! `cargo test -p braid-log --test log_crash` searches for a short while, after it has
 //! found each of the planted bugs: faults of the device, and with `--features failpoints`
@@ -113,7 +114,7 @@ fn finds_planted_bugs() -> bool {
         all &= finds(&format!("{fault:?}"), Some(fault));
     }
     #[cfg(feature = "failpoints")]
-    for failpoint in [Failpoint::ReuseAtOnce, Failpoint::TrustData] {
+    for failpoint in [Failpoint::ReuseAtOnce, Failpoint::TrustData, Failpoint::ForgetTail] {
         set_failpoint(Some(failpoint));
         all &= finds(&format!("{failpoint:?}"), None);
         set_failpoint(None);
@@ -155,11 +156,12 @@ fn search(arguments: &Arguments) -> bool {
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "log_crash: {} cases, {} moments, {} crash states ({} of them after another one) in {seconds:.1} s: {:.0} a second, seed {seed}",
+        "log_crash: {} cases, {} moments, {} crash states ({} of them after another one), {} kills in {seconds:.1} s: {:.0} a second, seed {seed}",
         totals.cases,
         totals.moments,
         totals.states,
         totals.again,
+        totals.kills,
         totals.states as f64 / seconds,
     );
     let Some((which, case)) = failed else { return true };

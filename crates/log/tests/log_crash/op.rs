@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     HandOver,
     /// Opens it again without closing it.
     Kill,
+    /// Goes on without giving it away, with the memory that outlives a process.
+    Crash,
     /// Writes until there is no room.
     Fill,
     /// Removes every file.
@@ -67,13 +69,13 @@ pub(crate) struct Op {
 }
 
 use Kind::{
-    Allocate, Append, Audit, Batch, Checkpoint, Chmod, Clear, Create, Drop, Exchange, Fill, Fsync, HandOver,
-    Hold, Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir, SetXattr,
-    Symlink, Sync, SyncDir, Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
+    Allocate, Append, Audit, Batch, Checkpoint, Chmod, Clear, Crash, Create, Drop, Exchange, Fill, Fsync,
+    HandOver, Hold, Kill, Link, LinkHeld, Mkdir, Mknod, Punch, Put, RemoveXattr, Rename, Restart, Rmdir,
+    SetXattr, Symlink, Sync, SyncDir, Tmpfile, Truncate, Unlink, Whiteout, Write, WriteHeld, Zero,
 };
 
 /// How often each is drawn.
-const WEIGHTS: [(Kind, u64); 36] = [
+const WEIGHTS: [(Kind, u64); 37] = [
     (Create, 60),
     (Mkdir, 20),
     (Symlink, 8),
@@ -107,6 +109,7 @@ const WEIGHTS: [(Kind, u64); 36] = [
     (Restart, 4),
     (HandOver, 6),
     (Kill, 4),
+    (Crash, 6),
     (Fill, 2),
     (Clear, 2),
     (Audit, 8),

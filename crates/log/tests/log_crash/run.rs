@@ -4,13 +4,14 @@ use super::common::{Fault, SimDisk};
 use super::op::{Kind, NAMES, Op, SLOTS};
 use super::tree::Tree;
 use braid_contract::{
-    Attr, Caller, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue, OpenFlags,
-    PutOptions, RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
+    Attr, Caller, Environment, Errno, FallocateMode, FileSystem, HandleId, InodeId, KeyChange, KeyValue,
+    OpenBefore, OpenFlags, PutOptions, RenameMode, Result, SetAttr, SplitMix, WriteFlags, XattrMode,
 };
-use braid_log::{Device, LiveLog, LogFs, Owner, Settings, format};
+use braid_log::{CrashedLog, Device, LiveLog, LogFs, Owner, Settings, format};
 use braid_testkit::sim::{SimClock, SimEnvironment};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 const READ_WRITE: OpenFlags = OpenFlags { read: true, write: true, direct: false, sync: false };
@@ -60,7 +61,7 @@ impl History {
         Self { trees, hashes: vec![hash], changed: HashMap::new(), synced: 0 }
     }
 
-    fn now(&self) -> usize {
+    pub(crate) fn now(&self) -> usize {
         self.trees.len() - 1
     }
 
@@ -93,8 +94,36 @@ pub(crate) struct Run {
     clock: Arc<SimClock>,
     pub(crate) fs: LogFs,
     pub(crate) history: History,
-    held: [Option<(InodeId, HandleId)>; SLOTS as usize],
+    pub(crate) held: Held,
+    /// What outlives the process.
+    memory: Vec<OwnedFd>,
     pub(crate) steps: Vec<String>,
+}
+
+/// The files that are kept.
+pub(crate) type Held = [Option<(InodeId, HandleId)>; SLOTS as usize];
+
+/// What a process that was killed left.
+pub(crate) struct Left {
+    pub(crate) device: Arc<SimDisk>,
+    pub(crate) memory: Vec<OwnedFd>,
+    pub(crate) held: Held,
+}
+
+impl Left {
+    fn open(self, setup: Setup, clock: &Arc<SimClock>) -> std::result::Result<Opened, String> {
+        let open = self.held.into_iter().flatten().map(|(ino, handle)| OpenBefore {
+            handle,
+            ino,
+            flags: Some(READ_WRITE),
+            passthrough: false,
+            opener: [0; 3],
+        });
+        let crashed = CrashedLog { memory: self.memory, open: open.collect(), crashes: 1 };
+        open_by(setup, &self.device, clock, |device, settings, environment| {
+            LogFs::open_after_crash(device, settings, environment, crashed)
+        })
+    }
 }
 
 fn told<T>(what: &str, result: Result<T>) -> std::result::Result<T, String> {
@@ -109,9 +138,10 @@ impl Run {
         let environment = SimEnvironment::new(Arc::clone(&clock), 1);
         let disk: Arc<dyn Device> = device.clone();
         told("format", format(&disk, Owner::default(), &environment))?;
-        let fs = open(setup, &device, &clock)?;
+        let (fs, memory) = open(setup, &device, &clock)?;
         let history = History::begin(told("reading", Tree::read(&fs))?);
-        Ok(Self { setup, device, clock, fs, history, held: [None; SLOTS as usize], steps: Vec::new() })
+        let (held, steps) = ([None; SLOTS as usize], Vec::new());
+        Ok(Self { setup, device, clock, fs, history, held, memory, steps })
     }
 
     /// A file system that is there, which must be of an allowed moment.
@@ -120,10 +150,24 @@ impl Run {
         device: Arc<SimDisk>,
         history: &History,
     ) -> std::result::Result<Self, String> {
-        let clock = Arc::new(SimClock::new());
-        // Later than everything before.
-        clock.advance(3_600_000_000_000);
-        let fs = open(setup, &device, &clock)?;
+        let clock = later();
+        let opened = open(setup, &device, &clock)?;
+        Self::found(setup, device, (clock, opened), history)
+    }
+
+    /// A file system whose process was killed, which must be of an allowed moment.
+    pub(crate) fn go_on(setup: Setup, left: Left, history: &History) -> std::result::Result<Self, String> {
+        let (clock, device) = (later(), Arc::clone(&left.device));
+        let opened = left.open(setup, &clock)?;
+        Self::found(setup, device, (clock, opened), history)
+    }
+
+    fn found(
+        setup: Setup,
+        device: Arc<SimDisk>,
+        (clock, (fs, memory)): (Arc<SimClock>, Opened),
+        history: &History,
+    ) -> std::result::Result<Self, String> {
         let tree = told("reading", Tree::read(&fs))?;
         if history.find(&tree).is_none() {
             return Err(format!(
@@ -136,7 +180,8 @@ impl Run {
         }
         told("audit after recovery", fs.audit())?;
         let history = History::begin(tree);
-        Ok(Self { setup, device, clock, fs, history, held: [None; SLOTS as usize], steps: Vec::new() })
+        let (held, steps) = ([None; SLOTS as usize], Vec::new());
+        Ok(Self { setup, device, clock, fs, history, held, memory, steps })
     }
 
     /// Carries out an operation; the history has its result then.
@@ -153,6 +198,12 @@ impl Run {
             }
             Kind::HandOver => {
                 self.hand_over(&mut random)?;
+                self.history.synced = self.history.now();
+                Ok(())
+            }
+            Kind::Crash => {
+                self.crash(&mut random)?;
+                // Recovery makes everything durable.
                 self.history.synced = self.history.now();
                 Ok(())
             }
@@ -188,7 +239,7 @@ impl Run {
     fn restart(&mut self, random: &mut SplitMix) -> std::result::Result<(), String> {
         self.setup.workers = 1 + random.below(3) as usize;
         self.setup.chance = random.next_u64();
-        self.fs = open(self.setup, &self.device, &self.clock)?;
+        (self.fs, self.memory) = open(self.setup, &self.device, &self.clock)?;
         let tree = told("reading", Tree::read(&self.fs))?;
         let before = &self.history.trees[self.history.now()];
         if *before != tree {
@@ -210,20 +261,35 @@ impl Run {
         let live = told("the state handed over", LiveLog::unpack(&live.pack()))?;
         self.setup.workers = 1 + random.below(3) as usize;
         self.setup.chance = random.next_u64();
-        let environment = Arc::new(SimEnvironment::new(Arc::clone(&self.clock), self.setup.chance));
-        self.device.plant(self.setup.fault);
-        let device: Arc<dyn Device> = self.device.clone();
-        let taken = LogFs::open_taken(device, self.setup.settings(), environment, live);
-        self.fs = told("it can't be taken", taken)?;
+        (self.fs, self.memory) =
+            open_by(self.setup, &self.device, &self.clock, |device, settings, environment| {
+                LogFs::open_taken(device, settings, environment, live)
+            })?;
+        self.went_on(&kept)
+    }
+
+    /// Goes on with what outlives a process, which was killed.
+    fn crash(&mut self, random: &mut SplitMix) -> std::result::Result<(), String> {
+        let kept = self.kept()?;
+        self.setup.workers = 1 + random.below(3) as usize;
+        self.setup.chance = random.next_u64();
+        let (device, memory) = (Arc::clone(&self.device), std::mem::take(&mut self.memory));
+        let left = Left { device, memory, held: self.held };
+        (self.fs, self.memory) = left.open(self.setup, &self.clock)?;
+        self.went_on(&kept)
+    }
+
+    /// Nothing is another than it was before another process went on.
+    fn went_on(&self, kept: &[(Attr, Vec<u8>)]) -> std::result::Result<(), String> {
         let tree = told("reading", Tree::read(&self.fs))?;
         let before = &self.history.trees[self.history.now()];
         if *before != tree {
-            return Err(format!("it is another one after it was taken:\n{}", before.difference(&tree)));
+            return Err(format!("it is another one in the next process:\n{}", before.difference(&tree)));
         }
         if kept != self.kept()? {
-            return Err("a kept file is another one after it was taken".to_owned());
+            return Err("a kept file is another one in the next process".to_owned());
         }
-        told("audit after it was taken", self.fs.audit())
+        told("audit in the next process", self.fs.audit())
     }
 
     /// The attributes and contents of the kept files.
@@ -530,9 +596,31 @@ impl Run {
     }
 }
 
-fn open(setup: Setup, device: &Arc<SimDisk>, clock: &Arc<SimClock>) -> std::result::Result<LogFs, String> {
+/// An open file system, and the memory that outlives its process.
+type Opened = (LogFs, Vec<OwnedFd>);
+
+fn open(setup: Setup, device: &Arc<SimDisk>, clock: &Arc<SimClock>) -> std::result::Result<Opened, String> {
+    open_by(setup, device, clock, LogFs::open)
+}
+
+fn open_by(
+    setup: Setup,
+    device: &Arc<SimDisk>,
+    clock: &Arc<SimClock>,
+    open: impl FnOnce(Arc<dyn Device>, Settings, Arc<dyn Environment>) -> Result<LogFs>,
+) -> std::result::Result<Opened, String> {
     let environment = Arc::new(SimEnvironment::new(Arc::clone(clock), setup.chance));
     device.plant(setup.fault);
-    let device: Arc<dyn Device> = device.clone();
-    told("it can't be opened", LogFs::open(device, setup.settings(), environment))
+    let disk: Arc<dyn Device> = device.clone();
+    let fs = told("it can't be opened", open(disk, setup.settings(), environment))?;
+    let memory = told("what outlives it", fs.outlive())?;
+    device.watch(&memory);
+    Ok((fs, memory))
+}
+
+/// A clock that is later than everything before.
+fn later() -> Arc<SimClock> {
+    let clock = Arc::new(SimClock::new());
+    clock.advance(3_600_000_000_000);
+    clock
 }

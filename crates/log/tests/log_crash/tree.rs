@@ -14,12 +14,12 @@ pub(crate) struct Tree {
 }
 
 #[derive(Default)]
-struct Names(Vec<(OsString, InodeId)>);
+struct Names(Vec<(OsString, InodeId, i64)>);
 
 impl DirSink for Names {
     fn add(&mut self, entry: &DirEntry<'_>) -> bool {
         if entry.name != "." && entry.name != ".." {
-            self.0.push((entry.name.to_owned(), entry.ino));
+            self.0.push((entry.name.to_owned(), entry.ino, entry.next_offset));
         }
         true
     }
@@ -29,10 +29,10 @@ impl Tree {
     /// Reads everything.
     pub(crate) fn read(fs: &dyn FileSystem) -> Result<Self> {
         let (caller, mut tree) = (Caller::root(), Self::default());
-        let mut left = vec![(String::new(), InodeId::ROOT)];
-        while let Some((path, ino)) = left.pop() {
+        let mut left = vec![(String::new(), InodeId::ROOT, 0)];
+        while let Some((path, ino, offset)) = left.pop() {
             let attr = fs.getattr(&caller, ino, None)?;
-            let line = line(fs, &caller, &attr)?;
+            let line = format!("{} at {offset}", line(fs, &caller, &attr)?);
             if attr.kind == FileKind::Directory {
                 let handle = fs.open_dir(&caller, ino)?;
                 let mut names = Names::default();
@@ -40,7 +40,10 @@ impl Tree {
                 fs.release_dir(handle)?;
                 read?;
                 let shown = |name: &OsStr| String::from_utf8_lossy(name.as_bytes()).into_owned();
-                left.extend(names.0.iter().map(|(name, ino)| (format!("{path}/{}", shown(name)), *ino)));
+                let names = names.0.iter();
+                left.extend(
+                    names.map(|(name, ino, offset)| (format!("{path}/{}", shown(name)), *ino, *offset)),
+                );
             }
             tree.lines.insert(path, (ino.0, line));
         }

@@ -361,12 +361,12 @@ fn without_a_log_there_is_nothing_to_salvage() {
     // Of another version, which this program does not know.
     let mut other = bytes;
     for at in [0, other.len() - BLOCK as usize] {
-        other[at + 8] = 2;
+        other[at + 8] = 3;
         let sum = crc32c::crc32c(&other[at..at + BLOCK as usize - 4]).to_le_bytes();
         other[at + BLOCK as usize - 4..][..4].copy_from_slice(&sum);
     }
     let device = Memory::new(other);
     let error = salvage(&device).err().unwrap();
-    assert!(error.errno() == Errno::EINVAL && error.to_string().contains("format 2"), "{error}");
+    assert!(error.errno() == Errno::EINVAL && error.to_string().contains("format 3"), "{error}");
     assert!(is_log(&*device).unwrap() && check(&*device).is_err());
 }

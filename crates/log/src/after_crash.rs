@@ -1,0 +1,77 @@
+//! Goes on with a file system whose process crashed (`LabStor` §3.3, crash recovery), so that every
+//! operation that was answered is there, synced or not. Its records are on the device, or in memory
+//! that outlived it ([`tail`](crate::tail)); what was open is known by others. Used by `open`.
+
+use crate::core::{Core, Open};
+use crate::inode::Inode;
+use crate::load::Left;
+use crate::record::{Begin, Change};
+use braid_contract::{Caller, FileKind, OpenBefore, next_handle};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What is left of a file system in use whose process crashed, beside its device.
+#[derive(Debug, Default)]
+pub struct CrashedLog {
+    /// The memory of records, from [`LogFs::outlive`](crate::LogFs::outlive).
+    pub memory: Vec<OwnedFd>,
+    /// Files and directories that were open.
+    pub open: Vec<OpenBefore>,
+    /// How many processes have crashed.
+    pub crashes: u64,
+}
+
+impl CrashedLog {
+    /// Splits it into the part that counts when the device is read, and the open files.
+    pub(crate) fn split(self) -> (Left, OpenFiles) {
+        let Self { memory, open, crashes } = self;
+        let left = Left { open: open.iter().map(|open| open.ino.0).collect(), tails: Some(memory) };
+        (left, OpenFiles { open, crashes })
+    }
+}
+
+/// The files that were open.
+pub(crate) struct OpenFiles {
+    open: Vec<OpenBefore>,
+    crashes: u64,
+}
+
+impl OpenFiles {
+    /// Opens them again.
+    pub(crate) fn restore(self, core: &Core) {
+        core.next_handle.fetch_max(next_handle(&self.open, self.crashes), Ordering::Relaxed);
+        for OpenBefore { handle, ino, flags, opener: [uid, gid, tid], .. } in self.open {
+            let is_dir = flags.is_none();
+            let inode = match core.table.get(ino.0) {
+                Some(inode) => inode,
+                None if is_dir => removed_directory(core, ino.0),
+                // It was about to be closed: its last blocks are free already.
+                None => continue,
+            };
+            let caller = Caller { uid, gid, pid: tid, tid, groups: None, of_stack: false };
+            let (flags, actor) = (flags.unwrap_or_default(), core.actor(&caller));
+            core.open_again(handle.0, Open { inode, flags, is_dir, actor });
+        }
+    }
+}
+
+/// A directory that was removed while it was open: nothing of it is on the device.
+fn removed_directory(core: &Core, ino: u64) -> Arc<Inode> {
+    let inode = Arc::new(Inode::new(ino));
+    let begin = Begin {
+        mode: FileKind::Directory.mode() | 0o700,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        nlink: 0,
+        parent: ino,
+        generation: 0,
+        time: core.now(),
+        actor: Arc::default(),
+    };
+    let gone = vec![Change::Begin(Box::new(begin)), Change::End];
+    inode.state.write().apply(0, gone, &mut Vec::new());
+    core.table.insert(ino, Arc::clone(&inode));
+    inode
+}
