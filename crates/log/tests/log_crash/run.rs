@@ -139,7 +139,7 @@ impl Run {
         let disk: Arc<dyn Device> = device.clone();
         told("format", format(&disk, Owner::default(), &environment))?;
         let (fs, memory) = open(setup, &device, &clock)?;
-        let history = History::begin(told("reading", Tree::read(&fs))?);
+        let history = History::begin(told("reading", Tree::read_with_offsets(&fs))?);
         let (held, steps) = ([None; SLOTS as usize], Vec::new());
         Ok(Self { setup, device, clock, fs, history, held, memory, steps })
     }
@@ -168,7 +168,7 @@ impl Run {
         (clock, (fs, memory)): (Arc<SimClock>, Opened),
         history: &History,
     ) -> std::result::Result<Self, String> {
-        let tree = told("reading", Tree::read(&fs))?;
+        let tree = told("reading", Tree::read_with_offsets(&fs))?;
         if history.find(&tree).is_none() {
             return Err(format!(
                 "what is found is of none of the moments {} to {}; from the first and the last it differs by\n{}\n{}",
@@ -227,7 +227,7 @@ impl Run {
         {
             return Err(format!("{error}, though nothing failed"));
         }
-        let tree = told("reading", Tree::read(&self.fs))?;
+        let tree = told("reading", Tree::read_with_offsets(&self.fs))?;
         self.history.add(tree);
         match op.kind {
             Kind::Sync | Kind::Checkpoint if result == "done" => self.history.synced = self.history.now(),
@@ -240,7 +240,7 @@ impl Run {
         self.setup.workers = 1 + random.below(3) as usize;
         self.setup.chance = random.next_u64();
         (self.fs, self.memory) = open(self.setup, &self.device, &self.clock)?;
-        let tree = told("reading", Tree::read(&self.fs))?;
+        let tree = told("reading", Tree::read_with_offsets(&self.fs))?;
         let before = &self.history.trees[self.history.now()];
         if *before != tree {
             return Err(format!("it is another one after it was closed:\n{}", before.difference(&tree)));
@@ -281,7 +281,7 @@ impl Run {
 
     /// Nothing is another than it was before another process went on.
     fn went_on(&self, kept: &[(Attr, Vec<u8>)]) -> std::result::Result<(), String> {
-        let tree = told("reading", Tree::read(&self.fs))?;
+        let tree = told("reading", Tree::read_with_offsets(&self.fs))?;
         let before = &self.history.trees[self.history.now()];
         if *before != tree {
             return Err(format!("it is another one in the next process:\n{}", before.difference(&tree)));
@@ -565,7 +565,7 @@ impl Run {
             match self.fs.fallocate(caller, handle, at, len, mode) {
                 Ok(()) => {
                     at += len;
-                    self.history.add(Tree::read(&self.fs)?);
+                    self.history.add(Tree::read_with_offsets(&self.fs)?);
                 }
                 Err(error) if error.errno() == Errno::ENOSPC => len /= 2,
                 Err(error) => return Err(error),
@@ -575,7 +575,7 @@ impl Run {
     }
 
     fn clear(&mut self, caller: &Caller) -> Result<()> {
-        let tree = Tree::read(&self.fs)?;
+        let tree = Tree::read_with_offsets(&self.fs)?;
         for path in tree.lines.keys().rev().filter(|path| !path.is_empty()) {
             let mut parent = InodeId::ROOT;
             let names: Vec<&str> = path.split('/').skip(1).collect();
@@ -590,7 +590,7 @@ impl Run {
                 }
                 removed => removed?,
             }
-            self.history.add(Tree::read(&self.fs)?);
+            self.history.add(Tree::read_with_offsets(&self.fs)?);
         }
         Ok(())
     }

@@ -26,13 +26,22 @@ impl DirSink for Names {
 }
 
 impl Tree {
-    /// Reads everything.
+    /// Reads everything but the offsets of names in listings.
     pub(crate) fn read(fs: &dyn FileSystem) -> Result<Self> {
+        Self::read_by(fs, |line, _| line)
+    }
+
+    /// Reads everything.
+    pub(crate) fn read_with_offsets(fs: &dyn FileSystem) -> Result<Self> {
+        Self::read_by(fs, |line, offset| format!("{line} at {offset}"))
+    }
+
+    fn read_by(fs: &dyn FileSystem, show: impl Fn(String, i64) -> String) -> Result<Self> {
         let (caller, mut tree) = (Caller::root(), Self::default());
         let mut left = vec![(String::new(), InodeId::ROOT, 0)];
         while let Some((path, ino, offset)) = left.pop() {
             let attr = fs.getattr(&caller, ino, None)?;
-            let line = format!("{} at {offset}", line(fs, &caller, &attr)?);
+            let line = show(line(fs, &caller, &attr)?, offset);
             if attr.kind == FileKind::Directory {
                 let handle = fs.open_dir(&caller, ino)?;
                 let mut names = Names::default();
