@@ -210,21 +210,9 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) inodes: Option<usize>,
 
-    /// If the daemon crashes, have another process go on with the mount, which programs wait for
-    #[arg(long, overrides_with = "no_restart")]
-    pub(crate) restart: bool,
-
-    /// A crash of the daemon ends the mount [default]
-    #[arg(long)]
-    pub(crate) no_restart: bool,
-
     /// Mount without this tier: what is on it answers EIO; repeat for each
     #[arg(long, value_name = "TIER")]
     pub(crate) without: Vec<String>,
-
-    /// Set by the command itself when it guards the daemon, to which its standard input leads
-    #[arg(long, hide = true, requires = "foreground")]
-    pub(crate) guarded: bool,
 }
 
 /// What the file system is made of: a stack file, or flags.

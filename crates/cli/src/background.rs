@@ -66,11 +66,11 @@ fn spawn(log: &Log, words: &[OsString], names: usize) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.file.try_clone()?).spawn()
 }
 
-/// The command line of the daemon that this process guards.
-pub(crate) fn guarded(words: &[OsString]) -> Vec<OsString> {
-    let mut words = words.iter().cloned();
-    let flag = OsString::from("--guarded");
-    words.next().into_iter().chain([flag]).chain(words).collect()
+/// The command line of the daemon that this process guards, by its own, of which the first `names`
+/// name the command.
+pub(crate) fn guarded(words: &[OsString], names: usize) -> Vec<OsString> {
+    let (names, words) = words.split_at(names.min(words.len()));
+    [names, &["--guarded".into()], words].concat()
 }
 
 /// The socket to the process that guards this one, which is its standard input.

@@ -8,11 +8,11 @@ use braid_contract::{Shown, counted};
 use braid_daemon::config::Config;
 use braid_daemon::logfs::settings::LogFlags;
 use braid_daemon::logfs::{Checked, Repaired, Salvaged};
-use braid_daemon::serve::Start;
 use braid_daemon::{flags, logfs};
 use jiff::Timestamp;
 use std::ffi::OsString;
 use std::fmt::{Display, Write as _};
+use std::path::PathBuf;
 
 pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
     let size = logfs::create(&args.path, args.size, args.force)?;
@@ -24,7 +24,6 @@ pub(crate) fn create(args: &LogCreateArgs) -> Result<()> {
 
 /// Mounts in this process or, usually, in a daemon; `words` are the command line.
 pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
-    umount::clear_dead(&args.mountpoint)?;
     let front = &args.front;
     let config = || -> Result<Config> {
         let (device, driver) = (args.path.clone(), args.driver.clone());
@@ -37,13 +36,14 @@ pub(crate) fn mount(args: &LogMountArgs, words: &[OsString]) -> Result<()> {
         }
         Ok(config)
     };
-    if !front.foreground {
-        return mount::start(&config()?, &args.mountpoint, front, (words, 2));
+    let point = || -> Result<PathBuf> {
+        umount::clear_dead(&args.mountpoint)?;
+        Ok(args.mountpoint.clone())
+    };
+    if front.foreground {
+        return mount::foreground(front, (words, 2), config, |_| point());
     }
-    mount::serve(front, |report| {
-        let start = Start::Mount { mountpoint: &args.mountpoint, nonempty: front.nonempty, guard: None };
-        mount::serve_at(&config()?, front, (words, false), start, report)
-    })
+    mount::start(&config()?, &point()?, front, (words, 2))
 }
 
 pub(crate) fn check(args: &LogCheckArgs) -> Result<()> {

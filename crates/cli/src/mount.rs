@@ -29,7 +29,8 @@ use std::path::{Path, PathBuf};
 /// line of `args`.
 pub(crate) fn run(args: &MountArgs, words: &[OsString]) -> Result<()> {
     if args.front.foreground {
-        return foreground(args, words);
+        let point = |config: &Config| clear_mount_point(args, config);
+        return foreground(&args.front, (words, 1), || config(args), point);
     }
     // Errors are best reported before anything is started or logged.
     let config = config(args)?;
@@ -129,11 +130,8 @@ fn config(args: &MountArgs) -> Result<Config> {
 
 /// The settings of a mount of this stack by the arguments.
 pub(crate) fn config_of(args: &MountArgs, mut config: Config) -> Result<Config> {
-    let flags = MountSettings {
-        inodes: counted("--inodes", args.inodes, &INODES)?,
-        restart: flag(args.restart, "--restart", true).or(flag(args.no_restart, "--no-restart", false)),
-        ..mount_settings(&args.front)?
-    };
+    let flags =
+        MountSettings { inodes: counted("--inodes", args.inodes, &INODES)?, ..mount_settings(&args.front)? };
     config.mount = flags.or(config.mount);
     config.create = args.create;
     if args.no_measure {
@@ -181,7 +179,7 @@ pub(crate) fn mount_settings(args: &FrontArgs) -> Result<MountSettings> {
         xattr: flag(args.xattr, "--xattr", true).or(flag(args.no_xattr, "--no-xattr", false)),
         transport: parsed("--transport", args.transport.as_ref(), "not a transport", Transport::parse)?,
         poll: parsed("--poll", args.poll.as_ref(), "can't be used", parse_poll)?,
-        restart: None,
+        restart: flag(args.restart, "--restart", true).or(flag(args.no_restart, "--no-restart", false)),
         runtime: match &args.runtime {
             Some(text) => Some(RuntimeSettings::from_flag(text)?),
             None => args.no_runtime.then(|| RuntimeSettings::off("--no-runtime")),
@@ -212,32 +210,31 @@ fn parsed<T>(
     }
 }
 
-/// Mounts and serves; this is the daemon.
-fn foreground(args: &MountArgs, words: &[OsString]) -> Result<()> {
-    let front = &args.front;
-    let guarded = args.guarded;
+/// Mounts and serves; this is the daemon, or where another process is to go on after a crash, its
+/// guard. `words` are the command line, of which the first `names` name the command.
+pub(crate) fn foreground(
+    front: &FrontArgs,
+    (words, names): (&[OsString], usize),
+    config: impl FnOnce() -> Result<Config>,
+    point: impl FnOnce(&Config) -> Result<PathBuf>,
+) -> Result<()> {
     serve(front, |report| {
-        let config = config(args)?;
-        if config.mount.restarts() && config.stack.volume().is_some() && !guarded {
-            let ended = supervisor::run(&background::guarded(words))
+        let config = config()?;
+        if config.mount.restarts() && !front.guarded {
+            let ended = supervisor::run(&background::guarded(words, names))
                 .map_err(|error| Failure::new(format!("the daemon can't be guarded: {error}")))?;
             // The daemon has said why.
             return if ended == 0 { Ok(()) } else { Err(Failure::new("the daemon failed").told()) };
         }
-        let point = clear_mount_point(args, &config)?;
-        let guard = guarded.then(background::guard).transpose()?;
-        serve_at(
-            &config,
-            front,
-            (words, guarded),
-            Start::Mount { mountpoint: &point, nonempty: front.nonempty, guard },
-            report,
-        )
+        let point = point(&config)?;
+        let guard = front.guarded.then(background::guard).transpose()?;
+        let start = Start::Mount { mountpoint: &point, nonempty: front.nonempty, guard };
+        serve_at(&config, front, words, start, report)
     })
 }
 
 /// Begins to log, and reports a failure to the waiting command.
-pub(crate) fn serve(front: &FrontArgs, serve: impl FnOnce(&background::Report) -> Result<()>) -> Result<()> {
+fn serve(front: &FrontArgs, serve: impl FnOnce(&background::Report) -> Result<()>) -> Result<()> {
     let report = background::Report::new(front.ready_on_stdout);
     let begun = background::begin_log(&front.log_level, front.log_file.as_deref());
     let served = begun.and_then(|()| serve(&report));
@@ -245,16 +242,16 @@ pub(crate) fn serve(front: &FrontArgs, serve: impl FnOnce(&background::Report) -
 }
 
 /// Serves a mount until it ends.
-pub(crate) fn serve_at(
+fn serve_at(
     config: &Config,
     front: &FrontArgs,
-    (words, guarded): (&[OsString], bool),
+    words: &[OsString],
     start: Start<'_>,
     report: &background::Report,
 ) -> Result<()> {
     // The daemon leaves its working directory.
     let log_file = front.log_file.as_ref().map(std::path::absolute).transpose();
     let log_file = log_file.map_err(|error| Failure::new(error.to_string()))?;
-    let launch = Launch::by(words, log_file, front.ready_on_stdout || guarded);
+    let launch = Launch::by(words, log_file, front.ready_on_stdout || front.guarded);
     serving::serve(config, &launch, start, |notices| report.ready(notices))
 }

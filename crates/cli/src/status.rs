@@ -153,7 +153,8 @@ fn without_tiers(status: &Status, what: &str) -> String {
         known(&status.transport),
         status.pid,
         status.version,
-        status.runtime.as_ref().map_or_else(String::new, |status| runtime::summary(status) + "\n"),
+        restarts(status)
+            + &status.runtime.as_ref().map_or_else(String::new, |status| runtime::summary(status) + "\n"),
         figures::render(&status.modules),
     )
 }

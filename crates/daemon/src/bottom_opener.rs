@@ -5,7 +5,7 @@ use crate::config::{BottomNode, Config};
 use crate::life::Opener;
 use crate::logfs::bottom::OpenLog;
 use crate::refusal::{Place, Refusal};
-use crate::upgrade::{BottomState, Suspension};
+use crate::upgrade::{BottomState, GuardedState, Suspension};
 use crate::view::bottom::OpenView;
 use std::sync::Arc;
 
@@ -26,10 +26,11 @@ impl Opener for BottomOpener {
         Handle::new(config, bottom)
     }
 
-    fn open_again(&self, config: &Config, suspension: &Suspension, _: u64) -> Result<Handle, Refusal> {
+    fn open_again(&self, config: &Config, suspension: &Suspension, crashes: u64) -> Result<Handle, Refusal> {
         let place = Place::flag("take-over");
-        let Suspension::Upgrade { state, .. } = suspension else {
-            return Err(place.refuse("no process can go on after its crash", "mount it anew"));
+        let state = match suspension {
+            Suspension::Upgrade { state, .. } => state,
+            Suspension::Crash(crash) => return open_after_crash(config, crash, crashes),
         };
         let bottom: Arc<dyn Bottom> = match (config.stack.bottom(), &state.bottom) {
             (BottomNode::Log(log), BottomState::Log(state)) => OpenLog::open_taken(log, state)?,
@@ -42,4 +43,18 @@ impl Opener for BottomOpener {
         imported.map_err(|error| place.refuse(error.to_string(), "unmount, and mount with this program"))?;
         Ok(handle)
     }
+}
+
+fn open_after_crash(config: &Config, crash: &GuardedState, crashes: u64) -> Result<Handle, Refusal> {
+    let BottomNode::Log(log) = config.stack.bottom() else {
+        return Err(Place::flag("take-over").refuse("no process can go on after its crash", "mount it anew"));
+    };
+    let open = crash.open_below(&config.stack);
+    let bottom = OpenLog::open_after_crash(log, crash, open.clone(), crashes)?;
+    let handle = Handle::new(config, bottom)?;
+    handle.go_on_after_crash(&open, &crash.modules, crashes).map_err(|error| {
+        let place = log.place.whole_file();
+        place.refuse(error.to_string(), "unmount, and mount anew; the log may say more")
+    })?;
+    Ok(handle)
 }

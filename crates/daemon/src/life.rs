@@ -498,8 +498,9 @@ fn end<S: Stack>(served: io::Result<()>, beside: Beside<S::Control>, stack: S) -
         (Ok(()), Ok(())) => None,
     };
     let guard = control.mount().succession.guard().map(|guard| Arc::clone(&guard.link));
-    // A program that waits for the end may use the device then.
     drop((control, runtime, stack));
+    // A program that waits for the end may use the device then.
+    guard.iter().for_each(|link| link.release_bottom());
     server.finish(Ended { error: error.clone() });
     guard.into_iter().for_each(|link| link.tell(&GuardMessage::Ended, &[]));
     match error {

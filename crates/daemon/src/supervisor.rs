@@ -36,6 +36,8 @@ struct Kept {
     launch: Option<Launch>,
     memory: Vec<OwnedFd>,
     nameless: BTreeMap<u64, OwnedFd>,
+    /// Descriptors of the file system at the bottom.
+    bottom: Vec<OwnedFd>,
     /// Applications' sessions by their numbers, each with its descriptors.
     sessions: BTreeMap<u64, (SessionState, Vec<OwnedFd>)>,
     /// The socket at which sessions begin.
@@ -156,6 +158,7 @@ impl Supervisor {
                 }
             }
             GuardMessage::Release { ino } => drop(kept.nameless.remove(&ino)),
+            GuardMessage::Bottom { descriptors } => kept.bottom = peer.receive(descriptors)?,
             GuardMessage::SessionsBegin => kept.sessions_begin = peer.receive(1)?.pop(),
             GuardMessage::Session { state, descriptors } => {
                 let descriptors = peer.receive(descriptors)?;
@@ -232,6 +235,7 @@ impl Supervisor {
             descriptors: &serving.descriptors,
             guard,
             nameless: nameless.collect::<io::Result<_>>().map_err(text)?,
+            bottom: &self.kept.bottom,
             restarts: Restarts { count: self.crashes, how: how.to_owned(), paused_ns: 0 },
             crashed_at_ns,
             refuse,

@@ -11,9 +11,8 @@ use crate::mount_control::MountControl;
 use crate::refusal::Refusal;
 use crate::upgrade::{BottomState, GuardedState, Suspension};
 use crate::wire;
-use braid_contract::{FileSystem, InodeId, OpenBefore, Result};
-use braid_fuse::{OpenKind, Session};
-use braid_runtime::FoundSession;
+use braid_contract::{FileSystem, InodeId, Result};
+use braid_fuse::Session;
 use braid_volume::CrashState;
 use std::sync::Arc;
 
@@ -49,26 +48,7 @@ fn open_after_crash(
     crashes: u64,
 ) -> std::result::Result<VolumeHandle, Refusal> {
     tracing::warn!(open = crash.open.len(), "the process before crashed; going on with what was open");
-    let open = crash.open.iter().map(|record| OpenBefore {
-        handle: record.handle,
-        ino: record.ino,
-        flags: (record.kind != OpenKind::Directory).then_some(record.flags),
-        passthrough: matches!(record.kind, OpenKind::Passthrough(_)),
-        opener: record.opener,
-    });
-    let in_sessions = crash.sessions.sessions.iter().flat_map(FoundSession::open);
-    let in_sessions = in_sessions.map(|file| OpenBefore {
-        handle: file.handle,
-        ino: file.ino,
-        flags: file.flags,
-        passthrough: false,
-        opener: file.opener,
-    });
-    let stack = &config.stack;
-    let open = open
-        .chain(in_sessions)
-        .map(|file| OpenBefore { flags: file.flags.map(|flags| stack.flags_below(flags)), ..file });
-    let open = open.collect();
+    let open = crash.open_below(&config.stack);
     let crashed = CrashState { open, nameless: crash.nameless.clone(), crashes };
     wire::open_after_crash(config, &crashed, &crash.modules)
 }

@@ -62,9 +62,7 @@ pub(crate) fn open_after_crash(
 ) -> Result<VolumeHandle, Refusal> {
     let settings = config.stack.need_volume()?;
     let handle = open_by(config, false, &|volume| Volume::open_after_crash(volume, crashed.clone()))?;
-    let files = crashed.open.iter().filter(|open| open.flags.is_some());
-    let files: Vec<_> = files.map(|file| (file.handle, file.ino)).collect();
-    handle.modules.go_on_after_crash(&files, kept, crashed.crashes).map_err(|error| {
+    handle.modules.go_on_after_crash(&crashed.open, kept, crashed.crashes).map_err(|error| {
         let place = settings.place.whole_file();
         place.refuse(error.to_string(), "unmount, and mount anew; the log may say more")
     })?;

@@ -135,6 +135,15 @@ impl Disk {
         })
     }
 
+    /// The descriptor, for a guard: another process can [go on](Self::received) with it if this one
+    /// ends before it is dropped.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn try_clone_descriptor(&self) -> io::Result<OwnedFd> {
+        self.lock.file.try_clone()
+    }
+
     /// A descriptor for the process that [goes on](Self::received) with it: from now on, the lock
     /// stays when this is dropped.
     ///

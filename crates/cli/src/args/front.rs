@@ -56,6 +56,14 @@ pub(crate) struct FrontArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) poll: Option<String>,
 
+    /// If the daemon crashes, have another process go on with the mount, which programs wait for
+    #[arg(long, overrides_with = "no_restart")]
+    pub(crate) restart: bool,
+
+    /// A crash of the daemon ends the mount [default]
+    #[arg(long)]
+    pub(crate) no_restart: bool,
+
     /// Let applications have sessions with workers of the daemon; SETTINGS are KEY=VALUE,...
     /// [default: no]
     #[arg(long, value_name = "SETTINGS", num_args = 0..=1, require_equals = true, default_missing_value = "", overrides_with = "no_runtime")]
@@ -87,6 +95,10 @@ pub(crate) struct FrontArgs {
     /// Set by the command itself when it starts the daemon
     #[arg(long, hide = true, requires = "foreground")]
     pub(crate) ready_on_stdout: bool,
+
+    /// Set by the command itself when it guards the daemon, to which its standard input leads
+    #[arg(long, hide = true, requires = "foreground")]
+    pub(crate) guarded: bool,
 }
 
 fn mount_option(text: &str) -> Result<String, String> {

@@ -85,8 +85,8 @@ fn names(dir: &mut rustix::fs::Dir, most: usize) -> BTreeSet<String> {
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-/// Uses a fresh volume, which goes on each time after `interrupt`.
-pub(crate) fn goes_on_through(bench: &Bench, interrupt: impl Fn(&Bench)) {
+/// Uses a fresh file system, which goes on each time after `interrupt`.
+pub(crate) fn stays_open_through(bench: &Bench, interrupt: impl Fn(&Bench)) {
     let used = InUse::of(bench);
     let mut listing = rustix::fs::Dir::read_from(&used.dir).unwrap();
     let mut seen = names(&mut listing, 100);
@@ -100,11 +100,16 @@ pub(crate) fn goes_on_through(bench: &Bench, interrupt: impl Fn(&Bench)) {
     let fd = format!("/proc/self/fd/{}", used.unnamed.as_raw_fd());
     linkat(CWD, &*fd, CWD, bench.path("m/named"), AtFlags::SYMLINK_FOLLOW).unwrap();
     drop((used, listing));
+    assert!(fs::read(bench.path("m/named")).unwrap()[..LEN] == pattern(3, LEN));
+}
+
+/// Uses a fresh volume, which goes on each time after `interrupt`.
+pub(crate) fn goes_on_through(bench: &Bench, interrupt: impl Fn(&Bench)) {
+    stays_open_through(bench, interrupt);
     until("what was removed is gone from the tiers", || {
         // Four files of the test, one of which is named since, have ranges.
         bench.status()["pending_removals"] == 0
             && bench.ranges_on("slow") + bench.ranges_on("fast") <= 2 * (LEN / RANGE + 4) as u64
     });
-    assert!(fs::read(bench.path("m/named")).unwrap()[..LEN] == pattern(3, LEN));
     bench.unmount_clean();
 }

@@ -20,6 +20,7 @@ mod exchange_others;
 mod kv;
 mod repair;
 mod restart;
+mod restart_log;
 mod restart_sessions;
 mod runtime;
 mod upgrade;

@@ -112,10 +112,11 @@ fn blocks(file: &Path, stop: &AtomicBool) -> u64 {
 fn programs_see_only_a_pause(flags: &[&str]) {
     if let Some(bench) = mounted(flags) {
         programs_outlive_crashes(&bench);
+        bench.unmount_clean();
     }
 }
 
-fn programs_outlive_crashes(bench: &Bench) {
+pub(crate) fn programs_outlive_crashes(bench: &Bench) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let deeds: Vec<_> = ["a", "b"]
@@ -144,7 +145,6 @@ fn programs_outlive_crashes(bench: &Bench) {
         crashes.unwrap();
         assert!(rounds.iter().all(|rounds| *rounds > 10), "{rounds:?}");
     });
-    bench.unmount_clean();
 }
 
 fn mounted_in_frames() -> Option<Bench> {
@@ -158,6 +158,7 @@ fn mounted_in_frames() -> Option<Bench> {
 fn programs_see_only_a_pause_with_files_in_frames() {
     if let Some(bench) = mounted_in_frames() {
         programs_outlive_crashes(&bench);
+        bench.unmount_clean();
     }
 }
 

@@ -185,7 +185,13 @@ fn line(number: u64) -> Vec<u8> {
 
 fn applications_see_only_a_pause(options: Options) {
     let Some(bench) = mounted() else { return };
-    let (seen, idle) = (Seen::with(&bench, "m", options).unwrap(), Seen::of(&bench, "m"));
+    applications_outlive_crashes(&bench, options);
+    bench.ok(&["fsck", "m"]);
+    bench.unmount_clean();
+}
+
+pub(crate) fn applications_outlive_crashes(bench: &Bench, options: Options) {
+    let (seen, idle) = (Seen::with(bench, "m", options).unwrap(), Seen::of(bench, "m"));
     let data = pattern(1, 3 * RANGE);
     idle.write("gone", &data).unwrap();
     let gone = idle.look("gone").unwrap();
@@ -197,14 +203,14 @@ fn applications_see_only_a_pause(options: Options) {
         let works = deeds.each_ref().map(|deeds| scope.spawn(|| deeds.run(&stop, &done)));
         let crashes = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for turn in 0..8 {
-                serves_for_a_while(&bench);
+                serves_for_a_while(bench);
                 if turn == 4 {
                     bench.ok(&["upgrade", "m"]);
                 }
-                crash(&bench);
+                crash(bench);
                 if turn == 2 {
                     // Right after the other.
-                    crash(&bench);
+                    crash(bench);
                 }
                 let before = done.load(Ordering::Relaxed);
                 until("applications go on", || done.load(Ordering::Relaxed) > before + 5);
@@ -214,18 +220,16 @@ fn applications_see_only_a_pause(options: Options) {
         works.into_iter().for_each(|work| work.join().unwrap());
         crashes.unwrap();
     });
-    assert_eq!(sessions(&bench), 2);
+    assert_eq!(sessions(bench), 2);
     let mut found = vec![0; data.len()];
     assert_eq!(idle.fs.read(&me(), handle, 0, &mut found, false).unwrap(), data.len());
     assert!(found == data);
     // One begins anew at the same socket, and all ends with its session.
-    let other = Seen::of(&bench, "m");
+    let other = Seen::of(bench, "m");
     assert!(other.look("a").is_ok());
     drop((other, idle, seen));
+    until("the sessions have ended", || sessions(bench) == 0);
     until("the files are closed", || bench.status()["open_files"] == 0);
-    assert_eq!(sessions(&bench), 0);
-    bench.ok(&["fsck", "m"]);
-    bench.unmount_clean();
 }
 
 #[test]

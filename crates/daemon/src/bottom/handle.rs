@@ -2,9 +2,10 @@
 
 use super::Bottom;
 use crate::config::Config;
+use crate::guard::KeptState;
 use crate::modules::Modules;
 use crate::refusal::Refusal;
-use braid_contract::{ModuleStatus, Result as FsResult};
+use braid_contract::{ModuleStatus, OpenBefore, Result as FsResult};
 use braid_modules::State;
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
@@ -44,6 +45,19 @@ impl Handle {
     /// If a module that needs its state can't.
     pub(crate) fn import(&self, states: &[(String, State)]) -> FsResult<()> {
         self.modules.import(states)
+    }
+
+    /// Has modules go on after a crash of the process before, with these files open below.
+    ///
+    /// # Errors
+    /// If a module says that going on would be wrong.
+    pub(crate) fn go_on_after_crash(
+        &self,
+        open: &[OpenBefore],
+        kept: &[KeptState],
+        crashes: u64,
+    ) -> FsResult<()> {
+        self.modules.go_on_after_crash(open, kept, crashes)
     }
 
     /// The modules, that of the daemon before those of the stack file.

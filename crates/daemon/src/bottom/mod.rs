@@ -15,6 +15,7 @@ use crate::modules::Modules;
 use crate::upgrade::BottomState;
 use braid_contract::{Errno, Figure, FileSystem, Result};
 use braid_ipc::protocol::{ErrorReply, Status};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A file system at the bottom of a stack that is no volume.
@@ -54,6 +55,16 @@ pub(crate) trait Bottom: Send + Sync {
 
     /// Begins to be used, by this process alone.
     fn begin(&self) {}
+
+    /// The reason why no process could go on after a crash of this one; `None` if one could.
+    fn ends_with_process(&self) -> Option<String>;
+
+    /// The descriptors with which another process can go on after a crash of this one, at any
+    /// moment from now on.
+    ///
+    /// # Errors
+    /// If there are none left, or no memory.
+    fn outlive(&self) -> Result<Vec<OwnedFd>>;
 
     /// Refuses that another process goes on with it.
     ///

@@ -11,6 +11,7 @@ use crate::mount_control::MountControl;
 use crate::upgrade::BottomState;
 use braid_contract::{FileSystem, InodeId, Result as FsResult};
 use braid_fuse::Session;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 impl Stack for Handle {
@@ -29,10 +30,16 @@ impl Stack for Handle {
     }
 
     fn ends_with_process(&self) -> Option<String> {
-        Some(format!("a {} has its state in its process", self.bottom.name()))
+        self.bottom.ends_with_process()
     }
 
-    fn connect(&self, _: &Session, _: &MountSettings, _: Option<&Guarded>) {}
+    fn connect(&self, _: &Session, _: &MountSettings, guard: Option<&Guarded>) {
+        let Some(guard) = guard.filter(|_| self.ends_with_process().is_none()) else { return };
+        match self.bottom.outlive() {
+            Ok(kept) => guard.link.keep_bottom(&kept.iter().map(AsFd::as_fd).collect::<Vec<_>>()),
+            Err(error) => guard.link.is_alone(format!("no memory outlives the process: {error}")),
+        }
+    }
 
     fn control(&self, mount: MountControl) -> Control {
         Control::new(self.clone(), mount)

@@ -8,7 +8,7 @@ use braid_ipc::protocol::Restarts;
 use braid_runtime::{SessionKeeper, SessionState};
 use braid_volume::Keeper;
 use serde::Serialize;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +25,8 @@ pub(crate) struct Link {
     peer: Mutex<Option<Peer>>,
     /// No other process can go on.
     alone: AtomicBool,
+    /// The guard keeps descriptors of the file system at the bottom.
+    has_bottom: AtomicBool,
 }
 
 impl Link {
@@ -34,7 +36,8 @@ impl Link {
     /// Those of the socket.
     pub(crate) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_write_timeout(Some(HEARD_WITHIN))?;
-        Ok(Self { peer: Mutex::new(Some(Peer(socket))), alone: AtomicBool::new(false) })
+        let (alone, has_bottom) = Default::default();
+        Ok(Self { peer: Mutex::new(Some(Peer(socket))), alone, has_bottom })
     }
 
     fn peer(&self) -> MutexGuard<'_, Option<Peer>> {
@@ -82,6 +85,30 @@ impl Link {
             }
             (Err(error), _) => self.is_alone(format!("the mount can't be described: {error}")),
             (_, Err(error)) => self.is_alone(format!("the program can't be found: {error}")),
+        }
+    }
+
+    /// Has the guard keep these descriptors of the file system at the bottom, in place of earlier
+    /// ones.
+    pub(crate) fn keep_bottom(&self, descriptors: &[BorrowedFd<'_>]) {
+        self.has_bottom.store(true, Ordering::Relaxed);
+        self.tell(&GuardMessage::Bottom { descriptors: descriptors.len() }, descriptors);
+    }
+
+    /// Has the guard close the descriptors of the file system at the bottom, if it has some, and
+    /// waits for that, a few seconds at most.
+    pub(crate) fn release_bottom(&self) {
+        if !self.has_bottom.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok((ours, theirs)) = UnixStream::pair() else { return };
+        // The guard has the only other end, until it gets the next message.
+        self.keep_bottom(&[theirs.as_fd()]);
+        drop(theirs);
+        self.keep_bottom(&[]);
+        let _ = ours.set_read_timeout(Some(HEARD_WITHIN));
+        if let Err(error) = (&ours).read(&mut [0]) {
+            tracing::warn!(%error, "the guard of the mount may have the device open still");
         }
     }
 

@@ -7,11 +7,14 @@ use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::paths;
 use crate::refusal::Refusal;
-use crate::upgrade::{BottomState, LogState};
-use braid_contract::{Caller, Environment, Error, Figure, FileSystem, Result, Shown, counted};
+use crate::upgrade::{BottomState, GuardedState, LogState};
+use braid_contract::{
+    Caller, Environment, Errno, Error, Figure, FileSystem, OpenBefore, Result, Shown, counted,
+};
 use braid_ipc::protocol::{ErrorReply, Status};
-use braid_log::{Device, Disk, LogFs, NAMED_MAX, Salvaged, Settings, Use};
+use braid_log::{CrashedLog, Device, Disk, LogFs, NAMED_MAX, Salvaged, Settings, Use};
 use braid_stores::native::Machine;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// An open log file system.
@@ -50,6 +53,27 @@ impl OpenLog {
         })
     }
 
+    /// Goes on with the log file system of a process that crashed.
+    pub(crate) fn open_after_crash(
+        log: &LogSettings,
+        crash: &GuardedState,
+        open: Vec<OpenBefore>,
+        crashes: u64,
+    ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
+        let disk = |error: &Error| refuse_at(&log.device, error);
+        let kept = crash.bottom.iter().map(OwnedFd::try_clone).collect::<std::io::Result<Vec<_>>>();
+        let mut memory = kept.map_err(|error| disk(&error.into()))?.into_iter();
+        let fd = memory.next().ok_or_else(|| {
+            disk(&Error::new(Errno::ESTALE, "the process that crashed had not told what another one needs"))
+        })?;
+        let opened = Disk::received(log.driver, fd, &log.device.value).map_err(|error| disk(&error))?;
+        tracing::warn!(open = open.len(), "the process before crashed; going on with what was open");
+        let crashed = CrashedLog { memory: memory.collect(), open, crashes };
+        Self::open_with(log, opened, |device, settings, environment| {
+            LogFs::open_after_crash(device, settings, environment, crashed)
+        })
+    }
+
     fn open_with(
         log: &LogSettings,
         disk: Disk,
@@ -76,6 +100,14 @@ impl OpenLog {
         let workers = fs.free_by_worker().len() as u64;
         Arc::new(Self { disk, device, workers, fs: Arc::new(fs), salvaged })
     }
+}
+
+/// The reason why no process could go on after a crash of one that uses a disk by this driver;
+/// `None` if one could.
+pub(super) fn ends_with_process(driver: &str) -> Option<String> {
+    // Transfers that were begun may go on when the process is gone.
+    let may_go_on = matches!(driver, "io_uring" | "nvme");
+    may_go_on.then(|| format!("transfers of the driver {driver} may outlast the process"))
 }
 
 fn settings(log: &LogSettings) -> Settings {
@@ -163,6 +195,17 @@ impl Bottom for OpenLog {
         "this is a log file system, and no volume: it has no tiers, ranges or jobs\n  \
          help: docs/log.md says what there is"
             .into()
+    }
+
+    fn ends_with_process(&self) -> Option<String> {
+        let salvaged = self.salvaged.as_ref().map(|_| "what is salvaged is in the process".to_owned());
+        salvaged.or_else(|| ends_with_process(self.disk.driver()))
+    }
+
+    fn outlive(&self) -> Result<Vec<OwnedFd>> {
+        let mut kept = vec![self.disk.try_clone_descriptor()?];
+        kept.extend(self.fs.outlive()?);
+        Ok(kept)
     }
 
     fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {

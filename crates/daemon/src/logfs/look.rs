@@ -38,11 +38,6 @@ fn unfit(mount: &MountSettings, create: bool) -> Result<(), Refusal> {
         let advice = "make one first: braid log create DEVICE; then mount without this flag";
         return Err(Place::flag("--create").refuse("a mount makes no log file system", advice));
     }
-    if let Some(restart) = mount.restart.as_ref().filter(|restart| restart.value) {
-        let found = "no process could go on after a crash: a log file system has what is open in its process";
-        let advice = "leave it out; what was synced is there after a new mount";
-        return Err(restart.place.refuse(found, advice));
-    }
     if let Some(inodes) = &mount.inodes {
         let found = "a log file system has all inodes in memory, whatever the kernel remembers";
         return Err(inodes.place.refuse(found, "leave it out"));

@@ -10,7 +10,7 @@ use crate::after_crash;
 use crate::config::StackNode;
 use crate::guard::{Exchanged, KeptState};
 use crate::refusal::{Place, Refusal};
-use braid_contract::{AfterCrash, Errno, FileSystem, HandleId, InodeId, ModuleStatus, Result};
+use braid_contract::{AfterCrash, Errno, FileSystem, ModuleStatus, OpenBefore, Result};
 use braid_modules::{Member, State};
 use deck::{Built, Deck, Now};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -116,12 +116,14 @@ impl Modules {
     /// If a module says that going on would be wrong.
     pub(crate) fn go_on_after_crash(
         &self,
-        open: &[(HandleId, InodeId)],
+        open: &[OpenBefore],
         kept: &[KeptState],
         count: u64,
     ) -> Result<()> {
         let members = self.present();
-        members.iter().for_each(|member| member.take_open_files(open));
+        let files = open.iter().filter(|open| open.flags.is_some());
+        let files: Vec<_> = files.map(|file| (file.handle, file.ino)).collect();
+        members.iter().for_each(|member| member.take_open_files(&files));
         *self.after_crash() = after_crash::go_on(&members, kept, count)?;
         Ok(())
     }

@@ -56,6 +56,9 @@ pub(crate) struct PackedState {
     /// The inodes without a name; `None`: it was no crash.
     #[serde(default)]
     nameless: Option<Vec<u64>>,
+    /// The number of descriptors of the file system at the bottom.
+    #[serde(default)]
+    of_bottom: usize,
     /// Requests that no process answered are to be refused.
     #[serde(default)]
     refuse: bool,
@@ -93,7 +96,7 @@ pub(crate) struct PackedMount {
     pub(super) inodes: Vec<u8>,
     /// The device; if there are such, the memory of rings, the control socket, the socket to
     /// the guard and the memory of records; those of sessions; after a crash, the socket at
-    /// which sessions begin, and theirs; then inodes without a name.
+    /// which sessions begin, and theirs, and those of the bottom; then inodes without a name.
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
@@ -107,6 +110,8 @@ pub(crate) struct CrashedMount<'a> {
     /// The socket to the guard, for the next process, and the memory of records.
     pub(crate) guard: Vec<OwnedFd>,
     pub(crate) nameless: Vec<(u64, OwnedFd)>,
+    /// The descriptors of the file system at the bottom.
+    pub(crate) bottom: &'a [OwnedFd],
     /// The crashes until now.
     pub(crate) restarts: Restarts,
     /// When the process ended, as time since the machine began.
@@ -287,11 +292,15 @@ impl PackedMount {
                 descriptors.push(descriptor.try_clone()?);
             }
         }
+        for descriptor in crashed.bottom {
+            descriptors.push(descriptor.try_clone()?);
+        }
         let (inodes, fds): (Vec<u64>, Vec<OwnedFd>) = crashed.nameless.into_iter().unzip();
         descriptors.extend(fds);
         let state = PackedState {
             guard,
             nameless: Some(inodes),
+            of_bottom: crashed.bottom.len(),
             restarts: Some(crashed.restarts),
             paused_at_ns: crashed.crashed_at_ns,
             refuse: crashed.refuse,
@@ -378,11 +387,12 @@ impl PackedState {
                 Err(error) => tracing::error!(%error, session = number, "a session can't go on"),
             }
         }
+        let bottom = descriptors.take(self.of_bottom)?;
         let open = guard.ledger.all();
         let again = if self.refuse { Again::Refused } else { Again::CarriedOut };
         let front = Given::found(self.front, device, &open, again);
         let nameless = nameless.into_iter().map(InodeId).zip(descriptors.rest()).collect();
-        let crash = GuardedState { open, nameless, sessions, modules: self.kept };
+        let crash = GuardedState { open, nameless, bottom, sessions, modules: self.kept };
         Ok((front, Suspension::Crash(crash)))
     }
 }
@@ -410,6 +420,7 @@ mod tests {
                 "live",
                 "modules",
                 "nameless",
+                "of_bottom",
                 "paused_at_ns",
                 "refuse",
                 "restarts",

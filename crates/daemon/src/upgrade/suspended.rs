@@ -1,10 +1,11 @@
 //! A mount that no process serves at present, as far as this process goes on with it.
 
 use crate::clock::now_ns;
+use crate::config::StackNode;
 use crate::guard::{CrashProtection, KeptState};
 use crate::refusal::{Place, Refusal};
-use braid_contract::{Fd, InodeId};
-use braid_fuse::{Given, OpenRecord};
+use braid_contract::{Fd, InodeId, OpenBefore};
+use braid_fuse::{Given, OpenKind, OpenRecord};
 use braid_ipc::protocol::{Restarts, Upgrade};
 use braid_log::LiveLog;
 use braid_modules::State;
@@ -99,9 +100,35 @@ pub(crate) struct GuardedState {
     pub(crate) open: Vec<OpenRecord>,
     /// The inodes without a name.
     pub(crate) nameless: Vec<(InodeId, Fd)>,
+    /// The descriptors of the file system at the bottom.
+    pub(crate) bottom: Vec<OwnedFd>,
     pub(crate) sessions: FoundSessions,
     /// The kept states of modules.
     pub(crate) modules: Vec<KeptState>,
+}
+
+impl GuardedState {
+    /// The files and directories that were open, as they were opened at the bottom of this stack.
+    pub(crate) fn open_below(&self, stack: &StackNode) -> Vec<OpenBefore> {
+        let in_mount = self.open.iter().map(|record| OpenBefore {
+            handle: record.handle,
+            ino: record.ino,
+            flags: (record.kind != OpenKind::Directory).then_some(record.flags),
+            passthrough: matches!(record.kind, OpenKind::Passthrough(_)),
+            opener: record.opener,
+        });
+        let in_sessions = self.sessions.sessions.iter().flat_map(FoundSession::open);
+        let in_sessions = in_sessions.map(|file| OpenBefore {
+            handle: file.handle,
+            ino: file.ino,
+            flags: file.flags,
+            passthrough: false,
+            opener: file.opener,
+        });
+        let below =
+            |file: OpenBefore| OpenBefore { flags: file.flags.map(|flags| stack.flags_below(flags)), ..file };
+        in_mount.chain(in_sessions).map(below).collect()
+    }
 }
 
 /// The sessions of a process that crashed.

@@ -111,6 +111,14 @@ impl Bottom for OpenView {
         )
     }
 
+    fn ends_with_process(&self) -> Option<String> {
+        Some("a view has its session with the mount below in its process".into())
+    }
+
+    fn outlive(&self) -> Result<Vec<OwnedFd>> {
+        Ok(Vec::new())
+    }
+
     fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {
         if self.session.is_over() {
             return Err(ErrorReply::new(
