@@ -46,15 +46,20 @@ impl Opener for BottomOpener {
 }
 
 fn open_after_crash(config: &Config, crash: &GuardedState, crashes: u64) -> Result<Handle, Refusal> {
-    let BottomNode::Log(log) = config.stack.bottom() else {
-        return Err(Place::flag("take-over").refuse("no process can go on after its crash", "mount it anew"));
-    };
     let open = crash.open_below(&config.stack);
-    let bottom = OpenLog::open_after_crash(log, crash, open.clone(), crashes)?;
+    let (place, bottom) = match config.stack.bottom() {
+        BottomNode::Log(log) => (&log.place, OpenLog::open_after_crash(log, crash, open.clone(), crashes)?),
+        BottomNode::View(view) => {
+            let opened = OpenView::open_after_crash(&crash.bottom, &open);
+            let refused =
+                |error| view.of.place.refuse(format!("no session goes on: {error}"), "mount it anew");
+            (&view.of.place, opened.map_err(refused)?)
+        }
+        BottomNode::Volume(volume) => return Err(volume.place.refuse("it is a volume", "mount it anew")),
+    };
     let handle = Handle::new(config, bottom)?;
     handle.go_on_after_crash(&open, &crash.modules, crashes).map_err(|error| {
-        let place = log.place.whole_file();
-        place.refuse(error.to_string(), "unmount, and mount anew; the log may say more")
+        place.whole_file().refuse(error.to_string(), "unmount, and mount anew; the log may say more")
     })?;
     Ok(handle)
 }

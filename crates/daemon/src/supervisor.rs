@@ -7,7 +7,7 @@
 
 use crate::beside::tell_manager;
 use crate::clock::now_ns;
-use crate::guard::{GuardMessage, KeptState, KeptStates, STATE_MAX};
+use crate::guard::{GuardMessage, KeptBottom, KeptState, KeptStates, STATE_MAX};
 use crate::peer::Peer;
 use crate::upgrade::{CrashedMount, Launch, PackedMount, PackedState, Successor, adopt};
 use braid_contract::Shown;
@@ -36,8 +36,7 @@ struct Kept {
     launch: Option<Launch>,
     memory: Vec<OwnedFd>,
     nameless: BTreeMap<u64, OwnedFd>,
-    /// Descriptors of the file system at the bottom.
-    bottom: Vec<OwnedFd>,
+    bottom: KeptBottom,
     /// Applications' sessions by their numbers, each with its descriptors.
     sessions: BTreeMap<u64, (SessionState, Vec<OwnedFd>)>,
     /// The socket at which sessions begin.
@@ -158,7 +157,9 @@ impl Supervisor {
                 }
             }
             GuardMessage::Release { ino } => drop(kept.nameless.remove(&ino)),
-            GuardMessage::Bottom { descriptors } => kept.bottom = peer.receive(descriptors)?,
+            GuardMessage::Bottom { state, descriptors } => {
+                kept.bottom = KeptBottom { state: *state, descriptors: peer.receive(descriptors)? };
+            }
             GuardMessage::SessionsBegin => kept.sessions_begin = peer.receive(1)?.pop(),
             GuardMessage::Session { state, descriptors } => {
                 let descriptors = peer.receive(descriptors)?;

@@ -34,6 +34,9 @@ pub(crate) enum HelloRequest {
     },
     /// Shows a directory, whose descriptor follows.
     Show {},
+    /// Closes all files but these: the descriptor of memory with `count` handles follows. The answer
+    /// has the same token.
+    Keep { count: usize, token: u64 },
 }
 
 /// An answer of the runtime.
@@ -41,9 +44,16 @@ pub(crate) enum HelloRequest {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HelloReply {
     /// A session of this number; the descriptor of its memory follows.
-    Begun { session: u64 },
+    Begun {
+        session: u64,
+        /// It knows [`HelloRequest::Keep`].
+        #[serde(default)]
+        keeps: bool,
+    },
     /// The inode of the directory.
     Shown { ino: u64 },
+    /// All files but those that were named are closed.
+    Kept { token: u64 },
     /// A refusal.
     Refused { errno: i32, why: String },
 }

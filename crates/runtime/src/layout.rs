@@ -160,6 +160,12 @@ impl Slot {
         at..at + NAME_WORDS
     }
 
+    /// The number of the request in its queue, or [`UNSUBMITTED`]: for the application alone, whose
+    /// next process learns by it which requests will be answered.
+    pub(crate) fn submitted(self) -> usize {
+        self.at + SLOT_HEAD - 1
+    }
+
     pub(crate) fn data(self) -> Range<usize> {
         self.at + SLOT_HEAD..self.at + SLOT_HEAD + self.data
     }
@@ -172,8 +178,11 @@ impl Slot {
 }
 
 const _: () =
-    assert!(4 + NUMBERS_WORDS + ANSWERS_WORDS + 2 * NAME_WORDS <= SLOT_HEAD, "a slot's head is too small");
+    assert!(4 + NUMBERS_WORDS + ANSWERS_WORDS + 2 * NAME_WORDS < SLOT_HEAD, "a slot's head is too small");
 const _: () = assert!(NAME_MAX < NAME_WORDS * 8, "a name does not fit");
+
+/// The number of a request that is not in a queue yet.
+pub(crate) const UNSUBMITTED: u64 = u64::MAX;
 
 /// Groups that a caller can have (`NGROUPS_MAX`).
 pub(crate) const GROUPS_MAX: usize = 1 << 16;
@@ -225,6 +234,7 @@ mod tests {
                 take(entry..entry + 1);
                 let slot = geometry.slot(queue, slot);
                 take(slot.state()..slot.answered() + 1);
+                take(slot.submitted()..slot.submitted() + 1);
                 [slot.numbers(), slot.answers(), slot.name(), slot.new_name(), slot.data()]
                     .into_iter()
                     .for_each(&mut take);

@@ -3,7 +3,7 @@
 use crate::ledger::{Ledger, OpenFile};
 use braid_contract::{Errno, HandleId, InodeId, OpenFlags, Result};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Inodes that a session may know at a time.
@@ -11,7 +11,9 @@ pub(crate) const INODES_MAX: usize = 1 << 17;
 /// Files that it may have open at a time.
 const HANDLES_MAX: usize = 4096;
 /// The same of a session for others, which is all users of another mount.
-const OF_OTHERS: (usize, usize) = (1 << 20, 1 << 16);
+const OF_OTHERS: (usize, usize) = (1 << 20, HANDLES_MOST);
+/// Files that any session may have open.
+pub(crate) const HANDLES_MOST: usize = 1 << 16;
 
 /// A session's lookups of an inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -185,6 +187,11 @@ impl KnownFiles {
     pub(crate) fn open(&self, handle: HandleId) -> Result<OpenFile> {
         let opened = self.handles.read().get(&handle).copied();
         opened.filter(|opened| !opened.directory).ok_or_else(|| Errno::EBADF.into())
+    }
+
+    /// The open files and directories that are not among these.
+    pub(crate) fn opened_but(&self, handles: &HashSet<HandleId>) -> Vec<HandleId> {
+        self.handles.read().keys().filter(|handle| !handles.contains(handle)).copied().collect()
     }
 
     /// Whether a file is open for writing.

@@ -9,11 +9,11 @@ use crate::layout::Geometry;
 use crate::ledger::{Ledger, Records};
 use crate::load::Load;
 use crate::once::{self, Names, Once};
-use crate::open::{Knowledge, KnownFiles};
+use crate::open::{HANDLES_MOST, Knowledge, KnownFiles};
 use crate::queue::{Order, Queue, SessionShared};
 use crate::values::{Requests, Values};
 use crate::view::View;
-use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, InodeId, Result, Served};
+use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, HandleId, InodeId, Result, Served};
 use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags, fstatvfs, statx};
@@ -350,8 +350,11 @@ impl Attendant {
             let what = "only root and the user who mounted may act for others";
             return self.refuse(&Error::new(Errno::EPERM, what)).map(|()| None);
         }
-        let directory = self.shown(until)?;
-        Ok(directory.map(|directory| Proposal { terms, directory }))
+        match self.asked(until)? {
+            Some(Asked::Shown(directory)) => Ok(Some(Proposal { terms, directory })),
+            Some(Asked::Keep(..)) => Err(io::Error::new(io::ErrorKind::InvalidData, "no session has begun")),
+            None => Ok(None),
+        }
     }
 
     /// Gives the session that has begun to its application.
@@ -359,7 +362,7 @@ impl Attendant {
     /// # Errors
     /// If the application hangs up.
     pub(crate) fn confirm(&self, live: &Live, ino: InodeId) -> io::Result<()> {
-        send(&self.socket, &HelloReply::Begun { session: live.number })?;
+        send(&self.socket, &HelloReply::Begun { session: live.number, keeps: true })?;
         pass_descriptors(&self.socket, &[live.memory()?.as_fd()])?;
         send(&self.socket, &HelloReply::Shown { ino: ino.0 })?;
         live.set_at_rest(true);
@@ -374,8 +377,8 @@ impl Attendant {
         send(&self.socket, &HelloReply::refused(error))
     }
 
-    /// Shows the session the directories that its application asks for, until that hangs up, or
-    /// sessions are left. `session` finds it, if there still is one.
+    /// Shows the session the directories that its application asks for, and closes files that its
+    /// next process does not know, until that hangs up, or sessions are left. `session` finds it, if there still is one.
     ///
     /// # Errors
     /// If the application breaks the rules.
@@ -395,7 +398,16 @@ impl Attendant {
             let Some(_pass) = gate.enter() else { return Ok(End::Left) };
             let Some((live, mounted)) = session() else { return Ok(End::Over) };
             live.set_at_rest(false);
-            let Some(directory) = self.shown(Instant::now() + TALK_TIMEOUT)? else { return Ok(End::Over) };
+            let directory = match self.asked(Instant::now() + TALK_TIMEOUT)? {
+                None => return Ok(End::Over),
+                Some(Asked::Shown(directory)) => directory,
+                Some(Asked::Keep(handles, token)) => {
+                    live.view.0.keep(&handles);
+                    send(&self.socket, &HelloReply::Kept { token })?;
+                    live.set_at_rest(true);
+                    continue;
+                }
+            };
             match live.show(&mounted, &directory) {
                 Ok(ino) => send(&self.socket, &HelloReply::Shown { ino: ino.0 })?,
                 Err(error) => {
@@ -410,14 +422,22 @@ impl Attendant {
         }
     }
 
-    /// The next directory that an application shows; `None` if it hangs up.
-    fn shown(&mut self, until: Instant) -> io::Result<Option<OwnedFd>> {
+    /// The next request of an application; `None` if it hangs up.
+    fn asked(&mut self, until: Instant) -> io::Result<Option<Asked>> {
         match receive(&self.socket, Some(until))? {
-            Some(HelloRequest::Show {}) => {
-                let mut passed = receive_descriptors(&self.socket, 1)?;
-                let shown = passed.pop();
-                self.foreign.extend(passed);
-                Ok(shown)
+            Some(HelloRequest::Show {}) => Ok(self.descriptor()?.map(Asked::Shown)),
+            Some(HelloRequest::Keep { count, token }) => {
+                let Some(memory) = self.descriptor()? else { return Ok(None) };
+                let words = memory.try_clone().and_then(SharedWords::open);
+                // It may be any file.
+                self.foreign.push(memory);
+                let words = words?;
+                let handles = words.words().get(..count).filter(|_| count <= HANDLES_MOST);
+                let handles = handles.ok_or(io::ErrorKind::InvalidData)?;
+                let handles = handles.iter().map(|word| HandleId(word.load(Ordering::Relaxed))).collect();
+                // Only files of others may take for ever to be closed.
+                self.foreign.pop();
+                Ok(Some(Asked::Keep(handles, token)))
             }
             Some(HelloRequest::Begin { .. }) => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "a session that has begun"))
@@ -425,6 +445,22 @@ impl Attendant {
             None => Ok(None),
         }
     }
+
+    /// The descriptor that follows a request.
+    fn descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
+        let mut passed = receive_descriptors(&self.socket, 1)?;
+        let descriptor = passed.pop();
+        self.foreign.extend(passed);
+        Ok(descriptor)
+    }
+}
+
+/// A request of an application.
+enum Asked {
+    /// To show it this directory.
+    Shown(OwnedFd),
+    /// To close all files but these.
+    Keep(HashSet<HandleId>, u64),
 }
 
 /// Whether a session may say for each request whose it is: if its user has all rights that

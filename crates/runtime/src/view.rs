@@ -14,6 +14,7 @@ use braid_contract::{
     FrontCache, HandleId, InodeId, OpenRequest, Opened, Reply, Request, Result, Service, SetAttr, dispatch,
 };
 use effects::{Affected, Effects};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -50,6 +51,16 @@ impl View {
         }
         self.bounds.learn(entry.attr.ino)?;
         Ok(entry.attr)
+    }
+
+    /// Closes all files but these, which the application knows.
+    pub(crate) fn keep(&self, handles: &HashSet<HandleId>) {
+        for handle in self.bounds.known.opened_but(handles) {
+            // A request may have closed it meanwhile.
+            if let Err(error) = self.release(handle) {
+                tracing::debug!(%error, "a file that its application does not know");
+            }
+        }
     }
 
     /// The parts that a request has effects on.

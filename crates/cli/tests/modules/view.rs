@@ -385,7 +385,6 @@ fn views_that_can_not_be_are_refused() {
     refused(&[], "stack: { view: { of: m, to: n } }\n", &["unknown key"]);
     refused(&["--create"], PLAIN, &["--create: a view has no volume"]);
     for (keys, why) in [
-        ("restart: true", "a crash of a view"),
         ("cache: writeback", "would be old"),
         ("inodes: 5000", "how many inodes are known"),
         ("options: [ strictatime ]", "renews access times"),

@@ -22,5 +22,6 @@ mod repair;
 mod restart;
 mod restart_log;
 mod restart_sessions;
+mod restart_view;
 mod runtime;
 mod upgrade;

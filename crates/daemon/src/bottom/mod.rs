@@ -10,12 +10,12 @@ mod stack;
 
 pub(crate) use handle::{Handle, modules_on};
 
+use crate::guard::KeptBottom;
 use crate::kv::Owner;
 use crate::modules::Modules;
 use crate::upgrade::BottomState;
 use braid_contract::{Errno, Figure, FileSystem, Result};
 use braid_ipc::protocol::{ErrorReply, Status};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A file system at the bottom of a stack that is no volume.
@@ -59,12 +59,11 @@ pub(crate) trait Bottom: Send + Sync {
     /// The reason why no process could go on after a crash of this one; `None` if one could.
     fn ends_with_process(&self) -> Option<String>;
 
-    /// The descriptors with which another process can go on after a crash of this one, at any
-    /// moment from now on.
+    /// What another process needs to go on after a crash of this one, at any moment from now on.
     ///
     /// # Errors
-    /// If there are none left, or no memory.
-    fn outlive(&self) -> Result<Vec<OwnedFd>>;
+    /// If there are no descriptors left, or no memory.
+    fn outlive(&self) -> Result<KeptBottom>;
 
     /// Refuses that another process goes on with it.
     ///

@@ -11,7 +11,6 @@ use crate::mount_control::MountControl;
 use crate::upgrade::BottomState;
 use braid_contract::{FileSystem, InodeId, Result as FsResult};
 use braid_fuse::Session;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 impl Stack for Handle {
@@ -36,8 +35,8 @@ impl Stack for Handle {
     fn connect(&self, _: &Session, _: &MountSettings, guard: Option<&Guarded>) {
         let Some(guard) = guard.filter(|_| self.ends_with_process().is_none()) else { return };
         match self.bottom.outlive() {
-            Ok(kept) => guard.link.keep_bottom(&kept.iter().map(AsFd::as_fd).collect::<Vec<_>>()),
-            Err(error) => guard.link.is_alone(format!("no memory outlives the process: {error}")),
+            Ok(kept) => guard.link.keep_bottom(&kept),
+            Err(error) => guard.link.is_alone(format!("its state does not outlive the process: {error}")),
         }
     }
 

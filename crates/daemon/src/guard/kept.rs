@@ -1,8 +1,11 @@
-//! The states of modules, as a guard keeps them for the next process.
+//! The states of modules and of the file system at the bottom, as a guard keeps them for the next
+//! process.
 
 use braid_modules::{Member, State};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 
 /// The longest state that is kept of a module, in bytes.
 pub(crate) const STATE_MAX: usize = 1 << 20;
@@ -38,6 +41,13 @@ impl KeptState {
     pub(crate) fn state(&self) -> State {
         State { version: self.version, bytes: self.bytes.clone() }
     }
+}
+
+/// What another process would need of the file system at the bottom.
+#[derive(Debug, Default)]
+pub(crate) struct KeptBottom {
+    pub(crate) state: Value,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// The states of all modules, by their places.

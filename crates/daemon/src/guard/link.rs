@@ -1,5 +1,6 @@
 //! The side of the process that serves a mount.
 
+use super::kept::KeptBottom;
 use super::wire::GuardMessage;
 use crate::peer::Peer;
 use braid_contract::{Fd, InodeId};
@@ -25,7 +26,7 @@ pub(crate) struct Link {
     peer: Mutex<Option<Peer>>,
     /// No other process can go on.
     alone: AtomicBool,
-    /// The guard keeps descriptors of the file system at the bottom.
+    /// The guard keeps something of the file system at the bottom.
     has_bottom: AtomicBool,
 }
 
@@ -88,24 +89,24 @@ impl Link {
         }
     }
 
-    /// Has the guard keep these descriptors of the file system at the bottom, in place of earlier
-    /// ones.
-    pub(crate) fn keep_bottom(&self, descriptors: &[BorrowedFd<'_>]) {
+    /// Has the guard keep this of the file system at the bottom, in place of what it has.
+    pub(crate) fn keep_bottom(&self, bottom: &KeptBottom) {
         self.has_bottom.store(true, Ordering::Relaxed);
-        self.tell(&GuardMessage::Bottom { descriptors: descriptors.len() }, descriptors);
+        let KeptBottom { state, descriptors } = bottom;
+        let message = GuardMessage::Bottom { state: Box::new(state.clone()), descriptors: descriptors.len() };
+        self.tell(&message, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>());
     }
 
-    /// Has the guard close the descriptors of the file system at the bottom, if it has some, and
-    /// waits for that, a few seconds at most.
+    /// Has the guard close what it keeps of the file system at the bottom, if it does, and waits for
+    /// that, a few seconds at most.
     pub(crate) fn release_bottom(&self) {
         if !self.has_bottom.load(Ordering::Relaxed) {
             return;
         }
         let Ok((ours, theirs)) = UnixStream::pair() else { return };
         // The guard has the only other end, until it gets the next message.
-        self.keep_bottom(&[theirs.as_fd()]);
-        drop(theirs);
-        self.keep_bottom(&[]);
+        self.keep_bottom(&KeptBottom { descriptors: vec![theirs.into()], ..KeptBottom::default() });
+        self.keep_bottom(&KeptBottom::default());
         let _ = ours.set_read_timeout(Some(HEARD_WITHIN));
         if let Err(error) = (&ours).read(&mut [0]) {
             tracing::warn!(%error, "the guard of the mount may have the device open still");

@@ -8,7 +8,7 @@ mod link;
 mod states;
 mod wire;
 
-pub(crate) use kept::{KeptState, KeptStates, Origin, STATE_MAX};
+pub(crate) use kept::{KeptBottom, KeptState, KeptStates, Origin, STATE_MAX};
 pub(crate) use link::{CrashProtection, Guarded};
 pub(crate) use states::{Exchanged, States};
 pub(crate) use wire::GuardMessage;

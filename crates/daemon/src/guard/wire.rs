@@ -27,9 +27,9 @@ pub(crate) enum GuardMessage {
     Keep { ino: u64 },
     /// It is not needed any more.
     Release { ino: u64 },
-    /// The descriptors that follow are what another process would need of the file system at the
-    /// bottom, in place of earlier ones.
-    Bottom { descriptors: usize },
+    /// Another process would need this state of the file system at the bottom, and the descriptors
+    /// that follow, in place of earlier ones.
+    Bottom { state: Box<Value>, descriptors: usize },
     /// Sessions begin at a socket, whose descriptor follows.
     SessionsBegin,
     /// A session is there, whose descriptors follow: its memory, its socket, and the memory of its

@@ -3,6 +3,7 @@
 use super::refuse::{refuse_at, refuse_salvage};
 use super::settings::{KEYS, LogSettings};
 use crate::bottom::Bottom;
+use crate::guard::KeptBottom;
 use crate::kv::{LogStack, Owner};
 use crate::modules::Modules;
 use crate::paths;
@@ -61,7 +62,8 @@ impl OpenLog {
         crashes: u64,
     ) -> std::result::Result<Arc<dyn Bottom>, Refusal> {
         let disk = |error: &Error| refuse_at(&log.device, error);
-        let kept = crash.bottom.iter().map(OwnedFd::try_clone).collect::<std::io::Result<Vec<_>>>();
+        let kept =
+            crash.bottom.descriptors.iter().map(OwnedFd::try_clone).collect::<std::io::Result<Vec<_>>>();
         let mut memory = kept.map_err(|error| disk(&error.into()))?.into_iter();
         let fd = memory.next().ok_or_else(|| {
             disk(&Error::new(Errno::ESTALE, "the process that crashed had not told what another one needs"))
@@ -202,10 +204,10 @@ impl Bottom for OpenLog {
         salvaged.or_else(|| ends_with_process(self.disk.driver()))
     }
 
-    fn outlive(&self) -> Result<Vec<OwnedFd>> {
-        let mut kept = vec![self.disk.try_clone_descriptor()?];
-        kept.extend(self.fs.outlive()?);
-        Ok(kept)
+    fn outlive(&self) -> Result<KeptBottom> {
+        let mut descriptors = vec![self.disk.try_clone_descriptor()?];
+        descriptors.extend(self.fs.outlive()?);
+        Ok(KeptBottom { descriptors, ..KeptBottom::default() })
     }
 
     fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {

@@ -4,7 +4,7 @@ use super::suspended::{
     BottomState, FoundSessions, GuardedState, LogState, MountState, ProcessState, SuspendedMount, Suspension,
     ViewState,
 };
-use crate::guard::{CrashProtection, Guarded, KeptState};
+use crate::guard::{CrashProtection, Guarded, KeptBottom, KeptState};
 use braid_contract::{Fd, InodeId};
 use braid_fuse::{Again, FrontState, Given};
 use braid_ipc::protocol::{Restarts, Upgrade};
@@ -14,6 +14,7 @@ use braid_runtime::{FoundSession, GivenLink, GivenSession, LinkState, SessionSta
 use braid_stores::native::KernelFd;
 use braid_volume::LiveState;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::btree_map;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,9 +57,9 @@ pub(crate) struct PackedState {
     /// The inodes without a name; `None`: it was no crash.
     #[serde(default)]
     nameless: Option<Vec<u64>>,
-    /// The number of descriptors of the file system at the bottom.
+    /// The state of the file system at the bottom, and the number of its descriptors.
     #[serde(default)]
-    of_bottom: usize,
+    of_bottom: (Value, usize),
     /// Requests that no process answered are to be refused.
     #[serde(default)]
     refuse: bool,
@@ -110,8 +111,7 @@ pub(crate) struct CrashedMount<'a> {
     /// The socket to the guard, for the next process, and the memory of records.
     pub(crate) guard: Vec<OwnedFd>,
     pub(crate) nameless: Vec<(u64, OwnedFd)>,
-    /// The descriptors of the file system at the bottom.
-    pub(crate) bottom: &'a [OwnedFd],
+    pub(crate) bottom: &'a KeptBottom,
     /// The crashes until now.
     pub(crate) restarts: Restarts,
     /// When the process ended, as time since the machine began.
@@ -292,7 +292,7 @@ impl PackedMount {
                 descriptors.push(descriptor.try_clone()?);
             }
         }
-        for descriptor in crashed.bottom {
+        for descriptor in &crashed.bottom.descriptors {
             descriptors.push(descriptor.try_clone()?);
         }
         let (inodes, fds): (Vec<u64>, Vec<OwnedFd>) = crashed.nameless.into_iter().unzip();
@@ -300,7 +300,7 @@ impl PackedMount {
         let state = PackedState {
             guard,
             nameless: Some(inodes),
-            of_bottom: crashed.bottom.len(),
+            of_bottom: (crashed.bottom.state.clone(), crashed.bottom.descriptors.len()),
             restarts: Some(crashed.restarts),
             paused_at_ns: crashed.crashed_at_ns,
             refuse: crashed.refuse,
@@ -387,7 +387,8 @@ impl PackedState {
                 Err(error) => tracing::error!(%error, session = number, "a session can't go on"),
             }
         }
-        let bottom = descriptors.take(self.of_bottom)?;
+        let (state, count) = self.of_bottom;
+        let bottom = KeptBottom { state, descriptors: descriptors.take(count)? };
         let open = guard.ledger.all();
         let again = if self.refuse { Again::Refused } else { Again::CarriedOut };
         let front = Given::found(self.front, device, &open, again);

@@ -2,7 +2,7 @@
 
 use crate::clock::now_ns;
 use crate::config::StackNode;
-use crate::guard::{CrashProtection, KeptState};
+use crate::guard::{CrashProtection, KeptBottom, KeptState};
 use crate::refusal::{Place, Refusal};
 use braid_contract::{Fd, InodeId, OpenBefore};
 use braid_fuse::{Given, OpenKind, OpenRecord};
@@ -100,8 +100,7 @@ pub(crate) struct GuardedState {
     pub(crate) open: Vec<OpenRecord>,
     /// The inodes without a name.
     pub(crate) nameless: Vec<(InodeId, Fd)>,
-    /// The descriptors of the file system at the bottom.
-    pub(crate) bottom: Vec<OwnedFd>,
+    pub(crate) bottom: KeptBottom,
     pub(crate) sessions: FoundSessions,
     /// The kept states of modules.
     pub(crate) modules: Vec<KeptState>,

@@ -3,14 +3,16 @@
 use super::look::{Seen, acts_for_others, find};
 use super::settings::ViewSettings;
 use crate::bottom::Bottom;
+use crate::guard::KeptBottom;
 use crate::kv::Owner;
 use crate::modules::Modules;
 use crate::refusal::{Place, Refusal};
 use crate::upgrade::{BottomState, ViewState};
-use braid_contract::{Errno, Error, Figure, FileSystem, InodeId, Result, Shown};
+use braid_contract::{Errno, Error, Figure, FileSystem, HandleId, InodeId, OpenBefore, Result, Shown};
 use braid_ipc::protocol::{ErrorReply, Status};
-use braid_runtime::{Geometry, Options, Session};
+use braid_runtime::{Geometry, GivenLink, LinkState, Options, Session};
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,10 +58,38 @@ impl OpenView {
         Ok(Arc::new(Self::of(given.of.clone(), (session, given.root), in_use)))
     }
 
+    /// Goes on with the session of a process that crashed, with these files open.
+    ///
+    /// # Errors
+    /// If the mount below has ended, or what was kept makes no sense.
+    pub(crate) fn open_after_crash(
+        kept: &KeptBottom,
+        open: &[OpenBefore],
+    ) -> std::io::Result<Arc<dyn Bottom>> {
+        let ViewKept { of, root, link } = ViewKept::deserialize(&kept.state)?;
+        let descriptors =
+            kept.descriptors.iter().map(OwnedFd::try_clone).collect::<std::io::Result<Vec<_>>>()?;
+        let [memory, socket, in_use] =
+            <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| std::io::ErrorKind::InvalidData)?;
+        let open: Vec<HandleId> = open.iter().map(|open| open.handle).collect();
+        let session = Session::go_on_after_crash(GivenLink { state: link, memory, socket }, &open)?;
+        Ok(Arc::new(Self::of(of, (session, InodeId(root)), in_use)))
+    }
+
     fn of(of: PathBuf, (session, root): (Arc<Session>, InodeId), in_use: OwnedFd) -> Self {
         let fs = session.rooted(root, braid_fuse::groups_of_thread);
         Self { of, fs, session, root, in_use }
     }
+}
+
+/// The state of a view that outlives its process.
+#[derive(Serialize, Deserialize)]
+struct ViewKept {
+    /// The place that it shows.
+    of: PathBuf,
+    /// The inode of that in the session.
+    root: u64,
+    link: LinkState,
 }
 
 fn refuse_session(place: &Place, error: &Error) -> Refusal {
@@ -112,11 +142,14 @@ impl Bottom for OpenView {
     }
 
     fn ends_with_process(&self) -> Option<String> {
-        Some("a view has its session with the mount below in its process".into())
+        self.session.ends_with_process().map(str::to_owned)
     }
 
-    fn outlive(&self) -> Result<Vec<OwnedFd>> {
-        Ok(Vec::new())
+    fn outlive(&self) -> Result<KeptBottom> {
+        let GivenLink { state, memory, socket } = self.session.give()?;
+        let state = ViewKept { of: self.of.clone(), root: self.root.0, link: state };
+        let state = serde_json::to_value(state).map_err(std::io::Error::from)?;
+        Ok(KeptBottom { state, descriptors: vec![memory, socket, self.in_use.try_clone()?] })
     }
 
     fn may_be_given(&self) -> std::result::Result<(), ErrorReply> {

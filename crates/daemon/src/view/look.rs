@@ -118,11 +118,6 @@ fn unfit(mount: &MountSettings, create: bool) -> Result<(), Refusal> {
         let advice = "leave it out; what the view is of has to be mounted";
         return Err(Place::flag("--create").refuse("a view has no volume of its own", advice));
     }
-    if let Some(restart) = mount.restart.as_ref().filter(|restart| restart.value) {
-        let found = "no process could go on after a crash of a view: its session ends with its process";
-        let advice = "leave it out, and set it for the mount below, whose crash the view outlives then";
-        return Err(restart.place.refuse(found, advice));
-    }
     if let Some(cache) = &mount.cache
         && !matches!(cache.value, Cache::Auto | Cache::Mode(CacheMode::Direct))
     {

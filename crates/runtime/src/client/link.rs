@@ -19,6 +19,8 @@ pub(super) struct Link {
     pub(super) poll: Duration,
     pub(super) polling: Polling,
     pub(super) socket: UnixStream,
+    /// The runtime closes files that the next process does not know.
+    pub(super) keeps: bool,
 }
 
 impl Link {

@@ -72,7 +72,7 @@ impl Session {
         };
         let directory = open_directory(dir).map_err(|error| about(&dir.shown().to_string(), error))?;
         let mut tries = 0..TRIES;
-        let (stream, (memory, ino)) = loop {
+        let (stream, Begun { memory, ino, keeps }) = loop {
             let stream = UnixStream::connect(socket).map_err(|error| about("no runtime answers", error))?;
             match ask(&stream, &directory, options) {
                 Ok(begun) => break (stream, begun?),
@@ -88,7 +88,7 @@ impl Session {
         let queues = (0..geometry.queues).map(|index| Queue::new(index, geometry)).collect();
         let (poll, polling) = (options.poll, Polling::default());
         let for_others = options.for_others;
-        let link = Link { memory, geometry, for_others, poll, polling, socket: stream };
+        let link = Link { memory, geometry, for_others, poll, polling, socket: stream, keeps };
         Ok((Arc::new(Self { link, queues }), ino))
     }
 
@@ -112,12 +112,16 @@ fn is_hung_up(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Asks for a session that sees a directory; returns its memory, and the inode of that.
-fn ask(
-    stream: &UnixStream,
-    directory: &OwnedFd,
-    options: Options,
-) -> io::Result<Result<(SharedWords, InodeId)>> {
+/// A session that a runtime has begun.
+struct Begun {
+    memory: SharedWords,
+    /// The inode of the directory that it was shown.
+    ino: InodeId,
+    keeps: bool,
+}
+
+/// Asks for a session that sees a directory.
+fn ask(stream: &UnixStream, directory: &OwnedFd, options: Options) -> io::Result<Result<Begun>> {
     let Options { geometry, class, ordered, for_others, .. } = options;
     let asked = send(stream, &HelloRequest::Begin { version: VERSION, geometry, class, ordered, for_others })
         .and_then(|()| send(stream, &HelloRequest::Show {}))
@@ -129,16 +133,16 @@ fn ask(
         Err(error) if is_hung_up(&error) => true,
         Err(error) => return Err(error),
     };
-    match answer()? {
+    let keeps = match answer()? {
         HelloReply::Refused { errno, why } => return Ok(Err(HelloReply::error(errno, why))),
-        HelloReply::Begun { .. } if !is_over => {}
+        HelloReply::Begun { keeps, .. } if !is_over => keeps,
         HelloReply::Begun { .. } => return Err(io::ErrorKind::BrokenPipe.into()),
-        HelloReply::Shown { .. } => return Err(io::ErrorKind::InvalidData.into()),
-    }
+        HelloReply::Shown { .. } | HelloReply::Kept { .. } => return Err(io::ErrorKind::InvalidData.into()),
+    };
     let memory = receive_descriptors(stream, 1)?.pop();
     let memory = SharedWords::open(memory.ok_or(io::ErrorKind::InvalidData)?)?;
     match answer()? {
-        HelloReply::Shown { ino } => Ok(Ok((memory, InodeId(ino)))),
+        HelloReply::Shown { ino } => Ok(Ok(Begun { memory, ino: InodeId(ino), keeps })),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -1,7 +1,7 @@
 //! A queue of a session, from the side of the application.
 
 use super::link::Link;
-use crate::layout::{ENTRIES, GROUPS_MAX, Geometry, NAME_MAX, Slot, state};
+use crate::layout::{ENTRIES, GROUPS_MAX, Geometry, NAME_MAX, Slot, UNSUBMITTED, state};
 use crate::{entries, words};
 use braid_contract::Errno;
 use braid_sdk::abi::{self, Answer, Failure, Message, Numbers};
@@ -57,6 +57,33 @@ impl Queue {
         Self { index, geometry, state: Mutex::new(state), freed: Condvar::new() }
     }
 
+    /// The queue of a process that crashed: requests that it had submitted are carried out, and no
+    /// thread waits for their answers.
+    pub(super) fn after_crash(index: usize, geometry: Geometry, memory: &SharedWords) -> Self {
+        let shared = memory.words();
+        let tail = shared[geometry.tail(index)].load(Ordering::Acquire);
+        let is_under_way = |number: &usize| {
+            let slot = geometry.slot(index, *number);
+            let submitted = shared[slot.submitted()].load(Ordering::Acquire);
+            let asked = [state::ASKED, state::AWAITED];
+            asked.contains(&state::of(shared[slot.state()].load(Ordering::Acquire)))
+                && submitted != UNSUBMITTED
+                && tail.wrapping_sub(submitted).cast_signed() > 0
+        };
+        let posted = (0..geometry.depth).filter(is_under_way).collect();
+        Self::resumed(index, geometry, posted, memory)
+    }
+
+    /// Waits for all answers that no thread waits for.
+    pub(super) fn settle(&self, link: &Link) -> Result<(), Failure> {
+        loop {
+            let posted = self.state.lock().posted.pop_front();
+            let Some(number) = posted else { return Ok(()) };
+            self.wait(link, self.geometry.slot(self.index, number))?;
+            self.state.lock().free.push(number);
+        }
+    }
+
     /// The slots with a request, the oldest of those first whose answer no thread waits for.
     pub(super) fn busy(&self) -> Vec<usize> {
         let State { free, posted, .. } = &*self.state.lock();
@@ -105,6 +132,7 @@ impl Queue {
 
     fn put(&self, link: &Link, slot: Slot, message: &Message<'_>) {
         let shared = link.memory.words();
+        shared[slot.submitted()].store(UNSUBMITTED, Ordering::Release);
         let groups = if link.for_others { message.groups } else { &[] };
         let used = message.data.len().div_ceil(8) + groups.len().div_ceil(2);
         // A request with so much data is about an open file: its caller was checked before.
@@ -125,13 +153,15 @@ impl Queue {
         };
         shared[slot.room()].store(room | (groups.len() as u64) << 32, Ordering::Relaxed);
         let word = &shared[slot.state()];
-        word.store(state::next(word.load(Ordering::Relaxed)) | state::ASKED, Ordering::Relaxed);
+        word.store(state::next(word.load(Ordering::Relaxed)) | state::ASKED, Ordering::Release);
     }
 
     fn submit(&self, link: &Link, slot: usize) {
         let shared = link.memory.words();
         {
             let mut state = self.state.lock();
+            let submitted = self.geometry.slot(self.index, slot).submitted();
+            shared[submitted].store(state.tail, Ordering::Release);
             shared[self.geometry.entry(self.index, state.tail)].store(slot as u64, Ordering::Relaxed);
             state.tail = state.tail.wrapping_add(1);
             shared[self.geometry.tail(self.index)].store(state.tail, Ordering::Release);
