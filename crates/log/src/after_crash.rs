@@ -40,15 +40,11 @@ pub(crate) struct OpenFiles {
 impl OpenFiles {
     /// Opens them again.
     pub(crate) fn restore(self, core: &Core) {
+        core.table.iter().for_each(|inode| inode.may_be_known.store(true, Ordering::Release));
         core.next_handle.fetch_max(next_handle(&self.open, self.crashes), Ordering::Relaxed);
         for OpenBefore { handle, ino, flags, opener: [uid, gid, tid], .. } in self.open {
             let is_dir = flags.is_none();
-            let inode = match core.table.get(ino.0) {
-                Some(inode) => inode,
-                None if is_dir => removed_directory(core, ino.0),
-                // It was about to be closed: its last blocks are free already.
-                None => continue,
-            };
+            let inode = core.table.get(ino.0).unwrap_or_else(|| removed(core, ino.0, is_dir));
             let caller = Caller { uid, gid, pid: tid, tid, groups: None, of_stack: false };
             let (flags, actor) = (flags.unwrap_or_default(), core.actor(&caller));
             core.open_again(handle.0, Open { inode, flags, is_dir, actor });
@@ -56,11 +52,13 @@ impl OpenFiles {
     }
 }
 
-/// A directory that was removed while it was open: nothing of it is on the device.
-fn removed_directory(core: &Core, ino: u64) -> Arc<Inode> {
+/// A directory that was removed while it was open, or a file that was about to be closed and has no
+/// blocks any more: nothing of it is on the device.
+fn removed(core: &Core, ino: u64, is_dir: bool) -> Arc<Inode> {
     let inode = Arc::new(Inode::new(ino));
+    let kind = if is_dir { FileKind::Directory } else { FileKind::Regular };
     let begin = Begin {
-        mode: FileKind::Directory.mode() | 0o700,
+        mode: kind.mode() | 0o700,
         uid: 0,
         gid: 0,
         rdev: 0,

@@ -41,6 +41,7 @@ pub struct LiveLog {
 struct LiveInode {
     ino: u64,
     lookups: u64,
+    may_be_known: bool,
     /// Of one that is gone: the changes that make it so.
     gone: Option<Vec<Change>>,
 }
@@ -190,27 +191,28 @@ impl LiveInode {
     fn of(inode: &Inode) -> Option<Self> {
         let state = inode.state.read();
         let lookups = inode.lookups.load(Ordering::Acquire);
-        let is_used = lookups > 0 || inode.is_open();
+        let may_be_known = inode.may_be_known.load(Ordering::Acquire);
         let gone = state.is_gone.then(|| state.describe_gone());
-        is_used.then_some(Self { ino: inode.ino, lookups, gone })
+        (!inode.is_unused()).then_some(Self { ino: inode.ino, lookups, may_be_known, gone })
     }
 
     fn put(&self, to: &mut Vec<u8>) {
         to.put_number(self.ino);
         to.put_number(self.lookups);
+        to.put_u8(self.may_be_known.into());
         let mut gone = Vec::new();
         self.gone.iter().for_each(|changes| put_part(&mut gone, self.ino, changes));
         to.put_bytes(&gone);
     }
 
     fn take(take: &mut Take<'_>) -> Option<Self> {
-        let (ino, lookups) = (take.number()?, take.number()?);
+        let (ino, lookups, may_be_known) = (take.number()?, take.number()?, take.u8()? != 0);
         let gone: Option<Part> = take_parts(take.bytes()?)?.pop();
-        Some(Self { ino, lookups, gone: gone.map(|(_, changes)| changes) })
+        Some(Self { ino, lookups, may_be_known, gone: gone.map(|(_, changes)| changes) })
     }
 
     fn restore(self, core: &Core) -> Result<()> {
-        let Self { ino, lookups, gone } = self;
+        let Self { ino, lookups, may_be_known, gone } = self;
         if let Some(changes) = gone {
             let inode = Inode::new(ino);
             inode.state.write().apply(0, changes, &mut Vec::new());
@@ -218,6 +220,7 @@ impl LiveInode {
         }
         let inode = core.table.get(ino).ok_or_else(|| missing(ino))?;
         inode.lookups.store(lookups, Ordering::Release);
+        inode.may_be_known.store(may_be_known, Ordering::Release);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::sync::{Mutex, RwLock};
 use braid_contract::{Errno, FileKind, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes of an inode in an image beside its content, at most.
 const INODE_WEIGHT: usize = 220;
@@ -71,6 +71,9 @@ pub(crate) struct Inode {
     pub(crate) state: RwLock<State>,
     /// Lookups that are not returned.
     pub(crate) lookups: AtomicU64,
+    /// It may have been looked up in a process that crashed: how often is not known, until some
+    /// lookups are returned.
+    pub(crate) may_be_known: AtomicBool,
     /// Open files and directories. Rises only under the lock, shared, of an inode that
     /// is not gone.
     pub(crate) opens: AtomicU64,
@@ -89,7 +92,12 @@ impl Inode {
 
     /// Whether its number is not known any more.
     pub(crate) fn is_unused(&self) -> bool {
-        !self.is_open() && self.lookups.load(Ordering::Acquire) == 0
+        !self.is_open() && !self.is_known()
+    }
+
+    /// Whether there are lookups that are not returned.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lookups.load(Ordering::Acquire) > 0 || self.may_be_known.load(Ordering::Acquire)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::account::{Users, mark_all};
 use crate::device::{BLOCK, Device};
-use crate::extents::{Piece, Run};
+use crate::extents::{Extents, Piece, Run};
 use crate::failpoint::{Failpoint, fails_at};
 use crate::inode::Inode;
 use crate::layout::{SegmentAt, Superblock};
@@ -40,7 +40,8 @@ pub(crate) struct Loaded {
     pub(crate) next_ino: u64,
     /// A number that no segment has.
     pub(crate) next_segment: u64,
-    /// Blocks whose data was checked, and would be again.
+    /// Blocks that have to stay until nothing depends on the old logs: their data was checked, and
+    /// would be again; or records that are not known to be durable gave them up.
     pub(crate) held: Vec<Run>,
     /// Files without a name that were open.
     pub(crate) orphans: usize,
@@ -130,8 +131,8 @@ impl Loaded {
         })
     }
 
-    /// Applies the records of the logs; `unwritten` has further ones of a process that crashed, of
-    /// which none may be missing.
+    /// Applies the records of the logs; `unwritten` has further ones of a process that crashed, which
+    /// all count.
     fn replay(&mut self, device: &dyn Device, unwritten: Option<Vec<Numbered>>) -> Result<()> {
         let (mut records, mut durable, mut is_cut) = (Vec::new(), self.last_record, false);
         for start in self.superblock.logs.clone() {
@@ -198,7 +199,11 @@ impl Loaded {
                 }
                 self.held.extend(pieces.iter().map(|piece| piece.run));
             }
-            parts.into_iter().for_each(|part| self.apply(record, part));
+            let mut freed = Vec::new();
+            parts.into_iter().for_each(|part| self.apply(record, part, &mut freed));
+            if is_after_crash && record > durable {
+                self.held.append(&mut freed);
+            }
             self.last_record = record;
             played += 1;
         }
@@ -206,13 +211,13 @@ impl Loaded {
     }
 
     /// Applies the changes of one inode, unless the image has them already.
-    fn apply(&mut self, record: u64, (ino, changes): Part) {
+    fn apply(&mut self, record: u64, (ino, changes): Part, freed: &mut Vec<Run>) {
         let begins = matches!(changes.first(), Some(Change::Begin(_)));
         // One that is not there ended before the image was made of it.
         let Some(inode) = self.table.get(ino).or_else(|| begins.then(|| self.inode(ino))) else { return };
         let mut state = inode.state.write();
         if state.version < record {
-            state.apply(record, changes, &mut Vec::new());
+            state.apply(record, changes, freed);
         }
         if state.is_gone {
             self.table.remove(ino);
@@ -224,7 +229,11 @@ impl Loaded {
         let is_orphan = |inode: &Arc<Inode>| inode.state.read().nlink == 0 && !open.contains(&inode.ino);
         let orphans: Vec<u64> = self.table.iter().filter(is_orphan).map(|inode| inode.ino).collect();
         self.orphans = orphans.len();
-        orphans.iter().for_each(|ino| drop(self.table.remove(*ino)));
+        for orphan in orphans.iter().filter_map(|ino| self.table.remove(*ino)) {
+            // Its last name may be there still, if the power is lost now.
+            let state = orphan.state.read();
+            self.held.extend(state.extents().into_iter().flat_map(Extents::iter).map(|piece| piece.run));
+        }
     }
 }
 

@@ -183,6 +183,8 @@ fn a_full_device_says_so_and_gives_everything_back() {
                 }
             };
             assert_eq!(error.errno(), Errno::ENOSPC);
+            let taken = create(&fs, &caller(1), InodeId::ROOT, "first").unwrap_err();
+            assert_eq!(taken.errno(), Errno::EEXIST, "a name that is there needs no room");
             // The rest, between other blocks.
             let mut at = 0;
             while let Ok(done) = write(&fs, first, at, &[2; 4096]) {
@@ -611,10 +613,14 @@ fn killed(cut: [usize; 2]) -> (Arc<SimDisk>, Vec<OwnedFd>) {
 }
 
 fn go_on(device: &Arc<SimDisk>, memory: &[OwnedFd]) -> braid_contract::Result<LogFs> {
+    go_on_with(device, memory, 2)
+}
+
+fn go_on_with(device: &Arc<SimDisk>, memory: &[OwnedFd], workers: usize) -> braid_contract::Result<LogFs> {
     let memory = memory.iter().map(|fd| fd.try_clone().unwrap()).collect();
     let crashed = CrashedLog { memory, open: Vec::new(), crashes: 1 };
     let disk: Arc<dyn Device> = device.clone();
-    LogFs::open_after_crash(disk, Settings { workers: 2, ..Settings::default() }, environment(), crashed)
+    LogFs::open_after_crash(disk, Settings { workers, ..Settings::default() }, environment(), crashed)
 }
 
 #[test]
@@ -679,6 +685,9 @@ fn what_is_open_stays_open_after_a_crash() {
         passthrough: false,
         opener: [5, 6, 7],
     };
+    // The kernel knows one that is not open, of which the next process has to be told.
+    let (known, of_known) = create(&fs, &me, root, "known").unwrap();
+    fs.release(of_known).unwrap();
     let dir = OpenBefore { flags: None, ..file(removed, of_removed) };
     let open = vec![file(nameless, of_nameless), file(gone, of_gone), file(closed, of_closed), dir];
     let disk: Arc<dyn Device> = device.clone();
@@ -692,9 +701,13 @@ fn what_is_open_stays_open_after_a_crash() {
     }
     assert!(names_after(&fs, of_removed, 0, 9).len() <= 2);
     assert_eq!(fs.getattr(&me, removed, None).unwrap().nlink, 0);
-    assert_eq!(fs.release(of_closed).unwrap_err().errno(), Errno::EBADF);
+    fs.release(of_closed).unwrap();
     assert!(fs.link(&me, gone, root, OsStr::new("back")).is_err(), "what was removed came back");
     fs.link(&me, nameless, root, OsStr::new("got-a-name")).unwrap();
+    fs.unlink(&me, root, OsStr::new("known")).unwrap();
+    assert_eq!(fs.getattr(&me, known, None).unwrap().nlink, 0);
+    fs.forget(known, 1);
+    assert_eq!(fs.getattr(&me, known, None).unwrap_err().errno(), Errno::ESTALE);
     let (_, new) = create(&fs, &me, root, "new").unwrap();
     assert!(new.0 >= 3 << 44, "a handle of before may be in a request that comes again");
     for handle in [of_nameless, of_gone, new] {
@@ -732,4 +745,56 @@ fn the_first_format_is_read_and_becomes_the_present_one() {
     assert_eq!(version(Some(3)), [2, 2]);
     let refused = open(device.clone(), 1).unwrap_err();
     assert!(refused.to_string().contains("format 3"), "{refused}");
+}
+
+#[test]
+fn power_loss_while_another_process_goes_on_takes_no_synced_data() {
+    let (device, fs) = fresh(32 << 20, 2);
+    let memory = fs.outlive().unwrap();
+    let (root, me) = (InodeId::ROOT, caller(1));
+    // There is no other room.
+    let mut names = Vec::new();
+    loop {
+        let name = format!("{}{}", ["removed", "cut", "open"][names.len() % 3], names.len());
+        let Ok((_, handle)) = create(&fs, &me, root, &name) else { break };
+        let written = write(&fs, handle, 0, &vec![7; 1 << 20]);
+        fs.release(handle).unwrap();
+        names.push(name);
+        if written.is_err() {
+            break;
+        }
+    }
+    assert!(names.len() > 20);
+    fs.sync().unwrap();
+    fs.checkpoint().unwrap();
+    fs.sync().unwrap();
+    // Only the memory has these.
+    for name in &names {
+        let ino = fs.lookup(&me, root, OsStr::new(name)).unwrap().attr.ino;
+        if name.starts_with("cut") {
+            fs.setattr(&me, ino, None, &SetAttr { size: Some(9), ..SetAttr::default() }).unwrap();
+            continue;
+        }
+        let open = name.starts_with("open").then(|| fs.open(&me, ino, READ_WRITE.into()).unwrap());
+        fs.unlink(&me, root, OsStr::new(name)).unwrap();
+        // This one is not open any more when the process is killed.
+        open.into_iter().for_each(|open| fs.release(open.handle).unwrap());
+    }
+    device.record();
+    // Their logs begin in all parts of the device.
+    drop(go_on_with(&device, &memory, 8).unwrap());
+    let moments = device.moments();
+    assert!(moments.len() > 5);
+    for (at, moment) in moments.iter().enumerate() {
+        for left in [Left::Nothing, Left::All, Left::Some(at as u64), Left::Most(at as u64)] {
+            let fs = open(moment.after_power_loss(left), 2).unwrap();
+            for name in &names {
+                let Ok(entry) = fs.lookup(&me, root, OsStr::new(name)) else { continue };
+                let handle = fs.open(&me, entry.attr.ino, READ_WRITE.into()).unwrap().handle;
+                let mut found = vec![0; 1 << 20];
+                let len = fs.read(&me, handle, 0, &mut found, false).unwrap();
+                assert!(found[..len].iter().all(|byte| *byte == 7), "{name} at moment {at}, {left:?}");
+            }
+        }
+    }
 }

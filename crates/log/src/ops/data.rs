@@ -146,8 +146,12 @@ fn finish(
     core.record(core.worker(caller), writes).inspect_err(|_| give_back(core, taken))
 }
 
-/// Nothing refers to them: they are free at once.
+/// Nothing refers to them: they are free at once. A journal that failed may have a record of them
+/// all the same, for the process after a crash.
 pub(crate) fn give_back(core: &Core, runs: Vec<Run>) {
+    if core.journal.check().is_err() {
+        return;
+    }
     runs.into_iter().for_each(|run| core.journal.medium.space.free(run));
 }
 

@@ -64,6 +64,8 @@ pub(crate) fn forget(core: &Core, ino: InodeId, count: u64) {
     let Some(inode) = core.table.get(ino.0) else { return };
     let less = |lookups: u64| Some(lookups.saturating_sub(count));
     let _ = inode.lookups.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    // The kernel returns all that it has.
+    inode.may_be_known.store(false, Ordering::Release);
     core.drop_unused(&inode, &inode.state.read());
 }
 

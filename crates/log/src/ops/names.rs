@@ -114,6 +114,11 @@ pub(crate) fn begin(core: &Core, caller: &Caller, dir: (u64, &State), making: &M
     }
 }
 
+/// Refuses a name that the directory has.
+fn refuse_taken(dir: &State, name: &[u8]) -> Result<()> {
+    if find(dir, name)?.is_some() { Err(Errno::EEXIST.into()) } else { Ok(()) }
+}
+
 /// Makes an inode with a name; `EEXIST` if the name is taken.
 pub(crate) fn make(
     core: &Core,
@@ -128,11 +133,11 @@ pub(crate) fn make(
     if making.target.len() > TARGET_MAX {
         return Err(Errno::ENAMETOOLONG.into());
     }
+    // A name that is there needs no room.
+    refuse_taken(&dir.state.read(), name)?;
     room::ensure_room(core)?;
     let mut state = dir.state.write();
-    if find(&state, name)?.is_some() {
-        return Err(Errno::EEXIST.into());
-    }
+    refuse_taken(&state, name)?;
     let begin = begin(core, caller, (dir.ino, &state), making);
     let inode = core.new_inode();
     let (now, kind) = (begin.time, kind_bits(begin.mode));
@@ -206,11 +211,10 @@ pub(crate) fn link(
     if inode.state.read().is_dir() {
         return Err(Errno::EPERM.into());
     }
+    refuse_taken(&dir.state.read(), name)?;
     room::ensure_room(core)?;
     let mut dir_state = dir.state.write();
-    if find(&dir_state, name)?.is_some() {
-        return Err(Errno::EEXIST.into());
-    }
+    refuse_taken(&dir_state, name)?;
     let mut state = inode.state.write();
     if !state.is_live() || state.nlink == 0 && !state.is_unnamed {
         return Err(Errno::ENOENT.into());

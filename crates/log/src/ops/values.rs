@@ -18,7 +18,6 @@ use braid_contract::rights::{Guard, READ, SEARCH, WRITE};
 use braid_contract::{Caller, Errno, Error, FileKind, PutWhen, Result, ScanRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A requested change of a key.
 #[derive(Clone, Copy, Debug)]
@@ -306,7 +305,7 @@ fn record(
     core.record(core.worker(caller), writes).inspect_err(|_| {
         inodes.iter().for_each(|inode| drop(core.table.remove(inode.ino)));
     })?;
-    let is_known = |victim: &&Victim<'_>| victim.inode.lookups.load(Ordering::Acquire) > 0;
+    let is_known = |victim: &&Victim<'_>| victim.inode.is_known();
     let lost = victims.values().filter(is_known).map(|victim| victim.inode.ino).collect();
     victims.values().for_each(|victim| core.drop_unused(victim.inode, &victim.state));
     Ok(Changed { is_done: true, lost })

@@ -62,7 +62,7 @@ impl Case {
             stepped.map_err(|why| tell(&run, &why))?;
             let mut random = SplitMix::of(op.chance, 1);
             if !killed {
-                kill(&run, &moments, (answered, held), &mut random, totals)
+                kill(&run, &moments, (answered, synced, held), &mut random, totals)
                     .map_err(|why| tell(&run, &why))?;
             }
             while moments.len() > MOMENTS_MAX {
@@ -111,7 +111,7 @@ impl Case {
 fn kill(
     run: &Run,
     moments: &[Moment],
-    (answered, held): (usize, Held),
+    (answered, synced, held): (usize, usize, Held),
     random: &mut SplitMix,
     totals: &mut Totals,
 ) -> Result<(), String> {
@@ -135,9 +135,14 @@ fn kill(
     let kept = copies(&memory);
     let mut next = Run::go_on(setup, LeftByProcess { device, memory, held }, &history).map_err(told)?;
     if again {
-        // It is killed, too, before it is ready: the memory is the same still.
         let moments = next.device.moments();
         let moment = &moments[random.below(moments.len() as u64) as usize];
+        // The power is lost while it goes on: what was synced is there.
+        let mut durable = run.history.clone();
+        durable.synced = synced;
+        lose(setup, &durable, moment, (2, random), totals)
+            .map_err(|why| told(format!("power lost before the {:?}\n{why}", moment.effect)))?;
+        // It is killed, too, before it is ready: the memory is the same still.
         let (device, _) = moment.after_kill(None, random);
         next = Run::go_on(setup, LeftByProcess { device, memory: kept, held }, &history).map_err(told)?;
     }
