@@ -119,13 +119,13 @@ pub(crate) trait Opener {
     /// An open one.
     type Stack: Stack;
 
-    /// Opens what `config` describes.
+    /// Opens what `config` describes; the guard, if there is one, gets what outlives the process.
     ///
     /// # Errors
     /// The reason why it can't be.
-    fn open(&self, config: &Config) -> Result<Self::Stack, Refusal>;
+    fn open(&self, config: &Config, guard: Option<&Guarded>) -> Result<Self::Stack, Refusal>;
 
-    /// Opens what another process left; `crashes` happened before.
+    /// Opens what another process left.
     ///
     /// # Errors
     /// The reason why it can't be.
@@ -133,7 +133,7 @@ pub(crate) trait Opener {
         &self,
         config: &Config,
         suspension: &Suspension,
-        crashes: u64,
+        protection: &CrashProtection,
     ) -> Result<Self::Stack, Refusal>;
 }
 
@@ -271,7 +271,7 @@ impl<O: Opener> MountServer<'_, O> {
         ready: &mut dyn FnMut(&[String]),
     ) -> Result<Option<Departure>, ServeError> {
         let bound = Bound::of(self.settings())?;
-        let stack = self.opener.open(self.setup.config)?;
+        let stack = self.opener.open(self.setup.config, guard.as_ref())?;
         let begun = self.begin_mount(&stack, bound, guard);
         let (session, beside) = begun.inspect_err(|_| {
             // It was never used; an error of closing it does not matter.
@@ -397,9 +397,8 @@ impl<O: Opener> MountServer<'_, O> {
         waits: bool,
     ) -> Result<RunningMount<O::Stack>, Refusal> {
         let SuspendedMount { mount, suspension } = suspended;
-        let crashes = mount.protection.restarts.as_ref().map_or(0, |restarts| restarts.count);
         let (config, point) = (self.setup.config, &self.setup.point.path);
-        let stack = self.opener.open_again(config, suspension, crashes)?;
+        let stack = self.opener.open_again(config, suspension, &mount.protection)?;
         let failed = |error: io::Error| self.place().refuse(error.to_string(), "the log may say more");
         let given = mount.front.try_clone().map_err(failed)?;
         let ledger = mount.protection.guard.as_ref().map(|guard| Arc::clone(&guard.ledger));

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, MountSettings};
 use crate::control::Control;
-use crate::guard::Guarded;
+use crate::guard::{CrashProtection, Guarded};
 use crate::handle::VolumeHandle;
 use crate::kv::Owner;
 use crate::life::{Opener, Stack};
@@ -22,7 +22,7 @@ pub(crate) struct VolumeOpener;
 impl Opener for VolumeOpener {
     type Stack = VolumeHandle;
 
-    fn open(&self, config: &Config) -> std::result::Result<VolumeHandle, Refusal> {
+    fn open(&self, config: &Config, _: Option<&Guarded>) -> std::result::Result<VolumeHandle, Refusal> {
         wire::open(config, config.create)
     }
 
@@ -30,14 +30,14 @@ impl Opener for VolumeOpener {
         &self,
         config: &Config,
         suspension: &Suspension,
-        crashes: u64,
+        protection: &CrashProtection,
     ) -> std::result::Result<VolumeHandle, Refusal> {
         match suspension {
             Suspension::Upgrade { state, .. } => match &state.bottom {
                 BottomState::Volume(live) => wire::open_taken(config, live, &state.modules),
                 _ => Err(state.refuse_bottom()),
             },
-            Suspension::Crash(crash) => open_after_crash(config, crash, crashes),
+            Suspension::Crash(crash) => open_after_crash(config, crash, protection.crashes()),
         }
     }
 }

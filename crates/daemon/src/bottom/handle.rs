@@ -2,7 +2,7 @@
 
 use super::Bottom;
 use crate::config::Config;
-use crate::guard::KeptState;
+use crate::guard::{Guarded, KeptBottom, KeptState};
 use crate::modules::Modules;
 use crate::refusal::Refusal;
 use braid_contract::{ModuleStatus, OpenBefore, Result as FsResult};
@@ -19,6 +19,18 @@ pub(crate) fn modules_on(config: &Config, bottom: &Arc<dyn Bottom>) -> Result<Ar
     Modules::new(&config.stack, bottom.file_system()).map(Arc::new)
 }
 
+/// Has the guard keep what another process would need of a file system, from now on.
+fn outlive(bottom: &dyn Bottom, guard: &Guarded) {
+    if bottom.ends_with_process().is_some() {
+        return;
+    }
+    let kept = bottom.outlive().unwrap_or_else(|error| {
+        guard.link.is_alone(format!("its state does not outlive the process: {error}"));
+        KeptBottom::default()
+    });
+    guard.link.keep_bottom(&kept);
+}
+
 /// An open file system that is no volume, with the modules on top of it.
 #[derive(Clone)]
 pub(crate) struct Handle {
@@ -29,11 +41,17 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Puts the modules of a stack on it.
+    /// Puts the modules of a stack on it. The guard, if there is one, has what outlives the process
+    /// before they use it.
     ///
     /// # Errors
     /// The reason why one can't be put on it.
-    pub(crate) fn new(config: &Config, bottom: Arc<dyn Bottom>) -> Result<Self, Refusal> {
+    pub(crate) fn new(
+        config: &Config,
+        bottom: Arc<dyn Bottom>,
+        guard: Option<&Guarded>,
+    ) -> Result<Self, Refusal> {
+        guard.into_iter().for_each(|guard| outlive(&*bottom, guard));
         let modules = modules_on(config, &bottom)?;
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
         Ok(Self { bottom, modules, trace })

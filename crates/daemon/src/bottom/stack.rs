@@ -32,13 +32,7 @@ impl Stack for Handle {
         self.bottom.ends_with_process()
     }
 
-    fn connect(&self, _: &Session, _: &MountSettings, guard: Option<&Guarded>) {
-        let Some(guard) = guard.filter(|_| self.ends_with_process().is_none()) else { return };
-        match self.bottom.outlive() {
-            Ok(kept) => guard.link.keep_bottom(&kept),
-            Err(error) => guard.link.is_alone(format!("its state does not outlive the process: {error}")),
-        }
-    }
+    fn connect(&self, _: &Session, _: &MountSettings, _: Option<&Guarded>) {}
 
     fn control(&self, mount: MountControl) -> Control {
         Control::new(self.clone(), mount)

@@ -98,7 +98,7 @@ impl Link {
     }
 
     /// Has the guard close what it keeps of the file system at the bottom, if it does, and waits for
-    /// that, a few seconds at most.
+    /// that, half a minute at most.
     pub(crate) fn release_bottom(&self) {
         if !self.has_bottom.load(Ordering::Relaxed) {
             return;
@@ -141,6 +141,13 @@ pub(crate) struct CrashProtection {
     pub(crate) guard: Option<Guarded>,
     /// The crashes until now.
     pub(crate) restarts: Option<Restarts>,
+}
+
+impl CrashProtection {
+    /// How many processes have crashed.
+    pub(crate) fn crashes(&self) -> u64 {
+        self.restarts.as_ref().map_or(0, |restarts| restarts.count)
+    }
 }
 
 /// The guard, and the records that it keeps.
