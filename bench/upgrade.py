@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Upgrades of a mounted volume under load, of the program or of a module, or crashes of the
+"""Upgrades of a mounted volume, log file system or view (--on) under load, of the program or of a module, or crashes of the
 program (--of crash, kill -9): how long operations are held up, and what that costs in total, beside
 the same load without them (LabStor, table 1).
 
@@ -136,20 +136,37 @@ def sessions(mount, args, seconds):
     return json.loads(said.stdout)
 
 
-def copies(args, root):
+class Place:
+    """What is mounted: how it is made, mounted by flags, and checked at the end."""
+
+    def __init__(self, args, root):
+        tiers = ["--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"]
+        self.made, self.mount, self.of, self.below = [], ["mount", "--create"], tiers, []
+        self.check = ["fsck", *tiers]
+        if args.on == "log":
+            self.made = [["log", "create", f"{root}/device", "--size", "4GiB"]]
+            self.mount, self.of, self.check = ["log", "mount"], [f"{root}/device"], ["log", "check", f"{root}/device"]
+        if args.on == "view":
+            os.makedirs(f"{root}/below")
+            with open(f"{root}/view.yaml", "w") as stack:
+                stack.write(f"stack: {{ view: {{ of: {root}/below }} }}\n")
+            self.made = [["mount", "--create", "--runtime", *tiers, f"{root}/below"]]
+            self.mount, self.of, self.below = ["mount"], [f"{root}/view.yaml"], [f"{root}/below"]
+
+
+def copies(args, root, place):
     """Two copies of the upgraded program or module, and the words of the mount."""
     braid, mount = os.path.abspath(args.braid), f"{root}/mount"
     words_of_sessions = ["--runtime"] if args.sessions else []
-    tiers = ["--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"]
-    words = ["mount", "--create", "--transport", args.transport, *words_of_sessions, *args.flags.split()]
+    words = [*place.mount, "--transport", args.transport, *words_of_sessions, *args.flags.split()]
     if args.of == "crash":
         # Both sides, so that only the crashes differ.
-        return [], [braid, *words, "--restart", "--log-file", f"{root}/log", *tiers, mount]
+        return [], [braid, *words, "--restart", "--log-file", f"{root}/log", *place.of, mount]
     if args.of == "program":
         programs = [f"{root}/braid-{number}" for number in range(2)]
         for program in programs:
             shutil.copy(braid, program)
-        return [[program, "upgrade"] for program in programs], [programs[0], *words, *tiers, mount]
+        return [[program, "upgrade"] for program in programs], [programs[0], *words, *place.of, mount]
     os.makedirs(f"{root}/modules")
     with open(f"{root}/modules/braid_module.h", "w") as header:
         subprocess.run([braid, "module", "header"], check=True, stdout=header)
@@ -203,7 +220,10 @@ def run(args, upgrades):
     for name in ("fast", "slow", "mount"):
         os.makedirs(f"{root}/{name}")
     mount = f"{root}/mount"
-    commands, mounting = copies(args, root)
+    place = Place(args, root)
+    for made in place.made:
+        subprocess.run([args.braid, *made], check=True, stdout=subprocess.DEVNULL)
+    commands, mounting = copies(args, root, place)
     subprocess.run(mounting, check=True)
     begun = time.monotonic()
     work = [(fio, args.size), (sqlite, args.commits), (names, args.rounds), *[(deeds, args.deeds)] * (args.of == "crash")]
@@ -230,9 +250,9 @@ def run(args, upgrades):
     found = [results.get() for _ in loads]
     errors = [error for error, _ in found if error]
     assert not errors, errors
-    subprocess.run([args.braid, "umount", mount], check=True)
-    subprocess.run([args.braid, "fsck", "--tier", f"fast={root}/fast", "--tier", f"slow={root}/slow"], check=True,
-                   stdout=subprocess.DEVNULL)
+    for mounted in (mount, *place.below):
+        subprocess.run([args.braid, "umount", mounted], check=True)
+    subprocess.run([args.braid, *place.check], check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(root)
     return {"upgrades": upgrades, "seconds": seconds, "pauses_ms": pauses, "loads_at_the_last_upgrade": at_work,
             "sessions": [result for _, result in found if result]}
@@ -242,6 +262,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--braid", default="target/release/braid")
     parser.add_argument("--of", default="program", choices=["program", "module", "crash"])
+    parser.add_argument("--on", default="volume", choices=["volume", "log", "view"], help="what is mounted")
     parser.add_argument("--work-dir", default="/dev/shm")
     parser.add_argument("--transport", default="auto", choices=["auto", "device"])
     parser.add_argument("--flags", default="", help="further flags of braid mount")
@@ -256,14 +277,16 @@ def main():
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--out", help="a file for all results")
     args = parser.parse_args()
+    if args.of == "module" and args.on != "volume":
+        parser.error("modules are exchanged on a volume")
     results = [run(args, upgrades) for _ in range(args.reps) for upgrades in (0, args.upgrades)]
     if args.out:
         with open(args.out, "w") as file:
-            json.dump({"of": args.of, "transport": args.transport, "flags": args.flags, "runs": results}, file, indent=1)
+            json.dump({"of": args.of, "on": args.on, "transport": args.transport, "flags": args.flags, "runs": results}, file, indent=1)
     without = statistics.median(result["seconds"] for result in results if not result["upgrades"])
     upgraded = statistics.median(result["seconds"] for result in results if result["upgrades"])
     pauses = sorted(pause for result in results for pause in result["pauses_ms"])
-    print(f"{args.of}, {args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} of them: "
+    print(f"{args.of} on a {args.on}, {args.transport}: {without:.1f} s without, {upgraded:.1f} s with {args.upgrades} of them: "
           f"{upgraded / without:.2f}")
     for result in results:
         for seen in result["sessions"]:
