@@ -76,7 +76,7 @@ impl LogBucket {
 
 impl Drop for LogBucket {
     fn drop(&mut self) {
-        handles::forget(&self.core, InodeId(self.dir.ino), 1);
+        handles::take_back(&self.core, &self.dir, 1);
     }
 }
 

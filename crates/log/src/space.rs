@@ -243,14 +243,20 @@ impl Space {
 
     /// Those of these blocks that are free.
     pub(crate) fn free_within(&self, run: Run) -> Vec<Run> {
-        let mut found = Vec::new();
-        for block in run.start..run.end() {
-            let group = block / GROUP_BLOCKS;
-            let Some(region) = self.region_of(group) else { continue };
-            let word = region.words[(group - region.first) as usize];
-            if word >> (block % GROUP_BLOCKS) & 1 == 0 {
-                push(&mut found, Run { start: block, len: 1 });
+        let (mut found, mut at) = (Vec::new(), run.start);
+        while at < run.end() {
+            let (group, first) = (at / GROUP_BLOCKS, at % GROUP_BLOCKS);
+            let len = (GROUP_BLOCKS - first).min(run.end() - at);
+            if let Some(region) = self.region_of(group) {
+                let mut free = !region.words[(group - region.first) as usize] & mask(first, len);
+                while free != 0 {
+                    let from = u64::from(free.trailing_zeros());
+                    let count = u64::from((free >> from).trailing_ones());
+                    push(&mut found, Run { start: group * GROUP_BLOCKS + from, len: count });
+                    free &= !mask(from, count);
+                }
             }
+            at += len;
         }
         found
     }
@@ -331,5 +337,9 @@ mod tests {
         let runs = space.allocate(0, 15).unwrap_or_default();
         assert_eq!(runs, [Run { start: 0, len: 10 }, Run { start: 20, len: 5 }]);
         assert_eq!(space.free_within(Run { start: 118, len: 4 }), [Run { start: 120, len: 2 }]);
+        space.mark(Run { start: 200, len: 3 });
+        let free = space.free_within(Run { start: 0, len: 600 });
+        let rest = Run { start: 203, len: 8 * GROUP_BLOCKS - 1 - 203 };
+        assert_eq!(free, [Run { start: 120, len: 80 }, rest]);
     }
 }

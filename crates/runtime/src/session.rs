@@ -14,7 +14,7 @@ use crate::queue::{Order, Queue, SessionShared};
 use crate::values::{Requests, Values};
 use crate::view::View;
 use braid_contract::{Caller, Errno, Error, FileSystem, FrontCache, HandleId, InodeId, Result, Served};
-use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
+use braid_sys::{SharedWords, SharedWordsView, pass_descriptors, receive_descriptors};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags, fstatvfs, statx};
 use std::collections::HashSet;
@@ -378,7 +378,8 @@ impl Attendant {
     }
 
     /// Shows the session the directories that its application asks for, and closes files that its
-    /// next process does not know, until that hangs up, or sessions are left. `session` finds it, if there still is one.
+    /// next process does not know, until that hangs up, or sessions are left. `session` finds it, if
+    /// there still is one.
     ///
     /// # Errors
     /// If the application breaks the rules.
@@ -428,15 +429,13 @@ impl Attendant {
             Some(HelloRequest::Show {}) => Ok(self.descriptor()?.map(Asked::Shown)),
             Some(HelloRequest::Keep { count, token }) => {
                 let Some(memory) = self.descriptor()? else { return Ok(None) };
-                let words = memory.try_clone().and_then(SharedWords::open);
-                // It may be any file.
-                self.foreign.push(memory);
-                let words = words?;
-                let handles = words.words().get(..count).filter(|_| count <= HANDLES_MOST);
-                let handles = handles.ok_or(io::ErrorKind::InvalidData)?;
-                let handles = handles.iter().map(|word| HandleId(word.load(Ordering::Relaxed))).collect();
-                // Only files of others may take for ever to be closed.
-                self.foreign.pop();
+                let words = SharedWordsView::open(&memory);
+                // It may be any file, if it is no memory.
+                let words = words.inspect_err(|_| self.foreign.extend([memory]))?;
+                if count > words.count().min(HANDLES_MOST) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                let handles = (0..count).map(|word| HandleId(words.load(word))).collect();
                 Ok(Some(Asked::Keep(handles, token)))
             }
             Some(HelloRequest::Begin { .. }) => {

@@ -14,8 +14,8 @@ use braid_sys::{SharedWords, pass_descriptors, receive_descriptors};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -308,6 +308,35 @@ fn a_hostile_application_gains_nothing_by_a_crash() {
     assert_eq!(fs::read(bench.path("m/file")).unwrap(), b"fine");
     assert_eq!(bench.status()["restarts"]["count"], 6);
     drop(seen);
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_session_has_only_its_own_files_closed_and_only_by_memory() {
+    let Some(bench) = mounted() else { return };
+    let seen = Seen::of(&bench, "m");
+    seen.write("file", b"fine").unwrap();
+    let handle = seen.fs.open(&me(), seen.look("file").unwrap(), BOTH.into()).unwrap().handle;
+    let answer = |count: u64, descriptor: BorrowedFd<'_>| {
+        let (mut stream, _memory) = raw_session(&bench);
+        stream.write_all(format!("{{\"keep\":{{\"count\":{count},\"token\":7}}}}\n").as_bytes()).unwrap();
+        pass_descriptors(&stream, &[descriptor]).unwrap();
+        // The first line is that of the directory.
+        BufReader::new(stream).lines().map_while(Result::ok).nth(1).unwrap_or_default()
+    };
+    let memory = SharedWords::create("test", 8).unwrap();
+    assert_eq!(answer(0, memory.as_fd()), "{\"kept\":{\"token\":7}}");
+    assert_eq!(answer(8, memory.as_fd()), "{\"kept\":{\"token\":7}}");
+    for count in [9, 1 << 17, u64::MAX] {
+        assert_eq!(answer(count, memory.as_fd()), "", "the session has ended");
+    }
+    let file = File::open(bench.path("m/file")).unwrap();
+    assert_eq!(answer(0, file.as_fd()), "");
+    assert_eq!(answer(0, UnixStream::pair().unwrap().0.as_fd()), "");
+    let mut found = [0; 4];
+    assert_eq!(seen.fs.read(&me(), handle, 0, &mut found, false).unwrap(), 4);
+    drop((file, seen));
+    until("the sessions have ended", || sessions(&bench) == 0);
     bench.unmount_clean();
 }
 

@@ -60,13 +60,20 @@ fn end_if_unnamed(core: &Core, inode: &Inode) -> Result<()> {
     core.record(inode.ino as usize % core.journal.workers(), writes)
 }
 
+/// Takes lookups back. Of an inode that an earlier process may have told of, they are taken for all
+/// that there are, as the kernel takes them back.
 pub(crate) fn forget(core: &Core, ino: InodeId, count: u64) {
-    let Some(inode) = core.table.get(ino.0) else { return };
+    if let Some(inode) = core.table.get(ino.0) {
+        inode.may_be_known.store(false, Ordering::Release);
+        take_back(core, &inode, count);
+    }
+}
+
+/// Takes back lookups of this file system's own.
+pub(crate) fn take_back(core: &Core, inode: &Inode, count: u64) {
     let less = |lookups: u64| Some(lookups.saturating_sub(count));
     let _ = inode.lookups.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-    // The kernel returns all that it has.
-    inode.may_be_known.store(false, Ordering::Release);
-    core.drop_unused(&inode, &inode.state.read());
+    core.drop_unused(inode, &inode.state.read());
 }
 
 /// Makes everything durable that happened to an inode.
@@ -149,8 +156,8 @@ fn add(core: &Core, taken: &Taken, plus: bool, sink: &mut dyn DirSink) -> bool {
         entry,
         damaged: false,
     });
-    if !added && entry.is_some() {
-        forget(core, InodeId(taken.ino), 1);
+    if let Some(inode) = inode.filter(|_| !added && entry.is_some()) {
+        take_back(core, &inode, 1);
     }
     added
 }

@@ -18,6 +18,7 @@ use braid_contract::rights::{Guard, READ, SEARCH, WRITE};
 use braid_contract::{Caller, Errno, Error, FileKind, PutWhen, Result, ScanRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A requested change of a key.
 #[derive(Clone, Copy, Debug)]
@@ -307,7 +308,11 @@ fn record(
     })?;
     let is_known = |victim: &&Victim<'_>| victim.inode.is_known();
     let lost = victims.values().filter(is_known).map(|victim| victim.inode.ino).collect();
-    victims.values().for_each(|victim| core.drop_unused(victim.inode, &victim.state));
+    for victim in victims.values() {
+        // If the kernel knows it from an earlier process, it looks it up anew when it is told.
+        victim.inode.may_be_known.store(false, Ordering::Release);
+        core.drop_unused(victim.inode, &victim.state);
+    }
     Ok(Changed { is_done: true, lost })
 }
 

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The side of an application of a session, which another process goes on with.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub struct LinkState {
     #[serde(default)]
     keeps: bool,
     /// Of each queue, the slots with a request whose answer no thread waits for, the oldest first.
+    /// After a crash, the memory says so.
     posted: Vec<Vec<usize>>,
 }
 
@@ -105,6 +106,8 @@ impl Session {
             (0..state.geometry.queues).map(|index| Queue::after_crash(index, state.geometry, &memory));
         let queues = queues.collect::<Vec<_>>();
         let link = state.link(memory, socket);
+        // The process may have ended before it woke anyone.
+        link.ring();
         let settled = queues.iter().try_for_each(|queue| queue.settle(&link));
         settled.map_err(|failure| io::Error::other(failure.why))?;
         keep(&link.socket, open)?;
@@ -116,16 +119,18 @@ impl Session {
 fn keep(socket: &UnixStream, open: &[HandleId]) -> io::Result<()> {
     let memory = SharedWords::create("braid-handles", open.len().max(1))?;
     memory.words().iter().zip(open).for_each(|(word, handle)| word.store(handle.0, Ordering::Relaxed));
-    // Of a process that crashed while it did the same, the answer may still come.
-    let token = u64::from(std::process::id()) << 32 | open.len() as u64;
+    // Of a process that crashed while it did the same, the answer may still come, or half of it.
+    let token = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     send(socket, &HelloRequest::Keep { count: open.len(), token })?;
     pass_descriptors(socket, &[memory.as_fd()])?;
     loop {
-        match receive(socket, None)? {
-            Some(HelloReply::Kept { token: other }) if other == token => return Ok(()),
-            Some(HelloReply::Kept { .. }) => {}
-            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        match receive(socket, None) {
+            Ok(Some(HelloReply::Kept { token: other })) if other == token => return Ok(()),
+            Ok(Some(HelloReply::Kept { .. })) => {}
+            Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+            Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+            Err(error) => return Err(error),
         }
     }
 }

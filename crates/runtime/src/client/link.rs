@@ -3,10 +3,10 @@
 
 use crate::layout::{DOORBELL, Geometry};
 use crate::polling::Polling;
-use braid_sys::SharedWords;
+use braid_sys::{FutexScope, SharedWords, futex_wake};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The shared part of a session's queues.
@@ -25,8 +25,14 @@ pub(super) struct Link {
 
 impl Link {
     /// The word that wakes sleeping workers.
-    pub(super) fn doorbell(&self) -> &AtomicU64 {
+    fn doorbell(&self) -> &AtomicU64 {
         &self.memory.words()[DOORBELL]
+    }
+
+    /// Wakes sleeping workers.
+    pub(super) fn ring(&self) {
+        self.doorbell().fetch_add(1, Ordering::AcqRel);
+        futex_wake(self.doorbell(), u32::MAX, FutexScope::Shared);
     }
 
     /// Whether the runtime has gone.

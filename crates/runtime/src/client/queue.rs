@@ -5,7 +5,7 @@ use crate::layout::{ENTRIES, GROUPS_MAX, Geometry, NAME_MAX, Slot, UNSUBMITTED, 
 use crate::{entries, words};
 use braid_contract::Errno;
 use braid_sdk::abi::{self, Answer, Failure, Message, Numbers};
-use braid_sys::{FutexScope, SharedWords, futex_wait, futex_wake};
+use braid_sys::{FutexScope, SharedWords, futex_wait};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
@@ -169,8 +169,7 @@ impl Queue {
         // Either this sees that the workers sleep, or they see the request.
         fence(Ordering::SeqCst);
         if shared[self.geometry.asleep(self.index)].load(Ordering::Relaxed) != 0 {
-            link.doorbell().fetch_add(1, Ordering::AcqRel);
-            futex_wake(link.doorbell(), u32::MAX, FutexScope::Shared);
+            link.ring();
         }
     }
 
@@ -234,4 +233,73 @@ fn over() -> Failure {
 
 fn breach() -> Failure {
     Failure { errno: Errno::EIO.0, why: "the runtime answers what can't be".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::polling::Polling;
+    use braid_contract::Operation;
+    use std::os::unix::net::UnixStream;
+
+    const GEOMETRY: Geometry = Geometry { queues: 1, depth: 6, data: 4096 };
+
+    fn put(queue: &Queue, link: &Link) -> usize {
+        let number = queue.take_slot(link).unwrap();
+        let numbers = Numbers { operation: Operation::Sync as u32, ..Numbers::default() };
+        queue.put(link, GEOMETRY.slot(0, number), &Message::new(numbers));
+        number
+    }
+
+    #[test]
+    fn requests_that_a_process_had_submitted_are_under_way_and_no_others() {
+        let memory = SharedWords::create("test", GEOMETRY.words()).unwrap();
+        let (socket, _runtime) = UnixStream::pair().unwrap();
+        let (poll, polling) = (Duration::ZERO, Polling::default());
+        let link = Link { memory, geometry: GEOMETRY, for_others: false, poll, polling, socket, keeps: true };
+        let queue = Queue::new(0, GEOMETRY);
+        let shared = link.memory.words();
+        let answer = |number: usize| {
+            let state = &shared[GEOMETRY.slot(0, number).state()];
+            let generation = state::generation(state.load(Ordering::Relaxed));
+            state.store(generation | state::ANSWERED, Ordering::Release);
+        };
+        let under_way = || {
+            let mut posted = Queue::after_crash(0, GEOMETRY, &link.memory).busy();
+            posted.sort_unstable();
+            posted
+        };
+        assert!(under_way().is_empty());
+        // More than the ring has places, so that numbers in it come again.
+        for _ in 0..20 {
+            let number = put(&queue, &link);
+            assert!(under_way().is_empty(), "it is not in the queue yet");
+            queue.submit(&link, number);
+            assert_eq!(under_way(), [number]);
+            answer(number);
+            assert!(under_way().is_empty());
+            queue.state.lock().free.push(number);
+        }
+        let (first, second) = (put(&queue, &link), put(&queue, &link));
+        let _never = put(&queue, &link);
+        queue.submit(&link, second);
+        queue.submit(&link, first);
+        let mut both = [first, second];
+        both.sort_unstable();
+        assert_eq!(under_way(), both);
+
+        // The next process waits for these two, and uses the others.
+        let next = Queue::after_crash(0, GEOMETRY, &link.memory);
+        answer(second);
+        std::thread::scope(|scope| {
+            let settled = scope.spawn(|| next.settle(&link));
+            answer(first);
+            settled.join().unwrap().unwrap();
+        });
+        assert_eq!(next.state.lock().free.len(), GEOMETRY.depth);
+        let before = next.state.lock().tail;
+        let number = put(&next, &link);
+        next.submit(&link, number);
+        assert_eq!((next.state.lock().tail, under_way()), (before + 1, vec![number]));
+    }
 }
