@@ -4,7 +4,7 @@
 use crate::actor::Actor;
 use crate::inode::{Inode, State};
 use crate::journal::Journal;
-use crate::layout::{CHUNK_MAX, Superblock};
+use crate::layout::{CHUNK_MAX, GROUP_BLOCKS, Superblock};
 use crate::record::{Change, put_part};
 use crate::settings::Settings;
 use crate::sync::Mutex;
@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 const COMMAND_NS: u64 = 1_000_000_000;
 /// Commands that are remembered for a worker.
 const COMMANDS_MAX: usize = 256;
+
+/// One of so many groups is left for images of files in pieces of single blocks.
+const FRAGMENTATION: u64 = 64;
 
 /// Groups for the log of one worker, and one behind an image.
 pub(crate) const RECOVERY_GROUPS: i64 = 4;
@@ -131,18 +134,27 @@ impl Core {
         groups_of_image(self.image_bytes.load(Ordering::Relaxed))
     }
 
+    /// Groups that are free but for the log, which may use them: for the next image, and for logs
+    /// until there is one.
+    fn floor(&self) -> i64 {
+        let workers = self.journal.workers();
+        least_groups(self.image_groups(), workers) + workers as i64 + 1
+    }
+
     /// Notes that an image would be `bytes` longer.
     pub(crate) fn grow_image(&self, bytes: i64) {
         self.image_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let reserve =
-            least_groups(self.image_groups(), self.journal.workers()) + self.journal.workers() as i64 + 1;
-        self.journal.medium.space.set_reserve(reserve);
+        let space = &self.journal.medium.space;
+        // What files have becomes more pieces as it is overwritten: that lengthens this image and
+        // the next.
+        space.set_reserve(self.floor() + (space.blocks() / GROUP_BLOCKS / FRAGMENTATION).cast_signed());
     }
 
     /// Writes one record of changes of some inodes, and then applies it to them.
     ///
     /// # Errors
-    /// Those of [`Journal::append`]; nothing is changed then.
+    /// `ENOSPC` if there would be no room for an image, those of [`Journal::append`]; nothing is
+    /// changed then.
     pub(crate) fn record(&self, worker: usize, writes: Vec<Write<'_>>) -> Result<()> {
         let mut bytes = Vec::with_capacity(256);
         for write in writes.iter().filter(|write| !write.changes.is_empty()) {
@@ -151,8 +163,13 @@ impl Core {
         if bytes.is_empty() {
             return Ok(());
         }
-        let record = self.journal.append(worker, &bytes)?;
-        let (mut freed, mut grown) = (Vec::new(), 0);
+        let growth = writes.iter().map(|write| write.state.growth(&write.changes)).sum::<i64>().max(0);
+        self.grow_image(growth);
+        let space = &self.journal.medium.space;
+        let fits = growth == 0 || space.free_groups() >= self.floor();
+        let appended = if fits { self.journal.append(worker, &bytes) } else { Err(Errno::ENOSPC.into()) };
+        let record = appended.inspect_err(|_| self.grow_image(-growth))?;
+        let (mut freed, mut grown) = (Vec::new(), -growth);
         for Write { state, changes, .. } in writes {
             let before = state.weight();
             state.apply(record, changes, &mut freed);

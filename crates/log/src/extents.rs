@@ -115,6 +115,17 @@ impl Extents {
         self.within(block, block + 1).next()
     }
 
+    /// How many pieces more there are once these blocks are taken out.
+    pub(crate) fn growth(&self, from: u64, to: u64) -> i64 {
+        let first = self.pieces.range(..from).next_back().map(|(_, piece)| *piece);
+        let first = first.filter(|piece| piece.end() > from);
+        let within = self.pieces.range(from..to.max(from));
+        let last = within.clone().next_back().map(|(_, piece)| *piece).or(first);
+        // What is left before, and behind.
+        let left = i64::from(first.is_some()) + i64::from(last.is_some_and(|piece| piece.end() > to));
+        left - i64::from(first.is_some()) - within.count() as i64
+    }
+
     /// Takes blocks out; hands `freed` where they were.
     pub(crate) fn unmap(&mut self, from: u64, to: u64, freed: &mut Vec<Run>) {
         let gone: Vec<Piece> = self.within(from, to).collect();
@@ -187,6 +198,19 @@ mod tests {
         assert_eq!(freed, [Run { start: 100, len: 2 }, Run { start: 500, len: 1 }]);
         assert_eq!((extents.find(2), extents.find(3)), (None, Some(piece(3, 501, 1))));
         assert_eq!(extents.blocks(), 9);
+    }
+
+    #[test]
+    fn the_pieces_that_come_and_go_are_counted_before() {
+        let whole = [piece(0, 100, 10), piece(10, 500, 1), piece(11, 700, 1), piece(20, 900, 5)];
+        for (from, to) in (0..27).flat_map(|from| (from..27).map(move |to| (from, to))) {
+            let (mut extents, mut freed) = (Extents::default(), Vec::new());
+            whole.iter().for_each(|piece| extents.map(*piece, &mut freed));
+            let growth = extents.growth(from, to);
+            let before = extents.count() as i64;
+            extents.unmap(from, to, &mut freed);
+            assert_eq!(extents.count() as i64 - before, growth, "{from} to {to}");
+        }
     }
 
     #[test]

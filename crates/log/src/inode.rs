@@ -162,6 +162,39 @@ impl State {
         (INODE_WEIGHT + content + self.xattr_bytes + self.xattrs.len() * XATTR_WEIGHT) as i64
     }
 
+    /// How many bytes more it takes in an image after these changes, at most.
+    pub(crate) fn growth(&self, changes: &[Change]) -> i64 {
+        changes.iter().map(|change| self.growth_by(change)).sum()
+    }
+
+    fn growth_by(&self, change: &Change) -> i64 {
+        let name_weight = |name: &Name| (name.len() + NAME_WEIGHT + OFFSET_WEIGHT) as i64;
+        let has = |name: &Name| self.names().is_some_and(|names| names.find(name).is_some());
+        let xattr_weight = |name: &[u8], value: &[u8]| (name.len() + value.len() + XATTR_WEIGHT) as i64;
+        let xattr = |name: &[u8]| self.xattrs.get(name).map_or(0, |value| xattr_weight(name, value));
+        let pieces = |from, to| self.extents().map_or(0, |extents| extents.growth(from, to));
+        match change {
+            Change::Begin(_) => (INODE_WEIGHT + OFFSET_WEIGHT) as i64,
+            Change::Map(mapped) => {
+                let more = mapped.iter().map(|piece| pieces(piece.at, piece.end()) + 1).sum::<i64>();
+                more * PIECE_WEIGHT as i64
+            }
+            Change::Unmap(from, to) => pieces(*from, *to) * PIECE_WEIGHT as i64,
+            Change::Enter(name, ..) if has(name) => 0,
+            Change::Enter(name, ..) => name_weight(name),
+            Change::Leave(name) if has(name) => -name_weight(name),
+            Change::Inline(bytes) => match &self.content {
+                Content::Inline(before) => bytes.len() as i64 - before.len() as i64,
+                _ => bytes.len() as i64,
+            },
+            Change::Target(bytes) => bytes.len() as i64,
+            Change::SetXattr(name, value) => xattr_weight(name, value) - xattr(name),
+            Change::DropXattr(name) => -xattr(name),
+            Change::End => -self.weight(),
+            _ => 0,
+        }
+    }
+
     /// Applies the changes of record `version`; hands `freed` blocks that it does not
     /// have any more.
     pub(crate) fn apply(&mut self, version: u64, changes: Vec<Change>, freed: &mut Vec<Run>) {

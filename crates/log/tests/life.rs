@@ -798,3 +798,74 @@ fn power_loss_while_another_process_goes_on_takes_no_synced_data() {
         }
     }
 }
+
+/// A file system that is full, and used on; it is recovered whatever was done, and all room comes back.
+fn is_recovered_when_full(device: &Arc<SimDisk>, workers: usize) {
+    for left in [Left::Nothing, Left::All] {
+        let fs = open(device.moment().after_power_loss(left), workers)
+            .unwrap_or_else(|error| panic!("{left:?}: it can't be opened any more: {error}"));
+        fs.audit().unwrap();
+        let root = fs.open_dir(&caller(1), InodeId::ROOT).unwrap();
+        for (_, name) in names_after(&fs, root, 2, usize::MAX) {
+            fs.unlink(&caller(1), InodeId::ROOT, OsStr::new(&name)).unwrap();
+        }
+        fs.release_dir(root).unwrap();
+        fs.checkpoint().unwrap();
+        let space = fs.statfs(&caller(1)).unwrap();
+        assert!(space.available * 10 > space.total * 8, "{space:?}");
+        fs.close().unwrap();
+    }
+}
+
+/// Writes a file until there is no room; returns its handle and its blocks.
+fn filled(fs: &LogFs, blocks: u64) -> (HandleId, u64) {
+    let (_, handle) = create(fs, &caller(1), InodeId::ROOT, "big").unwrap();
+    let mut at = 0;
+    while at / BLOCK < blocks
+        && let Ok(done) = write(fs, handle, at, &vec![1; 1 << 20])
+    {
+        at += done as u64;
+    }
+    (handle, at / BLOCK)
+}
+
+#[test]
+fn a_full_file_system_that_becomes_fragmented_is_recovered() {
+    for workers in [1, 4] {
+        let (device, fs) = fresh(320 << 20, workers);
+        let (handle, blocks) = filled(&fs, u64::MAX);
+        let mut done = 0;
+        // In the end, each block is a piece of its own.
+        for block in (1..blocks).step_by(2).chain((0..blocks).step_by(2)) {
+            done += u32::from(write(&fs, handle, block * BLOCK, &[2; BLOCK as usize]).is_ok());
+            if done % 5000 == 0 {
+                fs.sync().unwrap();
+            }
+        }
+        assert!(u64::from(done) == blocks, "{done} of {blocks}");
+        drop(fs);
+        is_recovered_when_full(&device, workers);
+    }
+}
+
+#[test]
+fn small_files_that_grow_on_a_full_file_system_leave_room_for_its_recovery() {
+    let (device, fs) = fresh(32 << 20, 2);
+    filled(&fs, (20 << 20) / BLOCK);
+    let mut files = Vec::new();
+    let error = loop {
+        match create(&fs, &caller(1), InodeId::ROOT, &format!("f{}", files.len())) {
+            Ok((_, handle)) => files.push(handle),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.errno(), Errno::ENOSPC);
+    let mut grown = 0;
+    for handle in files {
+        grown += u32::from(write(&fs, handle, 0, &[3; 500]).is_ok());
+        fs.release(handle).unwrap();
+    }
+    assert!(grown < 10_000, "{grown}");
+    drop(fs);
+    is_recovered_when_full(&device, 2);
+}

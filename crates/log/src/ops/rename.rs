@@ -76,13 +76,23 @@ pub(crate) fn rename(core: &Core, caller: &Caller, request: Rename<'_>) -> Resul
         RenameMode::Whiteout => room::ensure_room(core)?,
         _ => room::checkpoint_if_urgent(core)?,
     }
-    if from.ino == to.ino && rename_alone(core, caller, &request, &from)? {
+    // A longer name takes room.
+    room::retry_with_room(core, || rename_between(core, caller, &request, (&from, &to)))
+}
+
+fn rename_between(
+    core: &Core,
+    caller: &Caller,
+    request: &Rename<'_>,
+    (from, to): (&Arc<Inode>, &Arc<Inode>),
+) -> Result<()> {
+    if from.ino == to.ino && rename_alone(core, caller, request, from)? {
         return Ok(());
     }
     let _alone = core.renames.lock();
     let locked = (from.ino, from.state.write());
     let other = (from.ino != to.ino).then(|| (to.ino, to.state.write()));
-    rename_in(core, caller, &request, Dirs { from: locked, to: other })
+    rename_in(core, caller, request, Dirs { from: locked, to: other })
 }
 
 /// Renames within one directory, unless directories are renamed; returns whether it did.
