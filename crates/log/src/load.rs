@@ -41,7 +41,7 @@ pub(crate) struct Loaded {
     /// A number that no segment has.
     pub(crate) next_segment: u64,
     /// Blocks that have to stay until nothing depends on the old logs: their data was checked, and
-    /// would be again; or records that are not known to be durable gave them up.
+    /// would be again; records that are not known to be durable gave them up; or they are orphans'.
     pub(crate) held: Vec<Run>,
     /// Files without a name that were open.
     pub(crate) orphans: usize,

@@ -57,7 +57,7 @@ pub(crate) enum Change {
     Enter(Name, u64, u8),
     /// The directory has no such name.
     Leave(Name),
-    /// The next name that the directory gets has this offset in listings.
+    /// The next name that the directory gets has this offset in listings, or a later one.
     Offset(u64),
     /// The target of a symbolic link.
     Target(Vec<u8>),

@@ -106,7 +106,7 @@ impl OpenLog {
 
 /// The reason why no process could go on after a crash of one that uses a disk by this driver;
 /// `None` if one could.
-pub(super) fn ends_with_process(driver: &str) -> Option<String> {
+fn ends_with_process(driver: &str) -> Option<String> {
     // Transfers that were begun may go on when the process is gone.
     let may_go_on = matches!(driver, "io_uring" | "nvme");
     may_go_on.then(|| format!("transfers of the driver {driver} may outlast the process"))
