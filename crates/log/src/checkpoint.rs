@@ -3,16 +3,17 @@
 //! it is when its turn comes, with the number of its last record; recovery applies to
 //! each inode the records behind that.
 
-use crate::core::{Anchor, Core};
+use crate::core::{Anchor, Core, groups_of_image};
 use crate::device::{BLOCK, Device};
 use crate::inode::Inode;
 use crate::journal::Cut;
-use crate::layout::{SegmentAt, Superblock};
+use crate::layout::{RECORD_HEADER, SegmentAt, Superblock};
 use crate::record::put_part;
 use crate::scan::superblock_offsets;
+use crate::sync::MutexGuard;
 use crate::table::Table;
 use crate::writer::{Chain, Medium, group};
-use braid_contract::Result;
+use braid_contract::{Errno, Error, Result};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
@@ -81,19 +82,51 @@ pub(crate) fn write_superblock(device: &dyn Device, superblock: &Superblock) -> 
     Ok(())
 }
 
+/// Whether there is room for a checkpoint. One that fails for want of it takes groups for the logs
+/// all the same, which recovery may need.
+fn has_room(core: &Core) -> bool {
+    let spare = core.journal.medium.space.free_groups() - core.journal.workers() as i64 - 1;
+    let records = || core.table.iter().flat_map(|inode| describe(&inode));
+    let bytes = || records().map(|(_, bytes)| (RECORD_HEADER + bytes.len()) as i64).sum::<i64>();
+    spare >= core.image_groups() || spare >= groups_of_image(bytes())
+}
+
 /// Makes a checkpoint; one that is clean says that nothing will be written behind it.
 ///
 /// # Errors
 /// `ENOSPC` if there is no room for it, those of the device. The checkpoint before is the
 /// one that counts then.
 pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
-    let mut anchor = core.anchor.lock();
+    make(core, core.anchor.lock(), is_clean)
+}
+
+/// Makes one, unless there was one since `seen` of them were made.
+///
+/// # Errors
+/// As [`checkpoint`].
+pub(crate) fn checkpoint_since(core: &Core, seen: u64) -> Result<()> {
+    let anchor = core.anchor.lock();
+    if core.checkpoints.load(Ordering::Acquire) == seen { make(core, anchor, false) } else { Ok(()) }
+}
+
+fn make(core: &Core, mut anchor: MutexGuard<'_, Anchor>, is_clean: bool) -> Result<()> {
     core.journal.check()?;
+    if !has_room(core) {
+        return Err(Error::new(Errno::ENOSPC, "there is no room for a checkpoint"));
+    }
     let cut = core.journal.cut()?;
-    let (first_record, medium) = (cut.first_record, &core.journal.medium);
     anchor.stale.extend(&cut.before);
+    let coming_back = (anchor.image.len() + anchor.stale.len()) as i64;
+    core.coming_back.store(coming_back, Ordering::Release);
+    let made = write_and_switch(core, &mut anchor, cut, is_clean);
+    core.coming_back.store(0, Ordering::Release);
+    made
+}
+
+fn write_and_switch(core: &Core, anchor: &mut Anchor, cut: Cut, is_clean: bool) -> Result<()> {
+    let (first_record, medium) = (cut.first_record, &core.journal.medium);
     let image = write_image(&core.table, medium)?;
-    let switched = switch(core, &mut anchor, cut, &image, is_clean);
+    let switched = switch(core, anchor, cut, &image, is_clean);
     // The device's state is unknown if this failed: it is left alone.
     switched?;
     let before = std::mem::replace(&mut anchor.image, image.groups);
@@ -103,6 +136,7 @@ pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
         .for_each(|left| medium.space.free(group(left)));
     core.journal.release(first_record - 1);
     core.anchored_segment.store(medium.next_segment.load(Ordering::Relaxed), Ordering::Relaxed);
+    core.checkpoints.fetch_add(1, Ordering::AcqRel);
     Ok(())
 }
 

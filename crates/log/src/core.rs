@@ -48,6 +48,10 @@ pub(crate) struct Core {
     pub(crate) anchor: Mutex<Anchor>,
     /// The number of the next segment at the last checkpoint.
     pub(crate) anchored_segment: AtomicU64,
+    /// How many checkpoints were made.
+    pub(crate) checkpoints: AtomicU64,
+    /// Groups that are free when the checkpoint ends that is under way.
+    pub(crate) coming_back: AtomicI64,
     /// Held by an operation on more than one directory.
     pub(crate) renames: Mutex<()>,
     pub(crate) next_ino: AtomicU64,
@@ -111,6 +115,8 @@ impl Core {
             settings,
             environment,
             anchor: Mutex::new(anchor),
+            checkpoints: AtomicU64::new(0),
+            coming_back: AtomicI64::new(0),
             renames: Mutex::new(()),
             next_ino: AtomicU64::new(next_ino),
             next_handle: AtomicU64::new(1),
@@ -166,7 +172,8 @@ impl Core {
         let growth = writes.iter().map(|write| write.state.growth(&write.changes)).sum::<i64>().max(0);
         self.grow_image(growth);
         let space = &self.journal.medium.space;
-        let fits = growth == 0 || space.free_groups() >= self.floor();
+        let free = space.free_groups() + self.coming_back.load(Ordering::Acquire);
+        let fits = growth == 0 || free >= self.floor();
         let appended = if fits { self.journal.append(worker, &bytes) } else { Err(Errno::ENOSPC.into()) };
         let record = appended.inspect_err(|_| self.grow_image(-growth))?;
         let (mut freed, mut grown) = (Vec::new(), -growth);

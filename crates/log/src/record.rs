@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Upper bound of block numbers: beyond any device, and safe from overflow.
 const BLOCKS_MAX: u64 = 1 << 50;
+/// Blocks of the longest file.
+const FILE_BLOCKS_MAX: u64 = 1 << 51;
 /// Inode numbers are lower.
 const INO_MAX: u64 = 1 << 62;
 /// Offsets of names in listings are lower.
@@ -134,7 +136,7 @@ fn take_pieces(take: &mut Take<'_>) -> Option<Vec<Piece>> {
         let (at, start, len) = (take.number()?, take.number()?, take.number()?);
         let run = Run { start, len: len >> 1 };
         // Blocks beyond any file or any device are damage.
-        if run.len == 0 || at.max(start) > BLOCKS_MAX || run.len > BLOCKS_MAX {
+        if run.len == 0 || at >= FILE_BLOCKS_MAX || start.max(run.len) > BLOCKS_MAX {
             return None;
         }
         pieces.push(Piece { at, run, is_written: len & 1 == 1 });

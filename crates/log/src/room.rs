@@ -1,7 +1,7 @@
 //! Room for the log and for growing files. Some groups are in reserve for the log and
 //! for the next image, so that operations that free space always succeed.
 
-use crate::checkpoint::checkpoint;
+use crate::checkpoint::{checkpoint, checkpoint_since};
 use crate::core::{Core, least_groups};
 use crate::extents::Run;
 use crate::layout::GROUP;
@@ -71,17 +71,24 @@ pub(crate) fn allocate(core: &Core, worker: usize, blocks: u64) -> Result<Vec<Ru
     runs.ok_or_else(|| Errno::ENOSPC.into())
 }
 
-/// Tries an operation that needs blocks; if there is no room, once more when
-/// some was made. A checkpoint needs every inode's lock: `attempt` begins and
-/// ends without any.
+/// Tries an operation that needs room; if there is none, again when some was made: a checkpoint
+/// that is under way takes room, too, until it ends. One needs every inode's lock: `attempt`
+/// begins and ends without any.
 ///
 /// # Errors
 /// Those of the attempt.
 pub(crate) fn retry_with_room<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    match attempt() {
-        Err(error) if error.errno() == Errno::ENOSPC && make_room(core)? => attempt(),
-        result => result,
+    for _ in 1..TRIES {
+        let flushes = core.journal.flushes();
+        match attempt() {
+            // Others may have made some meanwhile.
+            Err(error)
+                if error.errno() == Errno::ENOSPC
+                    && (make_room(core)? || core.journal.flushes() != flushes) => {}
+            result => return result,
+        }
     }
+    attempt()
 }
 
 /// Tries an operation that makes room by itself, more often where many do so at once:
@@ -102,6 +109,7 @@ pub(crate) fn retry_contended<T>(core: &Core, mut attempt: impl FnMut() -> Resul
 /// Frees blocks that wait to be free; returns whether there may be more room than
 /// before.
 fn make_room(core: &Core) -> Result<bool> {
+    let seen = core.checkpoints.load(Ordering::Acquire);
     let waits = core.journal.pending_blocks() > 0;
     if waits {
         core.journal.settle()?;
@@ -110,7 +118,7 @@ fn make_room(core: &Core) -> Result<bool> {
     if segments(core) == 0 {
         return Ok(waits);
     }
-    match checkpoint(core, false) {
+    match checkpoint_since(core, seen) {
         Err(error) if error.errno() == Errno::ENOSPC => Ok(waits),
         made => made.map(|()| true),
     }

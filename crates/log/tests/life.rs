@@ -849,6 +849,26 @@ fn a_full_file_system_that_becomes_fragmented_is_recovered() {
 }
 
 #[test]
+fn the_end_of_the_longest_file_is_there_after_a_crash() {
+    let (device, fs) = fresh(32 << 20, 1);
+    let (ino, handle) = create(&fs, &caller(1), InodeId::ROOT, "long").unwrap();
+    let end = i64::MAX as u64;
+    for at in [1 << 62, end - 5000] {
+        assert_eq!(write(&fs, handle, at, &[7; 5000]).unwrap(), 5000);
+    }
+    assert_eq!(write(&fs, handle, end - 4999, &[7; 5000]).unwrap_err().errno(), Errno::EFBIG);
+    fs.sync().unwrap();
+    let fs = open(device.moment().after_power_loss(Left::Nothing), 1).unwrap();
+    assert_eq!(fs.getattr(&caller(1), ino, None).unwrap().size, end);
+    let handle = fs.open(&caller(1), ino, READ_WRITE.into()).unwrap().handle;
+    let mut found = [0; 6000];
+    assert_eq!(fs.read(&caller(1), handle, end - 6000, &mut found, false).unwrap(), 6000);
+    assert!(found[..1000] == [0; 1000] && found[1000..] == [7; 5000]);
+    fs.close().unwrap();
+    assert_eq!(check(&*device).unwrap().problems, [""; 0]);
+}
+
+#[test]
 fn small_files_that_grow_on_a_full_file_system_leave_room_for_its_recovery() {
     let (device, fs) = fresh(32 << 20, 2);
     filled(&fs, (20 << 20) / BLOCK);
@@ -866,6 +886,37 @@ fn small_files_that_grow_on_a_full_file_system_leave_room_for_its_recovery() {
         fs.release(handle).unwrap();
     }
     assert!(grown < 10_000, "{grown}");
+    drop(fs);
+    is_recovered_when_full(&device, 2);
+}
+
+#[test]
+fn writers_on_a_full_file_system_do_not_fail_for_checkpoints_of_one_another() {
+    let (device, fs) = fresh(48 << 20, 2);
+    let (handle, blocks) = filled(&fs, u64::MAX);
+    let refused = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|thread| {
+                let fs = &fs;
+                scope.spawn(move || {
+                    let mut random = SplitMix::new(thread);
+                    let mut write = || {
+                        let at = random.below(blocks) * BLOCK;
+                        fs.write(
+                            &caller(thread as u32),
+                            handle,
+                            at,
+                            &[2; BLOCK as usize],
+                            WriteFlags::default(),
+                        )
+                    };
+                    (0..4000).filter(|_| write().is_err()).count()
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
+    });
+    assert_eq!(refused, 0);
     drop(fs);
     is_recovered_when_full(&device, 2);
 }
