@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the simulated device has more than this needs")]
 
+mod after_crash;
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "log_crash/tree.rs"]
+mod full;
+#[path = "../log_crash/tree.rs"]
 mod tree;
 
 use braid_contract::{
@@ -159,60 +162,6 @@ fn concurrent_syncs_share_flushes_and_keep_their_promise() {
     assert!(fs.flushes() <= 200, "{}", fs.flushes());
     let fs = open(device.moment().after_power_loss(Left::Nothing), 4).unwrap();
     assert_eq!(Tree::read(&fs).unwrap().lines.len(), 201);
-}
-
-#[test]
-fn a_full_device_says_so_and_gives_everything_back() {
-    for workers in [1, 4] {
-        let (device, fs) = fresh(24 << 20, workers);
-        let free = fs.statfs(&caller(0)).unwrap().available;
-        let (_, first) = create(&fs, &caller(1), InodeId::ROOT, "first").unwrap();
-        for round in 0..3 {
-            let (mut count, mut bytes) = (0, 0);
-            let error = loop {
-                let (_, handle) = match create(&fs, &caller(count), InodeId::ROOT, &format!("f{count}")) {
-                    Ok(made) => made,
-                    Err(error) => break error,
-                };
-                let written = write(&fs, handle, 0, &[round as u8; 900_000]);
-                fs.release(handle).unwrap();
-                count += 1;
-                match written {
-                    Ok(done) => bytes += done as u64,
-                    Err(error) => break error,
-                }
-            };
-            assert_eq!(error.errno(), Errno::ENOSPC);
-            let taken = create(&fs, &caller(1), InodeId::ROOT, "first").unwrap_err();
-            assert_eq!(taken.errno(), Errno::EEXIST, "a name that is there needs no room");
-            // The rest, between other blocks.
-            let mut at = 0;
-            while let Ok(done) = write(&fs, first, at, &[2; 4096]) {
-                at += done as u64;
-            }
-            assert!(bytes + (1 << 20) > free * 9 / 10, "round {round}: {bytes} of {free}");
-            assert_eq!(write(&fs, first, 0, &[1; 9000]).unwrap_err().errno(), Errno::ENOSPC);
-            fs.audit().unwrap();
-            // The device is full, and recovers like any other.
-            let other = open(device.moment().after_power_loss(Left::All), workers).unwrap();
-            other.audit().unwrap();
-            for file in 0..count {
-                let name = format!("f{file}");
-                if file % 2 == 0 {
-                    let ino = fs.lookup(&caller(0), InodeId::ROOT, OsStr::new(&name)).unwrap().attr.ino;
-                    let size = SetAttr { size: Some(100), ..SetAttr::default() };
-                    fs.setattr(&caller(0), ino, None, &size).unwrap();
-                    fs.forget(ino, 1);
-                }
-                fs.unlink(&caller(file), InodeId::ROOT, OsStr::new(&name)).unwrap();
-            }
-            write(&fs, first, 0, &[1; 9000]).unwrap();
-            fs.setattr(&caller(0), InodeId(2), None, &SetAttr { size: Some(0), ..SetAttr::default() })
-                .unwrap();
-            fs.audit().unwrap();
-        }
-        assert!(fs.statfs(&caller(0)).unwrap().available + (2 << 20) > free);
-    }
 }
 
 #[test]
@@ -589,136 +538,6 @@ fn a_state_of_another_version_or_cut_off_is_refused() {
     assert!(braid_log::LiveLog::unpack(&[&packed[..], &[0]].concat()).is_err());
 }
 
-/// A file system of two workers that was killed after six files were made, three by each worker; the
-/// memory is as long as it was before the last `cut` records of each worker.
-fn killed(cut: [usize; 2]) -> (Arc<SimDisk>, Vec<OwnedFd>) {
-    let (device, fs) = fresh(32 << 20, 2);
-    let memory = fs.outlive().unwrap();
-    let words: Vec<_> = memory.iter().map(|fd| SharedWords::open(fd.try_clone().unwrap()).unwrap()).collect();
-    let len = |worker: usize| words[worker].words()[0].load(Ordering::Acquire);
-    let mut lens = [vec![], vec![]];
-    for file in 0..6 {
-        let worker = file as usize % 2;
-        lens[worker].push(len(worker));
-        let (_, handle) = create(&fs, &caller(file), InodeId::ROOT, &format!("f{file}")).unwrap();
-        fs.release(handle).unwrap();
-    }
-    for worker in 0..2 {
-        let lens = &lens[worker];
-        if cut[worker] > 0 {
-            words[worker].words()[0].store(lens[lens.len() - cut[worker]], Ordering::Release);
-        }
-    }
-    (device, memory)
-}
-
-fn go_on(device: &Arc<SimDisk>, memory: &[OwnedFd]) -> braid_contract::Result<LogFs> {
-    go_on_with(device, memory, 2)
-}
-
-fn go_on_with(device: &Arc<SimDisk>, memory: &[OwnedFd], workers: usize) -> braid_contract::Result<LogFs> {
-    let memory = memory.iter().map(|fd| fd.try_clone().unwrap()).collect();
-    let crashed = CrashedLog { memory, open: Vec::new(), crashes: 1 };
-    let disk: Arc<dyn Device> = device.clone();
-    LogFs::open_after_crash(disk, Settings { workers, ..Settings::default() }, environment(), crashed)
-}
-
-#[test]
-fn a_record_whose_number_alone_was_taken_is_left_out_and_a_lost_one_is_told() {
-    let names = |fs: &LogFs| {
-        let root = fs.open_dir(&caller(1), InodeId::ROOT).unwrap();
-        names_after(fs, root, 2, 9).into_iter().map(|(_, name)| name).collect::<Vec<_>>()
-    };
-    for (cut, expected) in [
-        ([0, 0], vec!["f0", "f1", "f2", "f3", "f4", "f5"]),
-        ([0, 1], vec!["f0", "f1", "f2", "f3", "f4"]),
-        // The number of the fifth is missing before the sixth.
-        ([1, 0], vec!["f0", "f1", "f2", "f3", "f5"]),
-    ] {
-        let (device, memory) = killed(cut);
-        let fs = go_on(&device, &memory).unwrap();
-        assert_eq!(names(&fs), expected);
-        fs.audit().unwrap();
-        // What was left out stays so, whatever comes next.
-        create(&fs, &caller(0), InodeId::ROOT, "f9").unwrap();
-        fs.sync().unwrap();
-        let fs = open(device.moment().after_power_loss(Left::Nothing), 1).unwrap();
-        assert_eq!(names(&fs), [&expected[..], &["f9"]].concat());
-    }
-    // Two workers can't have left three unfinished.
-    let (device, memory) = killed([3, 0]);
-    let refused = go_on(&device, &memory).unwrap_err();
-    assert!(refused.to_string().contains("is missing"), "{refused}");
-    let (device, memory) = killed([0, 0]);
-    let lost = SharedWords::open(memory[0].try_clone().unwrap()).unwrap();
-    lost.words()[3].fetch_xor(1, Ordering::Relaxed);
-    let refused = go_on(&device, &memory).unwrap_err();
-    assert_eq!(refused.errno(), Errno::EUCLEAN, "{refused}");
-    // The device is as it was: it is mounted as after any crash.
-    assert!(names(&open(device, 2).unwrap()).is_empty());
-}
-
-#[test]
-fn what_is_open_stays_open_after_a_crash() {
-    let (device, fs) = fresh(32 << 20, 2);
-    let memory = fs.outlive().unwrap();
-    let (root, me) = (InodeId::ROOT, caller(1));
-    let unnamed = fs.tmpfile(&me, root, 0o600, 0, READ_WRITE.into()).unwrap();
-    let (nameless, of_nameless) = (unnamed.0.attr.ino, unnamed.1.handle);
-    let (gone, of_gone) = create(&fs, &me, root, "removed").unwrap();
-    fs.unlink(&me, root, OsStr::new("removed")).unwrap();
-    for handle in [of_nameless, of_gone] {
-        write(&fs, handle, 0, &[7; 10_000]).unwrap();
-    }
-    let removed = fs.mkdir(&me, root, OsStr::new("cwd"), 0o755, 0).unwrap().attr.ino;
-    let of_removed = fs.open_dir(&me, removed).unwrap();
-    fs.rmdir(&me, root, OsStr::new("cwd")).unwrap();
-    // One that was just closed, of which that is not known yet.
-    let (closed, of_closed) = create(&fs, &me, root, "closed").unwrap();
-    fs.unlink(&me, root, OsStr::new("closed")).unwrap();
-    fs.release(of_closed).unwrap();
-
-    let file = |ino, handle| OpenBefore {
-        handle,
-        ino,
-        flags: Some(READ_WRITE),
-        passthrough: false,
-        opener: [5, 6, 7],
-    };
-    // The kernel knows one that is not open, of which the next process has to be told.
-    let (known, of_known) = create(&fs, &me, root, "known").unwrap();
-    fs.release(of_known).unwrap();
-    let dir = OpenBefore { flags: None, ..file(removed, of_removed) };
-    let open = vec![file(nameless, of_nameless), file(gone, of_gone), file(closed, of_closed), dir];
-    let disk: Arc<dyn Device> = device.clone();
-    let crashed = CrashedLog { memory, open, crashes: 3 };
-    let fs = LogFs::open_after_crash(disk, Settings::default(), environment(), crashed).unwrap();
-    for handle in [of_nameless, of_gone] {
-        let mut data = vec![0; 20_000];
-        assert_eq!(fs.read(&me, handle, 0, &mut data, false).unwrap(), 10_000);
-        assert!(data[..10_000].iter().all(|byte| *byte == 7));
-        write(&fs, handle, 10_000, b"more").unwrap();
-    }
-    assert!(names_after(&fs, of_removed, 0, 9).len() <= 2);
-    assert_eq!(fs.getattr(&me, removed, None).unwrap().nlink, 0);
-    fs.release(of_closed).unwrap();
-    assert!(fs.link(&me, gone, root, OsStr::new("back")).is_err(), "what was removed came back");
-    fs.link(&me, nameless, root, OsStr::new("got-a-name")).unwrap();
-    fs.unlink(&me, root, OsStr::new("known")).unwrap();
-    assert_eq!(fs.getattr(&me, known, None).unwrap().nlink, 0);
-    fs.forget(known, 1);
-    assert_eq!(fs.getattr(&me, known, None).unwrap_err().errno(), Errno::ESTALE);
-    let (_, new) = create(&fs, &me, root, "new").unwrap();
-    assert!(new.0 >= 3 << 44, "a handle of before may be in a request that comes again");
-    for handle in [of_nameless, of_gone, new] {
-        fs.release(handle).unwrap();
-    }
-    fs.release_dir(of_removed).unwrap();
-    fs.audit().unwrap();
-    fs.close().unwrap();
-    assert_eq!(check(&*device).unwrap().problems, [""; 0]);
-}
-
 #[test]
 fn the_first_format_is_read_and_becomes_the_present_one() {
     let (device, fs) = fresh(32 << 20, 1);
@@ -748,107 +567,6 @@ fn the_first_format_is_read_and_becomes_the_present_one() {
 }
 
 #[test]
-fn power_loss_while_another_process_goes_on_takes_no_synced_data() {
-    let (device, fs) = fresh(32 << 20, 2);
-    let memory = fs.outlive().unwrap();
-    let (root, me) = (InodeId::ROOT, caller(1));
-    // There is no other room.
-    let mut names = Vec::new();
-    loop {
-        let name = format!("{}{}", ["removed", "cut", "open"][names.len() % 3], names.len());
-        let Ok((_, handle)) = create(&fs, &me, root, &name) else { break };
-        let written = write(&fs, handle, 0, &vec![7; 1 << 20]);
-        fs.release(handle).unwrap();
-        names.push(name);
-        if written.is_err() {
-            break;
-        }
-    }
-    assert!(names.len() > 20);
-    fs.sync().unwrap();
-    fs.checkpoint().unwrap();
-    fs.sync().unwrap();
-    // Only the memory has these.
-    for name in &names {
-        let ino = fs.lookup(&me, root, OsStr::new(name)).unwrap().attr.ino;
-        if name.starts_with("cut") {
-            fs.setattr(&me, ino, None, &SetAttr { size: Some(9), ..SetAttr::default() }).unwrap();
-            continue;
-        }
-        let open = name.starts_with("open").then(|| fs.open(&me, ino, READ_WRITE.into()).unwrap());
-        fs.unlink(&me, root, OsStr::new(name)).unwrap();
-        // This one is not open any more when the process is killed.
-        open.into_iter().for_each(|open| fs.release(open.handle).unwrap());
-    }
-    device.record();
-    // Their logs begin in all parts of the device.
-    drop(go_on_with(&device, &memory, 8).unwrap());
-    let moments = device.moments();
-    assert!(moments.len() > 5);
-    for (at, moment) in moments.iter().enumerate() {
-        for left in [Left::Nothing, Left::All, Left::Some(at as u64), Left::Most(at as u64)] {
-            let fs = open(moment.after_power_loss(left), 2).unwrap();
-            for name in &names {
-                let Ok(entry) = fs.lookup(&me, root, OsStr::new(name)) else { continue };
-                let handle = fs.open(&me, entry.attr.ino, READ_WRITE.into()).unwrap().handle;
-                let mut found = vec![0; 1 << 20];
-                let len = fs.read(&me, handle, 0, &mut found, false).unwrap();
-                assert!(found[..len].iter().all(|byte| *byte == 7), "{name} at moment {at}, {left:?}");
-            }
-        }
-    }
-}
-
-/// A file system that is full, and used on; it is recovered whatever was done, and all room comes back.
-fn is_recovered_when_full(device: &Arc<SimDisk>, workers: usize) {
-    for left in [Left::Nothing, Left::All] {
-        let fs = open(device.moment().after_power_loss(left), workers)
-            .unwrap_or_else(|error| panic!("{left:?}: it can't be opened any more: {error}"));
-        fs.audit().unwrap();
-        let root = fs.open_dir(&caller(1), InodeId::ROOT).unwrap();
-        for (_, name) in names_after(&fs, root, 2, usize::MAX) {
-            fs.unlink(&caller(1), InodeId::ROOT, OsStr::new(&name)).unwrap();
-        }
-        fs.release_dir(root).unwrap();
-        fs.checkpoint().unwrap();
-        let space = fs.statfs(&caller(1)).unwrap();
-        assert!(space.available * 10 > space.total * 8, "{space:?}");
-        fs.close().unwrap();
-    }
-}
-
-/// Writes a file until there is no room; returns its handle and its blocks.
-fn filled(fs: &LogFs, blocks: u64) -> (HandleId, u64) {
-    let (_, handle) = create(fs, &caller(1), InodeId::ROOT, "big").unwrap();
-    let mut at = 0;
-    while at / BLOCK < blocks
-        && let Ok(done) = write(fs, handle, at, &vec![1; 1 << 20])
-    {
-        at += done as u64;
-    }
-    (handle, at / BLOCK)
-}
-
-#[test]
-fn a_full_file_system_that_becomes_fragmented_is_recovered() {
-    for workers in [1, 4] {
-        let (device, fs) = fresh(320 << 20, workers);
-        let (handle, blocks) = filled(&fs, u64::MAX);
-        let mut done = 0;
-        // In the end, each block is a piece of its own.
-        for block in (1..blocks).step_by(2).chain((0..blocks).step_by(2)) {
-            done += u32::from(write(&fs, handle, block * BLOCK, &[2; BLOCK as usize]).is_ok());
-            if done % 5000 == 0 {
-                fs.sync().unwrap();
-            }
-        }
-        assert!(u64::from(done) == blocks, "{done} of {blocks}");
-        drop(fs);
-        is_recovered_when_full(&device, workers);
-    }
-}
-
-#[test]
 fn the_end_of_the_longest_file_is_there_after_a_crash() {
     let (device, fs) = fresh(32 << 20, 1);
     let (ino, handle) = create(&fs, &caller(1), InodeId::ROOT, "long").unwrap();
@@ -866,57 +584,4 @@ fn the_end_of_the_longest_file_is_there_after_a_crash() {
     assert!(found[..1000] == [0; 1000] && found[1000..] == [7; 5000]);
     fs.close().unwrap();
     assert_eq!(check(&*device).unwrap().problems, [""; 0]);
-}
-
-#[test]
-fn small_files_that_grow_on_a_full_file_system_leave_room_for_its_recovery() {
-    let (device, fs) = fresh(32 << 20, 2);
-    filled(&fs, (20 << 20) / BLOCK);
-    let mut files = Vec::new();
-    let error = loop {
-        match create(&fs, &caller(1), InodeId::ROOT, &format!("f{}", files.len())) {
-            Ok((_, handle)) => files.push(handle),
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(error.errno(), Errno::ENOSPC);
-    let mut grown = 0;
-    for handle in files {
-        grown += u32::from(write(&fs, handle, 0, &[3; 500]).is_ok());
-        fs.release(handle).unwrap();
-    }
-    assert!(grown < 10_000, "{grown}");
-    drop(fs);
-    is_recovered_when_full(&device, 2);
-}
-
-#[test]
-fn writers_on_a_full_file_system_do_not_fail_for_checkpoints_of_one_another() {
-    let (device, fs) = fresh(48 << 20, 2);
-    let (handle, blocks) = filled(&fs, u64::MAX);
-    let refused = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..4)
-            .map(|thread| {
-                let fs = &fs;
-                scope.spawn(move || {
-                    let mut random = SplitMix::new(thread);
-                    let mut write = || {
-                        let at = random.below(blocks) * BLOCK;
-                        fs.write(
-                            &caller(thread as u32),
-                            handle,
-                            at,
-                            &[2; BLOCK as usize],
-                            WriteFlags::default(),
-                        )
-                    };
-                    (0..4000).filter(|_| write().is_err()).count()
-                })
-            })
-            .collect();
-        writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
-    });
-    assert_eq!(refused, 0);
-    drop(fs);
-    is_recovered_when_full(&device, 2);
 }
