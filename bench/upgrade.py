@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Upgrades of a mounted volume, log file system or view (--on) under load, of the program or of a module, or crashes of the
-program (--of crash, kill -9): how long operations are held up, and what that costs in total, beside
-the same load without them (LabStor, table 1).
+"""Upgrades of a mounted volume, log file system or view (--on) under load, of the program or of a
+module, or crashes of the program (--of crash, kill -9): how long operations are held up, and what
+that costs in total, beside the same load without them (LabStor, table 1).
 
 The load is fixed work: fio writes and verifies with checksums, SQLite commits, and files
 are made, renamed and removed; beside crashes, all that would show if it were done twice or not at

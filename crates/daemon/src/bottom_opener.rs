@@ -3,7 +3,7 @@
 use crate::bottom::{Bottom, Handle};
 use crate::config::{BottomNode, Config};
 use crate::guard::{CrashProtection, Guarded};
-use crate::life::Opener;
+use crate::life::{Opener, Stack};
 use crate::logfs::bottom::OpenLog;
 use crate::refusal::{Place, Refusal};
 use crate::upgrade::{BottomState, GuardedState, Suspension};
@@ -45,7 +45,7 @@ impl Opener for BottomOpener {
             _ => return Err(state.refuse_bottom()),
         };
         let handle = Handle::new(config, bottom, protection.guard.as_ref())?;
-        let imported = handle.import(&state.modules);
+        let imported = handle.modules().import(&state.modules);
         imported.map_err(|error| place.refuse(error.to_string(), "unmount, and mount with this program"))?;
         Ok(handle)
     }
@@ -69,7 +69,7 @@ fn open_after_crash(
         BottomNode::Volume(volume) => return Err(volume.place.refuse("it is a volume", "mount it anew")),
     };
     let handle = Handle::new(config, bottom, protection.guard.as_ref())?;
-    handle.go_on_after_crash(&open, &crash.modules, crashes).map_err(|error| {
+    handle.modules().go_on_after_crash(&open, &crash.modules, crashes).map_err(|error| {
         place.whole_file().refuse(error.to_string(), "unmount, and mount anew; the log may say more")
     })?;
     Ok(handle)

@@ -23,22 +23,13 @@ pub struct CrashedLog {
 }
 
 impl CrashedLog {
-    /// Splits it into the part that counts when the device is read, and the open files.
-    pub(crate) fn split(self) -> (Left, OpenFiles) {
-        let Self { memory, open, crashes } = self;
-        let left = Left { open: open.iter().map(|open| open.ino.0).collect(), tails: Some(memory) };
-        (left, OpenFiles { open, crashes })
+    /// The part that counts when the device is read.
+    pub(crate) fn left(&mut self) -> Left {
+        let open = self.open.iter().map(|open| open.ino.0).collect();
+        Left { open, tails: Some(std::mem::take(&mut self.memory)) }
     }
-}
 
-/// The files that were open.
-pub(crate) struct OpenFiles {
-    open: Vec<OpenBefore>,
-    crashes: u64,
-}
-
-impl OpenFiles {
-    /// Opens them again.
+    /// Opens the files again.
     pub(crate) fn restore(self, core: &Core) {
         core.table.iter().for_each(|inode| inode.may_be_known.store(true, Ordering::Release));
         core.next_handle.fetch_max(next_handle(&self.open, self.crashes), Ordering::Relaxed);

@@ -100,13 +100,13 @@ pub(crate) fn checkpoint(core: &Core, is_clean: bool) -> Result<()> {
     make(core, core.anchor.lock(), is_clean)
 }
 
-/// Makes one, unless there was one since `seen` of them were made.
+/// Makes one, unless there was one since [`Core::anchored_segment`] was `seen`.
 ///
 /// # Errors
 /// As [`checkpoint`].
 pub(crate) fn checkpoint_since(core: &Core, seen: u64) -> Result<()> {
     let anchor = core.anchor.lock();
-    if core.checkpoints.load(Ordering::Acquire) == seen { make(core, anchor, false) } else { Ok(()) }
+    if core.anchored_segment.load(Ordering::Relaxed) == seen { make(core, anchor, false) } else { Ok(()) }
 }
 
 fn make(core: &Core, mut anchor: MutexGuard<'_, Anchor>, is_clean: bool) -> Result<()> {
@@ -136,7 +136,6 @@ fn write_and_switch(core: &Core, anchor: &mut Anchor, cut: Cut, is_clean: bool) 
         .for_each(|left| medium.space.free(group(left)));
     core.journal.release(first_record - 1);
     core.anchored_segment.store(medium.next_segment.load(Ordering::Relaxed), Ordering::Relaxed);
-    core.checkpoints.fetch_add(1, Ordering::AcqRel);
     Ok(())
 }
 

@@ -46,10 +46,8 @@ pub(crate) struct Core {
     pub(crate) environment: Arc<dyn Environment>,
     /// Held by a checkpoint.
     pub(crate) anchor: Mutex<Anchor>,
-    /// The number of the next segment at the last checkpoint.
+    /// The number of the next segment at the last checkpoint, which each one raises.
     pub(crate) anchored_segment: AtomicU64,
-    /// How many checkpoints were made.
-    pub(crate) checkpoints: AtomicU64,
     /// Groups that are free when the checkpoint ends that is under way.
     pub(crate) coming_back: AtomicI64,
     /// Held by an operation on more than one directory.
@@ -115,7 +113,6 @@ impl Core {
             settings,
             environment,
             anchor: Mutex::new(anchor),
-            checkpoints: AtomicU64::new(0),
             coming_back: AtomicI64::new(0),
             renames: Mutex::new(()),
             next_ino: AtomicU64::new(next_ino),
@@ -156,6 +153,23 @@ impl Core {
         space.set_reserve(self.floor() + (space.blocks() / GROUP_BLOCKS / FRAGMENTATION).cast_signed());
     }
 
+    /// Notes that an image is about to be `bytes` longer, if there is room for that.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is none.
+    fn reserve_image(&self, bytes: i64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.grow_image(bytes);
+        let free = self.journal.medium.space.free_groups() + self.coming_back.load(Ordering::Acquire);
+        if free >= self.floor() {
+            return Ok(());
+        }
+        self.grow_image(-bytes);
+        Err(Errno::ENOSPC.into())
+    }
+
     /// Writes one record of changes of some inodes, and then applies it to them.
     ///
     /// # Errors
@@ -170,12 +184,8 @@ impl Core {
             return Ok(());
         }
         let growth = writes.iter().map(|write| write.state.growth(&write.changes)).sum::<i64>().max(0);
-        self.grow_image(growth);
-        let space = &self.journal.medium.space;
-        let free = space.free_groups() + self.coming_back.load(Ordering::Acquire);
-        let fits = growth == 0 || free >= self.floor();
-        let appended = if fits { self.journal.append(worker, &bytes) } else { Err(Errno::ENOSPC.into()) };
-        let record = appended.inspect_err(|_| self.grow_image(-growth))?;
+        self.reserve_image(growth)?;
+        let record = self.journal.append(worker, &bytes).inspect_err(|_| self.grow_image(-growth))?;
         let (mut freed, mut grown) = (Vec::new(), -growth);
         for Write { state, changes, .. } in writes {
             let before = state.weight();

@@ -150,7 +150,7 @@ impl Disk {
     /// # Errors
     /// If there are no descriptors left.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        let file = self.lock.file.try_clone()?;
+        let file = self.try_clone_descriptor()?;
         self.lock.is_shared.store(true, Ordering::Release);
         Ok(file)
     }

@@ -134,6 +134,31 @@ pub(crate) enum Before {
     Crashed(CrashedLog),
 }
 
+impl Before {
+    /// The part that counts when the device is read.
+    fn left(&mut self) -> Left {
+        match self {
+            Self::Unknown => Left::default(),
+            Self::Gave(live) => Left { open: live.open(), tails: None },
+            Self::Crashed(crashed) => crashed.left(),
+        }
+    }
+
+    /// Refuses a device that is not as the process left it.
+    fn is_of(&self, loaded: &Loaded) -> Result<()> {
+        if let Self::Gave(live) = self { live.is_of(loaded) } else { Ok(()) }
+    }
+
+    fn restore(self, core: &Core) -> Result<()> {
+        match self {
+            Self::Unknown => {}
+            Self::Gave(live) => live.restore(core)?,
+            Self::Crashed(crashed) => crashed.restore(core),
+        }
+        Ok(())
+    }
+}
+
 /// Opens the file system on a device: reads it, and recovers after a crash, or goes on from the
 /// state of the process before.
 ///
@@ -144,7 +169,7 @@ pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: Settings,
     environment: Arc<dyn Environment>,
-    before: Before,
+    mut process: Before,
 ) -> Result<Core> {
     let workers = settings.workers;
     if !(1..=WORKERS_MAX).contains(&workers) {
@@ -153,16 +178,8 @@ pub(crate) fn open(
     }
     // Writes of a killed process are to be durable before they count.
     device.flush()?;
-    let (left, live, open_files) = match before {
-        Before::Unknown => (Left::default(), None, None),
-        Before::Gave(live) => (Left { open: live.open(), tails: None }, Some(live), None),
-        Before::Crashed(crashed) => {
-            let (left, open_files) = crashed.split();
-            (left, None, Some(open_files))
-        }
-    };
-    let loaded = load(&**device, left)?;
-    live.as_ref().map_or(Ok(()), |live| live.is_of(&loaded))?;
+    let loaded = load(&**device, process.left())?;
+    process.is_of(&loaded)?;
     let goes_on = loaded.superblock.is_clean && loaded.superblock.logs.len() == workers;
     let next_segment = if goes_on { loaded.next_segment } else { skip(loaded.next_segment, &*environment)? };
     let medium = medium(device, &loaded.superblock, workers, next_segment);
@@ -192,8 +209,7 @@ pub(crate) fn open(
     let journal = Journal::new(medium, chains, first_record);
     let next_ino = before.next_ino;
     let core = Core::new(Start { journal, table: loaded.table, settings, environment, anchor, next_ino });
-    live.map_or(Ok(()), |live| live.restore(&core))?;
-    open_files.into_iter().for_each(|open_files| open_files.restore(&core));
+    process.restore(&core)?;
     Ok(core)
 }
 

@@ -91,25 +91,10 @@ pub(crate) fn retry_with_room<T>(core: &Core, mut attempt: impl FnMut() -> Resul
     attempt()
 }
 
-/// Tries an operation that makes room by itself, more often where many do so at once:
-/// others may take the freed room.
-///
-/// # Errors
-/// Those of the attempt.
-pub(crate) fn retry_contended<T>(core: &Core, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 1..TRIES {
-        match attempt() {
-            Err(error) if error.errno() == Errno::ENOSPC && core.journal.pending_blocks() > 0 => {}
-            result => return result,
-        }
-    }
-    attempt()
-}
-
 /// Frees blocks that wait to be free; returns whether there may be more room than
 /// before.
 fn make_room(core: &Core) -> Result<bool> {
-    let seen = core.checkpoints.load(Ordering::Acquire);
+    let seen = core.anchored_segment.load(Ordering::Relaxed);
     let waits = core.journal.pending_blocks() > 0;
     if waits {
         core.journal.settle()?;

@@ -9,7 +9,7 @@ use crate::codec::Take;
 use crate::layout::{CHUNK_HEADER, CHUNK_MAX, open_record};
 use crate::scan::Numbered;
 use braid_contract::{Errno, Error, Result};
-use braid_sys::SharedWords;
+use braid_sys::{SharedWords, load_bytes, store_bytes};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -43,12 +43,7 @@ impl Tail {
     /// Notes the records of a chunk, of which it has the first `noted` bytes already.
     pub(crate) fn note(&self, records: &[u8], noted: usize) {
         let first = noted / WORD;
-        let words = self.0.words()[1 + first..].iter();
-        for (word, bytes) in words.zip(records[first * WORD..].chunks(WORD)) {
-            let mut value = [0; WORD];
-            value[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(value), Ordering::Relaxed);
-        }
+        store_bytes(&self.0.words()[1 + first..], &records[first * WORD..]);
         self.0.words()[0].store(records.len() as u64, Ordering::Release);
     }
 
@@ -68,12 +63,12 @@ pub(crate) fn records(memory: OwnedFd, salt: u32) -> Result<Vec<Numbered>> {
     let words = memory.words();
     let (len, words) = words.split_first().ok_or_else(damaged)?;
     let len = usize::try_from(len.load(Ordering::Acquire)).map_err(|_| damaged())?;
-    let bytes: Vec<u8> = words
-        .iter()
-        .take(len.div_ceil(WORD))
-        .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
-        .collect();
-    let mut take = Take::new(bytes.get(..len).ok_or_else(damaged)?);
+    if len > words.len() * WORD {
+        return Err(damaged());
+    }
+    let mut bytes = vec![0; len];
+    load_bytes(words, &mut bytes);
+    let mut take = Take::new(&bytes);
     let mut records = Vec::new();
     while let Some((record, bytes)) = open_record(&mut take, salt) {
         records.push((record, bytes.to_vec()));

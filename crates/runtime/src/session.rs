@@ -399,25 +399,22 @@ impl Attendant {
             let Some(_pass) = gate.enter() else { return Ok(End::Left) };
             let Some((live, mounted)) = session() else { return Ok(End::Over) };
             live.set_at_rest(false);
-            let directory = match self.asked(Instant::now() + TALK_TIMEOUT)? {
+            match self.asked(Instant::now() + TALK_TIMEOUT)? {
                 None => return Ok(End::Over),
-                Some(Asked::Shown(directory)) => directory,
                 Some(Asked::Keep(handles, token)) => {
                     live.view.0.keep(&handles);
                     send(&self.socket, &HelloReply::Kept { token })?;
-                    live.set_at_rest(true);
-                    continue;
                 }
-            };
-            match live.show(&mounted, &directory) {
-                Ok(ino) => send(&self.socket, &HelloReply::Shown { ino: ino.0 })?,
-                Err(error) => {
-                    self.foreign.push(directory);
-                    self.refuse(&error)?;
-                    if self.foreign.len() > SHOWN_MAX {
-                        return Ok(End::Over);
+                Some(Asked::Shown(directory)) => match live.show(&mounted, &directory) {
+                    Ok(ino) => send(&self.socket, &HelloReply::Shown { ino: ino.0 })?,
+                    Err(error) => {
+                        self.foreign.push(directory);
+                        self.refuse(&error)?;
+                        if self.foreign.len() > SHOWN_MAX {
+                            return Ok(End::Over);
+                        }
                     }
-                }
+                },
             }
             live.set_at_rest(true);
         }

@@ -9,6 +9,7 @@ use braid_kv::{FileBucket, Held, Listings};
 use braid_runtime::{
     Before, DATA_MAX, Geometry, Mounted, Options, PolicyKind, Runtime, Scheduler, Session, Settings, Values,
 };
+use braid_sys::{SharedWords, pass_descriptors};
 use braid_testkit::conformance::file_system::{Fresh, Part, run};
 use braid_testkit::conformance::key_value;
 use braid_testkit::dir_fs::{Choice, DirFs};
@@ -219,6 +220,24 @@ fn a_refusal_is_told_however_soon_it_comes() {
         );
     }
     refuses.join().unwrap();
+}
+
+#[test]
+fn a_runtime_of_an_earlier_version_says_that_no_process_can_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let earlier = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"{\"begun\":{\"session\":1}}\n").unwrap();
+        let memory = SharedWords::create("test", 1 << 20).unwrap();
+        pass_descriptors(&stream, &[memory.as_fd()]).unwrap();
+        stream.write_all(b"{\"shown\":{\"ino\":1}}\n").unwrap();
+        stream
+    });
+    let (session, _) = Session::begin(&socket, dir.path(), Options::default()).unwrap();
+    assert!(session.ends_with_process().is_some_and(|why| why.contains("earlier version")));
+    drop(earlier.join().unwrap());
 }
 
 /// The kernel gives the number of a file system, by which its socket is named, to the next one.

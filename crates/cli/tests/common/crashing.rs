@@ -22,3 +22,9 @@ pub(crate) fn crash(bench: &Bench) {
     assert!(restarts["how"] == "signal 9" && restarts["paused_ns"].as_u64().unwrap() > 0, "{status}");
     assert_eq!(status["outlives_crash"], true);
 }
+
+/// The same, once it has served for a while.
+pub(crate) fn crash_in_a_while(bench: &Bench) {
+    serves_for_a_while(bench);
+    crash(bench);
+}

@@ -2,7 +2,7 @@
 //! Python; skipped without root.
 
 use crate::common::{Bench, drop_caches, kill_and_wait, pattern, until};
-use crate::crashing::{crash, serves_for_a_while};
+use crate::crashing::crash_in_a_while;
 use crate::users::{ALICE, BOB, python, said};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -338,10 +338,7 @@ fn a_view_outlives_crashes_below_where_the_mount_does() {
     let mut lines = 0_u64;
     for _ in 0..3 {
         std::thread::scope(|scope| {
-            let killed = scope.spawn(|| {
-                serves_for_a_while(&bench);
-                crash(&bench);
-            });
+            let killed = scope.spawn(|| crash_in_a_while(&bench));
             while !killed.is_finished() || !lines.is_multiple_of(50) {
                 log.write_all_at(format!("{lines:07}\n").as_bytes(), lines * 8).unwrap();
                 fs::write(at("one"), lines.to_string()).unwrap();

@@ -2,7 +2,7 @@
 //! goes on (`braid mount --restart`). Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, RANGE, is_well, kill_and_wait, pattern, until};
-use crate::crashing::{crash, pid, serves_for_a_while};
+use crate::crashing::{crash, crash_in_a_while, pid, serves_for_a_while};
 use crate::in_use::{InUse, LEN, open, write_frames};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,10 +29,7 @@ fn mount(bench: &Bench, flags: &[&str]) {
 
 fn goes_on_with(flags: &[&str]) {
     if let Some(bench) = mounted(flags) {
-        crate::in_use::goes_on_through(&bench, |bench| {
-            serves_for_a_while(bench);
-            crash(bench);
-        });
+        crate::in_use::goes_on_through(&bench, crash_in_a_while);
     }
 }
 
@@ -162,16 +159,18 @@ fn programs_see_only_a_pause_with_files_in_frames() {
     }
 }
 
+pub(crate) fn files_outlive_crashes(bench: &Bench) {
+    let used = InUse::of(bench);
+    for turn in 0..3 {
+        crash_in_a_while(bench);
+        used.goes_on(bench, turn);
+    }
+}
+
 #[test]
 fn files_in_frames_stay_open() {
     let Some(bench) = mounted_in_frames() else { return };
-    let used = InUse::of(&bench);
-    for turn in 0..3 {
-        serves_for_a_while(&bench);
-        crash(&bench);
-        used.goes_on(&bench, turn);
-    }
-    drop(used);
+    files_outlive_crashes(&bench);
     bench.unmount_clean();
     mount(&bench, &[]);
     assert!(fs::read(bench.path("m/spread")).unwrap()[..LEN] == pattern(1, LEN));

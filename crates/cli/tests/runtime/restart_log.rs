@@ -2,9 +2,9 @@
 //! Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, kill_and_wait, pattern};
-use crate::crashing::{crash, pid, serves_for_a_while};
-use crate::in_use::{InUse, LEN, open, stays_open_through};
-use crate::restart::programs_outlive_crashes;
+use crate::crashing::{crash_in_a_while, pid};
+use crate::in_use::{LEN, open, stays_open_through};
+use crate::restart::{files_outlive_crashes, programs_outlive_crashes};
 use crate::restart_sessions::applications_outlive_crashes;
 use braid_runtime::{Geometry, Options};
 use std::fs::{self, File};
@@ -60,11 +60,6 @@ fn unmount(bench: &Bench) {
     assert!(said.contains(": sound; "), "{said}");
 }
 
-fn crash_in_a_while(bench: &Bench) {
-    serves_for_a_while(bench);
-    crash(bench);
-}
-
 #[test]
 fn all_that_is_open_goes_on_in_each_cache_mode() {
     for cache in ["writeback", "passthrough", "direct"] {
@@ -89,12 +84,7 @@ fn programs_see_only_a_pause_with_files_in_frames() {
         return;
     };
     programs_outlive_crashes(&bench);
-    let used = InUse::of(&bench);
-    for turn in 0..2 {
-        crash_in_a_while(&bench);
-        used.goes_on(&bench, turn);
-    }
-    drop(used);
+    files_outlive_crashes(&bench);
     bench.ok(&["umount", "m"]);
     mount_stack(&bench);
     assert!(fs::read(bench.path("m/spread")).unwrap()[..LEN] == pattern(1, LEN));

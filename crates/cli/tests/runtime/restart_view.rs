@@ -2,9 +2,9 @@
 //! session that the first one began. Needs root and /dev/fuse; skipped without them.
 
 use crate::common::{Bench, kill_and_wait, until};
-use crate::crashing::{crash, serves_for_a_while};
+use crate::crashing::crash_in_a_while;
 use crate::in_use::{InUse, stays_open_through};
-use crate::restart::programs_outlive_crashes;
+use crate::restart::{files_outlive_crashes, programs_outlive_crashes};
 use crate::restart_sessions::applications_outlive_crashes;
 use braid_runtime::Options;
 use std::fs::{self, File};
@@ -33,11 +33,6 @@ fn unmount(bench: &Bench) {
     bench.ok(&["umount", "l"]);
     let said = bench.ok(&["fsck", "s.yaml"]);
     assert!(said.ends_with("no problems\n"), "{said}");
-}
-
-fn crash_in_a_while(bench: &Bench) {
-    serves_for_a_while(bench);
-    crash(bench);
 }
 
 /// Kills the process that serves the mount below; another one does then.
@@ -81,12 +76,7 @@ fn a_view_and_the_mount_below_crash_in_turn() {
 fn files_in_frames_of_a_view_stay_open() {
     let Some(bench) = mounted(&[], "compress", &[]) else { return };
     programs_outlive_crashes(&bench);
-    let used = InUse::of(&bench);
-    for turn in 0..2 {
-        crash_in_a_while(&bench);
-        used.goes_on(&bench, turn);
-    }
-    drop(used);
+    files_outlive_crashes(&bench);
     unmount(&bench);
 }
 

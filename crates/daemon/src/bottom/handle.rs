@@ -2,11 +2,10 @@
 
 use super::Bottom;
 use crate::config::Config;
-use crate::guard::{Guarded, KeptBottom, KeptState};
+use crate::guard::{Guarded, KeptBottom};
 use crate::modules::Modules;
 use crate::refusal::Refusal;
-use braid_contract::{ModuleStatus, OpenBefore, Result as FsResult};
-use braid_modules::State;
+use braid_contract::ModuleStatus;
 use braid_modules::trace::Trace;
 use braid_stores::native::Machine;
 use std::sync::Arc;
@@ -55,27 +54,6 @@ impl Handle {
         let modules = modules_on(config, &bottom)?;
         let trace = Arc::new(Trace::new(modules.file_system(), Arc::new(Machine)));
         Ok(Self { bottom, modules, trace })
-    }
-
-    /// Takes over the states of the modules of another process.
-    ///
-    /// # Errors
-    /// If a module that needs its state can't.
-    pub(crate) fn import(&self, states: &[(String, State)]) -> FsResult<()> {
-        self.modules.import(states)
-    }
-
-    /// Has modules go on after a crash of the process before, with these files open below.
-    ///
-    /// # Errors
-    /// If a module says that going on would be wrong.
-    pub(crate) fn go_on_after_crash(
-        &self,
-        open: &[OpenBefore],
-        kept: &[KeptState],
-        crashes: u64,
-    ) -> FsResult<()> {
-        self.modules.go_on_after_crash(open, kept, crashes)
     }
 
     /// The modules, that of the daemon before those of the stack file.

@@ -129,9 +129,8 @@ fn store_value(core: &Core, caller: &Caller, value: &[u8], sum: &mut Option<u32>
         return Ok(Stored { changes, taken: Vec::new() });
     }
     let blocks = (value.len() as u64).div_ceil(BLOCK);
-    let (pieces, taken) = room::retry_contended(core, || {
-        room::retry_with_room(core, || place(core, caller, &State::default(), (0, blocks)))
-    })?;
+    let (pieces, taken) =
+        room::retry_with_room(core, || place(core, caller, &State::default(), (0, blocks)))?;
     let whole;
     let bytes = if (value.len() as u64).is_multiple_of(BLOCK) {
         value
@@ -189,7 +188,7 @@ pub(crate) fn change(
     core.journal.writable()?;
     dir.state.read().require_dir()?;
     if wanted.iter().any(|wanted| wanted.value.is_some()) {
-        room::retry_contended(core, || room::ensure_room(core))?
+        room::retry_with_room(core, || room::ensure_room(core))?
     } else {
         room::checkpoint_if_urgent(core)?
     };

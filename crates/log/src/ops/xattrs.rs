@@ -80,16 +80,18 @@ pub(crate) fn set(
     if value.len() > VALUE_MAX {
         return Err(Error::new(E2BIG, "an extended attribute is too long"));
     }
-    let fits = |state: &State| match (mode, state.xattrs.contains_key(name)) {
-        (XattrMode::Create, true) => Err(Error::from(Errno::EEXIST)),
-        (XattrMode::Replace, false) => Err(Errno::ENODATA.into()),
-        _ => Ok(()),
+    let fits = |state: &State| {
+        live(state)?;
+        match (mode, state.xattrs.contains_key(name)) {
+            (XattrMode::Create, true) => Err(Error::from(Errno::EEXIST)),
+            (XattrMode::Replace, false) => Err(Errno::ENODATA.into()),
+            _ => Ok(()),
+        }
     };
     // One that is refused needs no room.
     fits(&inode.state.read())?;
     room::ensure_room(core)?;
     let mut state = inode.state.write();
-    live(&state)?;
     fits(&state)?;
     let changes = vec![Change::SetXattr(name.to_vec(), value.to_vec()), Change::Changed(core.now())];
     change(core, caller, inode.ino, &mut state, changes)
