@@ -251,7 +251,7 @@ pub(crate) struct JobListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobIdArgs {
-    /// Number of the job, or promote or demote
+    /// Number of the job, or promote, demote or balance
     pub(crate) id: JobId,
 
     #[command(flatten)]
@@ -260,7 +260,7 @@ pub(crate) struct JobIdArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobShowArgs {
-    /// Number of the job, or promote or demote
+    /// Number of the job, or promote, demote or balance
     pub(crate) id: JobId,
 
     /// Show how far it is until it has ended
@@ -285,7 +285,7 @@ pub(crate) struct JobWaitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JobSetArgs {
-    /// Number of the job, or promote or demote
+    /// Number of the job, or promote, demote or balance
     pub(crate) id: JobId,
 
     /// bandwidth=50MiB/s, bandwidth=none, guard=no or guard=yes
