@@ -1,5 +1,5 @@
 //! The commands that start a job: `move`, `promote`, `demote`, `rebalance`,
-//! `tier evacuate`.
+//! `tier evacuate`, and `scrub` in the background.
 
 use crate::args::{EvacuateArgs, MoveArgs, PathArgs, RebalanceArgs, StartArgs};
 use crate::failure::Result;
@@ -44,13 +44,20 @@ pub(crate) fn evacuate(args: &EvacuateArgs) -> Result<()> {
 /// Starts a job, and waits for it unless in the background.
 pub(crate) fn start(mount: &Mount, what: JobKind, args: &StartArgs) -> Result<()> {
     let bandwidth = args.bandwidth.as_deref().map(job::rate).transpose()?;
+    if args.background {
+        return start_only(mount, what, bandwidth, args.json);
+    }
     let mut daemon = locate::need_daemon(mount)?;
     let started = job::ask_job(&mut daemon, &Request::StartJob(StartJob { what, bandwidth }))?;
-    if !args.background {
-        let ended = job::wait(&mut daemon, mount, started)?;
-        return job::conclude(&ended, args.json);
-    }
-    tell_started(mount, &started, args.json)
+    let ended = job::wait(&mut daemon, mount, started)?;
+    job::conclude(&ended, args.json)
+}
+
+/// Starts a job, and does not wait for it.
+pub(crate) fn start_only(mount: &Mount, what: JobKind, bandwidth: Option<u64>, json: bool) -> Result<()> {
+    let mut daemon = locate::need_daemon(mount)?;
+    let started = job::ask_job(&mut daemon, &Request::StartJob(StartJob { what, bandwidth }))?;
+    tell_started(mount, &started, json)
 }
 
 /// Prints a job that is not awaited.

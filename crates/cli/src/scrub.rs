@@ -1,12 +1,14 @@
-//! `braid scrub`: reads files to their ends, so that modules and devices check what they have.
+//! `braid scrub`: reads files to their ends, so that modules and devices check what they have, or
+//! has the daemon do that.
 
 use crate::args::ScrubArgs;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::{interrupt, table};
+use crate::{interrupt, locate, movers, table};
 use braid_contract::units::show_size;
 use braid_contract::{Shown, counted};
 use braid_ipc::mounts;
+use braid_ipc::protocol::JobKind;
 use rustix::fs::{Advice, OFlags, SeekFrom};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -53,6 +55,12 @@ struct Unread {
 }
 
 pub(crate) fn run(args: &ScrubArgs) -> Result<()> {
+    if args.background {
+        return args.paths.iter().try_for_each(|path| {
+            let (mount, path) = locate::within(path)?;
+            movers::start_only(&mount, JobKind::Scrub { path }, args.bandwidth, args.json)
+        });
+    }
     let mut scrub = Scrub::new(args)?;
     interrupt::watch();
     for path in &args.paths {
@@ -295,7 +303,7 @@ mod tests {
 
     #[test]
     fn damage_that_lies_together_is_one() {
-        let args = ScrubArgs { paths: Vec::new(), bandwidth: None, json: false };
+        let args = ScrubArgs { paths: Vec::new(), bandwidth: None, background: false, json: false };
         let mut scrub = Scrub::new(&args).unwrap();
         let error = io::Error::from_raw_os_error(5);
         for (path, offset) in [("a", 0), ("a", 4096), ("a", 12_288), ("b", 16_384)] {

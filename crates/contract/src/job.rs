@@ -1,4 +1,4 @@
-//! Jobs: long moves of data that were requested, and continue after a restart.
+//! Jobs: long moves and reads of data that were requested, and continue after a restart.
 //! The volume carries them out and saves them; the control protocol describes
 //! them in the same terms.
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The data that a job moves, and its destination. Paths are below the volume's
-/// root.
+/// The data that a job moves, and its destination, or that it reads. Paths are below the
+/// volume's root.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum JobKind {
@@ -57,6 +57,11 @@ pub enum JobKind {
         /// The directory, absolute.
         dir: String,
     },
+    /// Reads a file, or all files of a directory, so that modules and devices check what they have.
+    Scrub {
+        /// File or directory.
+        path: String,
+    },
 }
 
 impl JobKind {
@@ -64,7 +69,10 @@ impl JobKind {
     #[must_use]
     pub fn path(&self) -> Option<&str> {
         match self {
-            Self::Move { path, .. } | Self::Promote { path } | Self::Demote { path } => Some(path),
+            Self::Move { path, .. }
+            | Self::Promote { path }
+            | Self::Demote { path }
+            | Self::Scrub { path } => Some(path),
             Self::Rebalance {}
             | Self::Evacuate { .. }
             | Self::Replace { .. }
@@ -83,7 +91,8 @@ impl JobKind {
             | Self::Demote { .. }
             | Self::Rebalance {}
             | Self::Import { .. }
-            | Self::ReplaceHome { .. } => None,
+            | Self::ReplaceHome { .. }
+            | Self::Scrub { .. } => None,
         }
     }
 
@@ -110,6 +119,7 @@ impl fmt::Display for JobKind {
             Self::Replace { tier, by } => write!(f, "replace {tier} by {by}"),
             Self::Import { tier } => write!(f, "import {tier}"),
             Self::ReplaceHome { dir } => write!(f, "replace home by {}", dir.shown()),
+            Self::Scrub { path } => write!(f, "scrub {}", shown(path)),
         }
     }
 }

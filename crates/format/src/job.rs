@@ -43,6 +43,9 @@ pub struct JobRecord {
     /// Whether it ignores the latency of applications.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unguarded: bool,
+    /// The file up to which a scrub has read all, in the order of names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
 }
 
 impl JobRecord {
@@ -64,6 +67,7 @@ impl JobRecord {
             message: None,
             holds,
             unguarded: false,
+            position: None,
         }
     }
 
@@ -134,6 +138,7 @@ mod tests {
         record.skipped.insert("pinned".into(), 2);
         record.total = Some(Amount { bytes: 9, ranges: 3, files: 1 });
         record.unguarded = true;
+        record.position = Some("a/b".into());
         let good = record.encode();
         assert_eq!(JobRecord::decode(7, &good), Ok(record));
         assert!(JobRecord::decode(8, &good).is_err());
@@ -161,6 +166,7 @@ mod tests {
             JobKind::Replace { tier: "slow".into(), by: "new".into() },
             JobKind::Import { tier: "slow".into() },
             JobKind::ReplaceHome { dir: "/new/ä".into() },
+            JobKind::Scrub { path: path() },
         ] {
             let record = JobRecord::new(1, what, None, 0);
             assert_eq!(JobRecord::decode(1, &record.encode()), Ok(record));

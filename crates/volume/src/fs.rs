@@ -18,7 +18,7 @@ use braid_core::namespace::{
 };
 use braid_core::need::with_room;
 use braid_placement::Origin;
-use braid_tiers::{Account, act_for};
+use braid_tiers::{Account, act_for, present};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -189,7 +189,7 @@ impl FileSystem for Volume {
         direct: bool,
     ) -> Result<usize> {
         let _entered = self.core.barrier.enter();
-        let _for = act_for(Account::Thread(caller.tid));
+        let _for = act_for(reader(caller));
         let open = self.core.handles.file(handle)?;
         read_file(&self.core, &open, offset, buf, direct)
     }
@@ -413,6 +413,14 @@ fn note_name(core: &Core, parent: InodeId, name: &OsStr) {
         && let Ok(dir) = core.inodes.get(parent)
     {
         core.observer.name_changed(&dir, name);
+    }
+}
+
+/// The account of a read: the caller's, unless the thread reads through all modules for a job.
+fn reader(caller: &Caller) -> Account {
+    match present() {
+        Account::Mover => Account::Mover,
+        Account::Thread(_) => Account::Thread(caller.tid),
     }
 }
 

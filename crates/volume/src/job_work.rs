@@ -72,6 +72,7 @@ impl Volume {
         match what {
             JobKind::Import { tier } => return self.bring_in(id, tier),
             JobKind::ReplaceHome { .. } => return self.move_home(id, pace),
+            JobKind::Scrub { path } => return self.scrub(id, path, pace),
             _ => {}
         }
         let Some(removed) = what.removed_tier() else { return self.jobs.move_ranges(id, what, pace) };

@@ -38,6 +38,7 @@ mod occupancy;
 mod open;
 mod placement;
 mod rehome;
+mod scrub;
 mod speeds;
 mod status;
 mod strays;

@@ -558,6 +558,7 @@ fn assemble(home: Home, config: VolumeConfig, plan: &Plan) -> Opening<Volume> {
         threads: BackgroundThreads::new(config.epoch_ns),
         cache_work: CacheWorkEnd(cache_work),
         strays: None,
+        stack: OnceLock::new(),
         placement,
         jobs,
         throttles,

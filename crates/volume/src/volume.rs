@@ -11,7 +11,7 @@ use crate::speeds;
 use crate::strays::Strays;
 use crate::streams;
 use crate::threads::{BackgroundThreads, Stop};
-use braid_contract::{AccessTimes, Errno, Error, FrontCache, InodeId, Result};
+use braid_contract::{AccessTimes, Errno, Error, FileSystem, FrontCache, InodeId, Result};
 use braid_core::file::{close_file, end_use_entering, file_of, gather, relocate_watched};
 use braid_core::handover::{LiveState, give};
 use braid_core::reap::{reap_now, retire_marks};
@@ -20,7 +20,7 @@ use braid_core::{Core, Keeper};
 use braid_format::Reason;
 use braid_tiers::Backend;
 use braid_tiers::rate::{IoClass, MoveRate, Pace, Throttles};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// An open volume. [`open`](Volume::open) makes one.
 pub struct Volume {
@@ -39,6 +39,8 @@ pub struct Volume {
     pub(crate) cache_work: CacheWorkEnd,
     /// Files of other volumes in the tree when this one was created.
     pub(crate) strays: Option<Strays>,
+    /// What applications see: the modules above it, and itself below.
+    pub(crate) stack: OnceLock<Weak<dyn FileSystem>>,
 }
 
 impl Volume {
@@ -177,6 +179,11 @@ impl Volume {
     pub fn set_front_cache(&self, cache: Arc<dyn FrontCache>, inodes_max: u64) {
         self.threads.inode_bound.set(inodes_max);
         let _ = self.core.front_cache.set(cache);
+    }
+
+    /// Sets the modules above the volume, through which scrubs read. Only the first call counts.
+    pub fn set_stack(&self, stack: &Arc<dyn FileSystem>) {
+        let _ = self.stack.set(Arc::downgrade(stack));
     }
 
     /// Has inodes without a name outlive the process. Only the first call counts, before the

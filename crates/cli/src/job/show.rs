@@ -16,7 +16,7 @@ pub(super) fn list(jobs: &[Job]) -> String {
     let mut table = Table::new(&[
         ("JOB", Align::Right),
         ("STATE", Align::Left),
-        ("MOVED", Align::Right),
+        ("DONE", Align::Right),
         ("OF", Align::Right),
         ("RATE", Align::Right),
         ("LEFT", Align::Right),
@@ -54,6 +54,7 @@ pub(super) fn all(job: &Job) -> String {
     let files = if job.what.is_some() { format!(", {files}") } else { String::new() };
     _ = match job.what {
         Some(JobKind::Import { .. }) => writeln!(text, "brought in: {bytes}{files}"),
+        Some(JobKind::Scrub { .. }) => writeln!(text, "read: {bytes}{files}"),
         _ => writeln!(text, "moved: {bytes}, {ranges}{files}"),
     };
     if let Some(bandwidth) = job.bandwidth {
@@ -126,6 +127,7 @@ pub(super) fn end(job: &Job) -> String {
     let (bytes, files) = (show_size(job.done.bytes), counted(job.done.files, "file"));
     let done = match job.what {
         Some(JobKind::Import { .. }) => format!("brought in {files} of {bytes}"),
+        Some(JobKind::Scrub { .. }) => format!("read {files} of {bytes}"),
         _ => format!("moved {bytes} in {} of {files}", counted(job.done.ranges, "range")),
     };
     format!("job {}: {}: {}: {done}{skipped}{but}\n", job.id, job.text, job.state.name()) + &changed(job)

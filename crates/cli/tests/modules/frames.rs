@@ -294,10 +294,19 @@ fn a_scrub_finds_what_is_damaged_and_changes_nothing() {
     let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!((&found["damaged_bytes"], found["unread"].as_array().unwrap().len()), (&16_384.into(), 0));
     assert!(bench.ok(&["scrub", "--bandwidth", "1GiB/s", "m/c"]).starts_with("read 1 file, "));
+    let by_job = |path: &str| {
+        let id = bench.json(&["scrub", "--background", "--json", path])["id"].to_string();
+        let output = bench.braid(&["job", "wait", &id]);
+        (output.status.code(), bench.ok(&["job", "show", &id]))
+    };
+    let (status, said) = by_job("m");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("why: 1 part can't be read; the first: dir/a: bytes 16384 to 32768: "), "{said}");
     let said = bench.refused(&["scrub", "s.yaml"]);
     assert!(said.contains("not on a Braid file system") && said.contains("help: "), "{said}");
     // Written anew, it is whole again.
     synced(&bench.path("m/dir/a"), &pattern(9, 50_000));
     bench.ok(&["scrub", "m"]);
+    assert_eq!(by_job("m").0, Some(0));
     bench.unmount_clean();
 }

@@ -16,6 +16,7 @@ mod movers;
 mod placement;
 mod rehome;
 mod replace;
+mod scrub;
 mod space;
 mod tiers;
 mod whole;

@@ -7,6 +7,7 @@ use crate::file::read_ahead;
 use crate::live::{File, Layout, OpenFile, Spread};
 use braid_contract::{ReadPiece, Result, TierId};
 use braid_format::Entry;
+use braid_tiers::{Account, present};
 use std::sync::atomic::{Ordering, fence};
 
 /// Pieces on several tiers are read at the same time if there is this much to
@@ -24,7 +25,9 @@ pub fn read_file(core: &Core, open: &OpenFile, offset: u64, buf: &mut [u8], dire
     let file = &*open.file;
     match &*file.layout.read() {
         Layout::Plain => {
-            core.observer.used(file, core.tiers.home().id, 0..1);
+            if is_for_application() {
+                core.observer.used(file, core.tiers.home().id, 0..1);
+            }
             read_home(core, file.data(), offset, buf, direct)
         }
         Layout::Spread(spread) => {
@@ -64,7 +67,9 @@ fn read_spread(
             false => core.side_by_side(parts, read),
         }
     })?;
-    renew(core, file, spread, offset + len as u64);
+    if is_for_application() {
+        renew(core, file, spread, offset + len as u64);
+    }
     Ok(())
 }
 
@@ -123,6 +128,11 @@ pub(crate) fn run_at(spread: &Spread, offset: u64, len: usize) -> Result<(Option
     Ok((tier, len.min(run as usize)))
 }
 
+/// Whether an application reads: other reads leave no trace.
+fn is_for_application() -> bool {
+    present() != Account::Mover
+}
+
 fn read_part(
     core: &Core,
     file: &File,
@@ -137,7 +147,9 @@ fn read_part(
     };
     for piece in &*pieces {
         let end = piece.offset + piece.buf.len() as u64;
-        core.observer.used(file, tier, spread.range_size().ranges_of(piece.offset, end));
+        if is_for_application() {
+            core.observer.used(file, tier, spread.range_size().ranges_of(piece.offset, end));
+        }
     }
     read_pieces(file, spread, &*core.tiers.get(tier)?, pieces, direct)
 }

@@ -65,7 +65,7 @@ pub(super) fn goal_of(core: &Core, what: &JobKind) -> Result<Goal> {
         JobKind::Replace { tier, by } => {
             Goal::Off { tier: core.tiers.named(tier)?, to: Some(core.tiers.named(by)?) }
         }
-        JobKind::Import { .. } | JobKind::ReplaceHome { .. } => {
+        JobKind::Import { .. } | JobKind::ReplaceHome { .. } | JobKind::Scrub { .. } => {
             return Err(Error::new(Errno::EINVAL, "this job moves no ranges"));
         }
     })

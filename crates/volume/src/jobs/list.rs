@@ -273,7 +273,7 @@ impl JobList {
         job.active = true;
         job.record.state = JobState::Running;
         job.record.started_ns.get_or_insert_with(|| self.environment.wall_ns());
-        if matches!(job.rest, Rest::Uncounted) {
+        if matches!(job.rest, Rest::Uncounted) && job.record.position.is_none() {
             // Retries the files that could not be moved.
             (job.record.errors, job.record.message) = (0, None);
         }

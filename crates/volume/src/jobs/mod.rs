@@ -1,4 +1,4 @@
-//! Jobs: long moves of data that were requested. A job visits files, moves
+//! Jobs: long moves of data that were requested, and scrubs. A job visits files, moves
 //! their ranges one by one through [`relocate`](braid_core::file::relocate) at
 //! its own pace, can be paused, resumed and cancelled, and continues after the
 //! daemon was restarted or killed.
@@ -23,7 +23,7 @@ mod start;
 mod targets;
 
 pub use list::PARALLEL_MAX;
-pub(crate) use list::{JobList, Rest, RunEnd, RunStop};
+pub(crate) use list::{Job, JobList, Rest, RunEnd, RunStop};
 pub(crate) use pins::{pin_below, unpin_below};
 pub use records::JobStatus;
 pub(crate) use records::Jobs;

@@ -8,9 +8,10 @@ use super::targets::{check_room, check_room_for_evacuation, open_below, ranked_t
 use crate::occupancy::bytes_elsewhere;
 use braid_contract::TierState;
 use braid_contract::units::show_size_up;
-use braid_contract::{Errno, Error, FileKind, JobKind, RefusalKind, Result};
+use braid_contract::{Errno, Error, Fd, FileKind, JobKind, RefusalKind, Result};
 use braid_core::namespace::with_file;
 use braid_format::JobRecord;
+use braid_home::Identity;
 use braid_tiers::Tier;
 use braid_tiers::TierConfig;
 use std::sync::Arc;
@@ -85,6 +86,10 @@ impl Jobs {
             JobKind::Rebalance {} => Ok(()),
             // The import checks its tier itself.
             JobKind::Import { .. } => Ok(()),
+            JobKind::Scrub { path } => {
+                let _entered = self.core.barrier.enter();
+                self.data_at(path).map(drop)
+            }
             JobKind::Evacuate { tier, .. } => self.check_evacuation(&*self.core.tiers.named(tier)?, None),
             JobKind::Replace { .. } | JobKind::ReplaceHome { .. } => {
                 let what = format!("{what}: this needs a directory");
@@ -98,17 +103,7 @@ impl Jobs {
     fn check_path(&self, path: &str, to: Option<&Arc<Tier>>) -> Result<()> {
         // Inodes must be found and forgotten on the same home.
         let _entered = self.core.barrier.enter();
-        let fd = open_below(&self.core, path)?;
-        let identity = self.core.home.identify(&*fd)?;
-        match identity.kind() {
-            FileKind::Directory => return Ok(()),
-            FileKind::Regular => {}
-            _ => {
-                let what =
-                    format!("{path} is neither a regular file nor a directory: it has no data to move");
-                return Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what));
-            }
-        }
+        let Some((fd, identity)) = self.data_at(path)? else { return Ok(()) };
         let pin = self.core.home.pin_of(&*fd, &identity)?;
         if pin.is_some_and(|pin| to.is_none_or(|to| pin.tier.as_ref() != Some(&to.name))) {
             let what = format!("{path} is pinned: unpin it first");
@@ -117,6 +112,20 @@ impl Jobs {
         let Some(to) = to else { return Ok(()) };
         let needed = with_file(&self.core, &fd, &identity, |file| bytes_elsewhere(&self.core, file, to))?;
         check_room(&format!("{path} has {} that are not on it", show_size_up(needed)), needed, to)
+    }
+
+    /// The regular file at a path; `None` if that is a directory.
+    fn data_at(&self, path: &str) -> Result<Option<(Fd, Identity)>> {
+        let fd = open_below(&self.core, path)?;
+        let identity = self.core.home.identify(&*fd)?;
+        match identity.kind() {
+            FileKind::Directory => Ok(None),
+            FileKind::Regular => Ok(Some((fd, identity))),
+            _ => {
+                let what = format!("{path} is neither a regular file nor a directory: it has no data");
+                Err(Error::refused(Errno::EINVAL, RefusalKind::Request, what))
+            }
+        }
     }
 
     /// Checks that a tier can be emptied; `new` is one that is about to join.
@@ -151,6 +160,9 @@ fn allowed(what: &JobKind, other: &JobRecord) -> Result<()> {
         (JobKind::Import { .. }, JobKind::ReplaceHome { .. }) => refuse("replaces home: let it end first"),
         (JobKind::ReplaceHome { .. }, JobKind::Import { .. }) => refuse("brings files in: let it end first"),
         (JobKind::ReplaceHome { .. }, JobKind::ReplaceHome { .. }) => refuse("replaces home already"),
+        (JobKind::Scrub { path }, JobKind::Scrub { path: theirs }) if path == theirs => {
+            refuse("reads all of that already")
+        }
         (what, theirs) if same(what.emptied_tier(), theirs.emptied_tier()) => {
             refuse(&format!("evacuates tier {} already", what.emptied_tier().unwrap_or_default()))
         }
