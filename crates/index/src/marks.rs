@@ -14,10 +14,13 @@ const SPARE_MAX: usize = 64;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct HandedMark {
     id: ObjectId,
-    /// How often the file is marked.
+    /// How often this process marked the file.
     count: u32,
     /// Its name, if that is not the id alone.
     name: Option<String>,
+    /// It was found when the volume was opened, and its file could not be recovered.
+    #[serde(default)]
+    found: bool,
 }
 
 /// All existing marks.
@@ -92,11 +95,16 @@ impl Marks {
         Ok(())
     }
 
-    /// Removes one mark, or `all` of them.
+    /// Removes one mark, or `all` of them, also the one that was found.
     pub(crate) fn unmark(&mut self, open: &dyn NativeFd, id: ObjectId, all: bool) -> Result<()> {
         match self.counts.get_mut(&id) {
             Some(count) if *count > 1 && !all => {
                 *count -= 1;
+                Ok(())
+            }
+            // What a crash left of the file is not known yet: only this mark leads there.
+            _ if !all && self.found.contains(&id) => {
+                self.counts.remove(&id);
                 Ok(())
             }
             _ => {
@@ -109,20 +117,27 @@ impl Marks {
         }
     }
 
-    /// All marks that this process made, for the one that takes over.
+    /// All marks, for the process that takes over.
     pub(super) fn hand_over(&self) -> Vec<HandedMark> {
-        let mark = |(id, count): (&ObjectId, &u32)| HandedMark {
+        let mark = |id: &ObjectId| HandedMark {
             id: *id,
-            count: *count,
+            count: self.counts.get(id).copied().unwrap_or(0),
             name: self.names.get(id).cloned(),
+            found: self.found.contains(id),
         };
-        self.counts.iter().map(mark).collect()
+        let only_found = self.found.iter().filter(|id| !self.counts.contains_key(id));
+        self.counts.keys().chain(only_found).map(mark).collect()
     }
 
     /// Takes over the marks of an earlier process.
     pub(super) fn take_over(&mut self, marks: Vec<HandedMark>) {
-        for HandedMark { id, count, name } in marks {
-            self.counts.insert(id, count);
+        for HandedMark { id, count, name, found } in marks {
+            if count > 0 {
+                self.counts.insert(id, count);
+            }
+            if found {
+                self.found.insert(id);
+            }
             name.map(|name| self.names.insert(id, name));
         }
     }

@@ -55,6 +55,38 @@ fn a_low_limit_of_open_files_is_told_and_no_file_is_left_that_could_not_be_opene
     bench.unmount_clean();
 }
 
+/// Opens files until the daemon has no descriptor left.
+fn exhaust(bench: &Bench, name: &str) -> Vec<File> {
+    let open = |at: u32| File::create_new(bench.path(&format!("m/{name}{at}")));
+    (0..1000).map_while(|at| open(at).ok()).collect()
+}
+
+#[test]
+fn a_file_that_is_emptied_without_descriptors_is_what_is_written_to_it() {
+    let Some(bench) = Bench::new() else { return };
+    bench.ok(&["create", "s.yaml"]);
+    let mounted = bench.limited(256, &["mount", "s.yaml", "m", "--threads", "4"]);
+    assert!(mounted.status.success(), "{mounted:?}");
+    let path = bench.path("m/file");
+    fs::write(&path, [1; 100_000]).unwrap();
+    bench.ok(&["move", "m/file", "--to", "slow"]);
+    let mut file = File::options().read(true).write(true).open(&path).unwrap();
+    let open = [exhaust(&bench, "a"), exhaust(&bench, "b")];
+    let emptied = file.set_len(0);
+    let mut expected = if emptied.is_ok() { Vec::new() } else { vec![1; 100_000] };
+    let data = [2; 50_000];
+    expected.splice(..expected.len().min(data.len()), data);
+    if let Err(error) = std::io::Write::write_all(&mut file, &data).and_then(|()| file.sync_all()) {
+        // Natively, too, a file may need a descriptor that is not there.
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+        expected.truncate(0);
+    }
+    drop((open, file));
+    let found = fs::read(&path).unwrap();
+    assert!(expected.is_empty() || found == expected, "{emptied:?}: {} bytes", found.len());
+    bench.unmount_clean();
+}
+
 #[test]
 fn a_stack_file_that_is_no_file_is_refused_at_once() {
     let Some(bench) = Bench::new() else { return };

@@ -6,6 +6,7 @@ mod common;
 #[path = "../common/in_zones.rs"]
 mod in_zones;
 
+mod durability;
 mod eject;
 mod hints;
 mod import;

@@ -206,3 +206,80 @@ fn an_allocation_beside_writes_gets_what_fits() {
     bench.ok(&["umount", "m"]);
     is_well(&bench);
 }
+
+/// A file with this much reserved, of which little was written, and the bytes that it takes.
+fn reserved(bench: &Bench, name: &str, len: u64) -> (File, u64) {
+    let path = bench.path(name);
+    fs::write(&path, pattern(4, 300_000)).unwrap();
+    allocate(&path, FallocateFlags::empty(), len).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let taken = file.metadata().unwrap().blocks() * 512;
+    assert!(taken >= len, "{taken} bytes for {len}");
+    (file, taken)
+}
+
+/// All of a file can be written on a full volume.
+fn has_room_for(bench: &Bench, file: &File, len: u64) {
+    fill(&bench.path("m/filler"), u64::MAX);
+    file.write_all_at(&pattern(5, len as usize), 0).unwrap();
+}
+
+#[test]
+fn an_allocation_that_fails_leaves_what_was_reserved_before() {
+    let Some(bench) = bench("") else { return };
+    let (file, before) = reserved(&bench, "m/f", 4 * MIB);
+    assert_eq!(allocate(&bench.path("m/f"), FallocateFlags::empty(), 64 * MIB), Err(Errno::NOSPC));
+    // Home takes no more, and the other one fails once, behind the ranges that it has already.
+    bench.ok(&["tier", "set", "fast", "reserve=99%", "./m"]);
+    bench.ok(&["drill", "slow", "allocate:ENOSPC,after=70,once", "./m"]);
+    assert_eq!(allocate(&bench.path("m/f"), FallocateFlags::KEEP_SIZE, 8 * MIB), Err(Errno::NOSPC));
+    bench.ok(&["tier", "set", "fast", "reserve=256KiB", "./m"]);
+    let after = file.metadata().unwrap().blocks() * 512;
+    assert!(after >= before, "{before} bytes were reserved, {after} are");
+    has_room_for(&bench, &file, 4 * MIB);
+    drop(file);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn a_file_cut_within_what_is_reserved_keeps_the_space_below() {
+    let Some(bench) = bench("") else { return };
+    let (file, _) = reserved(&bench, "m/f", 8 * MIB);
+    file.set_len(4 * MIB).unwrap();
+    let taken = file.metadata().unwrap().blocks() * 512;
+    assert!((4 * MIB..5 * MIB).contains(&taken), "{taken} bytes are reserved");
+    has_room_for(&bench, &file, 4 * MIB);
+    drop(file);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}
+
+#[test]
+fn what_is_reserved_behind_an_append_stays_after_the_last_close() {
+    let Some(mut bench) = Bench::bare(&["a", "m"]) else { return };
+    File::create(bench.path("image")).unwrap().set_len(512 * MIB).unwrap();
+    let made = std::process::Command::new("mkfs.xfs").arg(bench.path("image")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    bench.mount_image("disk", "image");
+    fs::create_dir(bench.path("disk/b")).unwrap();
+    bench.write_stack(
+        "stack: { volume: { home: fast, policy: { weighted: { } }, range: 1MiB, tiers: { fast: { dir: a, weight: 1 }, \
+         slow: { dir: disk/b, weight: 100000 } } } }\n",
+    );
+    bench.ok(&["mount", "s.yaml", "m", "--cache", "direct"]);
+    let path = bench.path("m/f");
+    fs::write(&path, pattern(1, 4 * MIB as usize)).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&pattern(2, 4096), 4 * MIB).unwrap();
+    let on_disk = || fs::metadata(&path).unwrap().blocks() * 512;
+    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 4 * MIB, MIB).unwrap();
+    assert_eq!(bench.runs("m/f").last().unwrap()["tier"]["name"], "slow");
+    let before = on_disk();
+    assert!(before >= 5 * MIB, "{before} bytes are reserved");
+    drop(file);
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert_eq!(on_disk(), before);
+    bench.unmount_clean();
+}

@@ -10,7 +10,7 @@ use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_a
 use crate::file::mark::mark;
 use crate::file::pieces::make_object;
 use crate::file::place::place;
-use crate::file::preallocate::reserve_part;
+use crate::file::preallocate::{reserve_again, reserve_part};
 use crate::file::presence::is_absent;
 use crate::file::ranges::range_size_for;
 use crate::file::release::{release_end, release_holes, release_range};
@@ -189,7 +189,9 @@ fn give_back_plain(file: &File, bytes: &Range<u64>, before: u64) -> Result<()> {
         }
         at = end.max(at + 1);
     }
-    file.writable()?.truncate(attr.size)?;
+    if had_nothing_reserved {
+        file.writable()?.truncate(attr.size)?;
+    }
     file.data().set_times(None, Some(SetTime::At(attr.mtime)))
 }
 
@@ -257,7 +259,10 @@ fn punch_spread(
         let Some(entry) = spread.index.entry(range)? else { continue };
         let tier = core.tiers.get(entry.tier)?;
         spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-        if let Err(error) = clear_piece(file, spread, &tier, start, end - start) {
+        let cleared = clear_piece(file, spread, &tier, start, end - start);
+        // A sync beside it may have come before it.
+        spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+        if let Err(error) = cleared {
             let obstacle = Obstacle::of(&tier, &error).filter(|_| !tier.capabilities().punch);
             return obstacle.map(|obstacle| AllocationOutcome::RangeMustMove(start, obstacle)).ok_or(error);
         }
@@ -367,6 +372,8 @@ fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> R
         }
         result => result,
     };
+    // A sync beside it may have come before it.
+    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
     reserved.map_err(|error| tier.note_error(error))
 }
 
@@ -415,18 +422,6 @@ fn give_back_piece(core: &Core, file: &File, spread: &Spread, piece: &AllocatedP
         true => release_holes(file, spread, tier, bytes),
         false => Ok(()),
     }
-}
-
-/// Restores the reservation beyond the size on `tier`, which was freed together
-/// with the rest.
-fn reserve_again(file: &File, spread: &Spread, tier: &Tier, reserved: u64) -> Result<()> {
-    for range in spread.range_size().ranges_of(spread.size(), reserved) {
-        if spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id) {
-            let (start, end) = part_of(spread, range, spread.size(), reserved);
-            reserve_part(file, spread, tier, start..end)?;
-        }
-    }
-    Ok(())
 }
 
 /// An allocation that can't fit is refused before it fills every tier.

@@ -21,15 +21,15 @@ pub(crate) fn finish_emptying(core: &Core, data: &Fd, identity: &Identity, id: O
     data.truncate(0)?;
     core.home.remove_id_attr(&**data)?;
     if own {
-        reap_emptied(core, data, id)?;
+        reap_emptied(core, data, id);
     }
     Ok(own)
 }
 
-/// Queues the removal of index and objects.
-pub(super) fn reap_emptied(core: &Core, data: &Fd, id: ObjectId) -> Result<()> {
-    // The home file has to be durable before they go.
-    let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write))?;
-    core.removals.add(core.environment.monotonic_ns(), id, Some(home_file));
-    Ok(())
+/// Queues the removal of index and objects. It can't fail: the attribute is gone, so that nothing
+/// may go there any more.
+pub(super) fn reap_emptied(core: &Core, data: &Fd, id: ObjectId) {
+    // The home file has to be durable before they go. Without a descriptor, all of home is synced.
+    let home_file = data.reopen(Access::Read).or_else(|_| data.reopen(Access::Write)).ok();
+    core.removals.add(core.environment.monotonic_ns(), id, home_file);
 }

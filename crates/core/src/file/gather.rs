@@ -108,7 +108,7 @@ fn bring_home(core: &Core, file: &File, spread: &Spread) -> Result<bool> {
         return Err(error);
     }
     file.inode.set_shape(Shape::Plain);
-    reap_emptied(core, file.data(), spread.id())?;
+    reap_emptied(core, file.data(), spread.id());
     Ok(true)
 }
 

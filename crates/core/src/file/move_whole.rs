@@ -203,5 +203,6 @@ fn whole_to_plain(core: &Core, file: &File, spread: &Spread, whole: &Whole) -> R
     file.inode.set_shape(Shape::Plain);
     core.observer.placed(file, home.id, 0..1);
     home.took(size);
-    reap_emptied(core, file.data(), id)
+    reap_emptied(core, file.data(), id);
+    Ok(())
 }

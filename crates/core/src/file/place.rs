@@ -8,7 +8,7 @@ use crate::file::extents::next_data_on;
 use crate::file::indexing::make_index;
 use crate::file::pieces::ensure_object;
 use crate::file::preallocate::reserve_part;
-use crate::file::release::release_set_aside;
+use crate::file::release::{release_range, release_set_aside};
 use crate::file::sync::sync_tier;
 use crate::file::whole_object::count_whole;
 use crate::live::{File, Spread};
@@ -204,7 +204,13 @@ fn deal_anew(
         return stays();
     }
     spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-    reserve_part(file, spread, tier, bytes.clone()).map_err(|error| tier.note_error(error))?;
+    if let Err(error) = reserve_part(file, spread, tier, bytes.clone()) {
+        // File systems keep what they had room for, and nothing leads there.
+        if let Err(error) = release_range(file, spread, tier, range) {
+            tracing::debug!(file = %spread.id(), range, %error, "space that was set aside for a file stays with it");
+        }
+        return Err(tier.note_error(error));
+    }
     let version = entry.version.wrapping_add(1);
     spread.index.set_entry(range, Entry { tier: tier.id, reason, version })?;
     core.tiers.count_range(Some(old.id), Some(tier.id));

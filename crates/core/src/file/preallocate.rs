@@ -11,7 +11,7 @@
 
 use crate::file::extents::part_size;
 use crate::live::{AllocatedAhead, File, Spread};
-use braid_contract::{FallocateMode, Result};
+use braid_contract::{Errno, FallocateMode, Result};
 use braid_tiers::{Backend, Tier};
 use std::ops::Range;
 
@@ -70,6 +70,26 @@ pub(super) fn reserve_part(
     };
     spread.space.changed();
     reserved
+}
+
+/// Reserves again what the file has reserved on `tier` up to `reserved`, after the space behind the
+/// end of its part was freed.
+pub(super) fn reserve_again(file: &File, spread: &Spread, tier: &Tier, reserved: u64) -> Result<()> {
+    let part = match part_size(file, spread, tier) {
+        Err(error) if error.errno() == Errno::ENOENT => return Ok(()),
+        part => part?,
+    };
+    if part >= reserved {
+        return Ok(());
+    }
+    let ranges = spread.range_size();
+    for range in ranges.ranges_of(part, reserved) {
+        if spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id) {
+            let bytes = ranges.bytes_of(range..range + 1, reserved);
+            reserve_part(file, spread, tier, bytes.start.max(part)..bytes.end)?;
+        }
+    }
+    Ok(())
 }
 
 impl Spread {

@@ -137,8 +137,11 @@ pub(super) fn release_ahead(core: &Core, file: &File) {
     let Layout::Spread(spread) = &*layout else { return };
     release_set_aside(core, file, spread, true);
     let ahead = std::mem::take(&mut *spread.ahead.lock());
+    // Space that was reserved since is the program's.
+    let Ok(reserved) = spread.index.reserved() else { return };
     for (range, AllocatedAhead { tier, .. }) in ahead {
-        let bytes = spread.range_size().start_of(range)..spread.range_size().start_of(range + 1);
+        let ranges = spread.range_size();
+        let bytes = ranges.start_of(range).max(reserved)..ranges.start_of(range + 1);
         let released = core.tiers.get(tier).and_then(|tier| {
             let is_there = spread.index.entry(range)?.is_some_and(|entry| entry.tier == tier.id);
             if is_there { release_holes(file, spread, &tier, bytes) } else { Ok(()) }

@@ -7,6 +7,7 @@ use crate::file::id_attr::kind_of;
 use crate::file::learned::begin_anew;
 use crate::file::leave_home::spread_ahead;
 use crate::file::mark::mark;
+use crate::file::preallocate::reserve_again;
 use crate::file::release::release_end;
 use crate::file::set_id::clear_set_id;
 use crate::file::trim::{prepare_growth, trim, trim_late};
@@ -83,7 +84,8 @@ fn empty(core: &Core, file: &File, spread: &Spread) -> Result<()> {
     count_whole_gone(core, spread);
     file.inode.set_shape(Shape::Plain);
     begin_anew(core, file);
-    reap_emptied(core, file.data(), spread.id())
+    reap_emptied(core, file.data(), spread.id());
+    Ok(())
 }
 
 /// A whole file with nothing in it is a plain one again.
@@ -142,7 +144,8 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     let owner = owner_before(core, spread, size)?;
     // Until all of it is gone, the file must not grow over the rest.
     spread.set_trimmed(false);
-    let has_reserved = spread.index.reserved()? > 0 || !spread.ahead.lock().is_empty();
+    let reserved = spread.index.reserved()?;
+    let has_reserved = reserved > 0 || !spread.ahead.lock().is_empty();
     if has_reserved {
         spread.index.set_reserved(0)?;
     }
@@ -156,8 +159,18 @@ fn cut(core: &Core, file: &File, spread: &Spread, size: u64) -> Result<()> {
     spread.set_trimmed(true);
     if has_reserved {
         spread.ahead.lock().clear();
+        // What was reserved below the new end stays so.
+        let kept = reserved.min(size);
+        let mut again = Ok(());
         for tier in core.tiers.iter() {
             release_end(file, spread, &tier)?;
+            again = again.and_then(|()| reserve_again(file, spread, &tier, kept));
+        }
+        match again {
+            Ok(()) => spread.index.set_reserved(kept)?,
+            Err(error) => {
+                tracing::warn!(file = %spread.id(), %error, "a file that was cut lost space that was reserved");
+            }
         }
     }
     file.update_times(spread)

@@ -87,7 +87,7 @@ pub(super) fn plain_to_whole(
     };
     if let Err(error) = make() {
         // Only its mark leads to it so far.
-        reap_emptied(core, file.data(), id)?;
+        reap_emptied(core, file.data(), id);
         return Err(error.context("moving a file off home"));
     }
     if durable {
@@ -124,7 +124,7 @@ fn home_is_left(core: &Core, file: &File, identity: &Identity, id: ObjectId) -> 
     if let Err(error) = file.data().sync(false) {
         // The file stays plain. The object must not go before that is durable.
         core.home.remove_id_attr(&**file.data())?;
-        reap_emptied(core, file.data(), id)?;
+        reap_emptied(core, file.data(), id);
         return Err(error);
     }
     let released = release_home(core, file, identity);

@@ -27,6 +27,8 @@ pub(super) fn lengthen_object(core: &Core, spread: &Spread, Range { start, end }
     let tier = core.tiers.get(whole.tier)?;
     let Backend::Store(store) = &tier.backend else { return Ok(()) };
     let allocated = store.allocate(spread.id(), start, end - start, false);
+    // Behind it: a sync beside it may have taken an earlier note for its own.
+    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
     spread.space.changed();
     allocated.map_err(|error| tier.note_error(error))
 }

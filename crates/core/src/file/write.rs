@@ -181,6 +181,10 @@ fn write_spread(
     let io = Origin { hint: hint_of(core, file, spread.size(), io), ..io };
     // From here to the end, the ranges stay where they are.
     let mut writing = writing(core, spread, offset, end);
+    if end > spread.size() {
+        // Before anything is written: a growth that fails then would leave data behind the end.
+        prepare_growth(core, file, spread)?;
+    }
     let mut done = 0;
     while done < data.len() {
         let at = offset + done as u64;
