@@ -283,3 +283,15 @@ fn what_is_reserved_behind_an_append_stays_after_the_last_close() {
     assert_eq!(on_disk(), before);
     bench.unmount_clean();
 }
+
+#[test]
+fn a_small_file_that_leaves_home_leaves_no_space_there() {
+    let Some(bench) = bench("") else { return };
+    fs::write(bench.path("m/f"), pattern(1, 4096)).unwrap();
+    allocate(&bench.path("m/f"), FallocateFlags::KEEP_SIZE, 48 << 10).unwrap();
+    bench.ok(&["move", "m/f", "--to", "slow"]);
+    let taken = || fs::metadata(bench.path("a/f")).unwrap().blocks() * 512;
+    crate::common::until("home has nothing of it", || taken() < 4096);
+    bench.ok(&["umount", "m"]);
+    is_well(&bench);
+}

@@ -142,6 +142,8 @@ pub(super) fn release_home(core: &Core, file: &File, identity: &Identity) -> Res
     }
     let all = identity.size().next_multiple_of(4096);
     file.writable()?.allocate(FallocateMode::PunchHole, 0, all)?;
+    // Space that is reserved behind the end goes, too.
+    file.writable()?.truncate(identity.size())?;
     file.data().set_times(None, Some(SetTime::At(identity.attr.mtime)))
 }
 
