@@ -75,15 +75,17 @@ impl VolumeHandle {
         self.trace.close();
         // Hanging operations would block the shutdown.
         self.drills.lift();
+        self.volume.end_scrubs();
         self.modules.end();
         memory::empty(&self.volume, &self.memory);
         self.volume.shutdown()
     }
 
-    /// Ends the recording of operations, and drills that hold them up.
+    /// Ends the recording of operations, drills that hold them up, and scrubs, which use modules.
     pub(crate) fn stop_recording(&self) {
         self.trace.close();
         self.drills.lift();
+        self.volume.end_scrubs();
     }
 
     /// The reason why no process could go on after a crash of this one; `None` if one could.

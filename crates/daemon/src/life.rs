@@ -89,7 +89,7 @@ pub(crate) trait Stack: Clone {
     /// Forgets the inodes that a crash left and nothing uses; these have no name.
     fn settle_found(&self, nameless: Vec<InodeId>);
 
-    /// Ends the recording of operations, and whatever holds them up.
+    /// Ends the recording of operations, whatever holds them up, and the stack's own use of modules.
     fn stop_recording(&self);
 
     /// Ends its use in this process, for another one. No operation is under way, and none comes any

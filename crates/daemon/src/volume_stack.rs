@@ -77,7 +77,7 @@ impl Stack for VolumeHandle {
             self.volume.set_keeper(guard.link.clone());
         }
         self.volume.set_front_cache(Arc::new(session.cache()), settings.inodes_max());
-        self.volume.set_stack(&self.file_system());
+        self.volume.set_stack(&self.modules.file_system());
     }
 
     fn control(&self, mount: MountControl) -> Control {

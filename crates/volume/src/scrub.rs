@@ -12,6 +12,7 @@ use braid_contract::{
     OpenFlags, Result, SeekTarget, Shown, counted,
 };
 use braid_core::file::file_of;
+use braid_core::live::Layout;
 use braid_sys::AlignedBuf;
 use braid_tiers::rate::{MoveRate, Pace, Stopped};
 use braid_tiers::{Account, Tier, act_for};
@@ -23,8 +24,12 @@ use std::sync::{Arc, Weak};
 
 /// Bytes that are read at a time.
 const PIECE: u64 = 1 << 20;
-/// Bytes that are passed over where a file can't be read.
+/// Bytes that are read at a time where such a piece can't be, and those that are passed over where
+/// these can't be, either.
+const PART: u64 = 64 << 10;
 const STEP: u64 = 4096;
+/// Names that are read from a directory at a time.
+const NAMES: usize = 1024;
 
 /// A run of a scrub.
 struct Scrub<'v> {
@@ -39,15 +44,22 @@ struct Scrub<'v> {
     counting: Option<Counted>,
     /// Files with several names that were visited.
     linked: HashSet<InodeId>,
+    /// What can't be read since the last place that is noted: after an interruption it is found
+    /// again.
+    found: Found,
     buffer: AlignedBuf,
+}
+
+#[derive(Default)]
+struct Found {
+    errors: u64,
+    first: Option<String>,
 }
 
 #[derive(Default)]
 struct Counted {
     total: Amount,
     done: Amount,
-    /// Files with several names that were read.
-    linked: HashSet<InodeId>,
 }
 
 /// A directory on the way.
@@ -91,11 +103,13 @@ impl Volume {
             after: after.map(PathBuf::from).unwrap_or_default(),
             counting: Some(Counted::default()),
             linked: HashSet::new(),
+            found: Found::default(),
             buffer: AlignedBuf::new(),
         };
         scrub.walk(Path::new(path))?;
-        if let Some(Counted { total, done, linked }) = scrub.counting.take() {
-            scrub.linked = linked;
+        if let Some(Counted { total, done }) = scrub.counting.take() {
+            // A file may have got an earlier name since it was not read.
+            scrub.linked.clear();
             let counted = |job: &mut Job| (job.record.total, job.record.done) = (Some(total), done);
             self.jobs.list.update(id, counted).map_err(failed)?;
         }
@@ -118,7 +132,10 @@ impl Scrub<'_> {
                 Err(error) => return self.unread(&path, &error),
             };
             if entry.attr.kind != FileKind::Directory {
-                let done = if names.peek().is_none() { self.file(&path, &entry) } else { Ok(()) };
+                let done = match names.peek() {
+                    None if entry.attr.kind == FileKind::Regular => self.file(&path, &entry),
+                    _ => self.unread(&path, &Errno::ENOTDIR.into()),
+                };
                 self.forget(entry.attr.ino);
                 return done;
             }
@@ -132,7 +149,7 @@ impl Scrub<'_> {
 
     fn below(&mut self, levels: &mut Vec<Level>) -> Step {
         while let Some(level) = levels.last_mut() {
-            if self.volume.jobs.list.is_interrupted(self.id) {
+            if self.is_interrupted() {
                 return Err(RunStop::Interrupted);
             }
             let Some(name) = level.names.pop() else {
@@ -172,7 +189,11 @@ impl Scrub<'_> {
             }
             Err(error) => {
                 self.forget(ino);
-                if is_gone(&error) { Ok(None) } else { self.unread(&path, &error).map(|()| None) }
+                match error.errno() {
+                    Errno::ECANCELED => Err(RunStop::Interrupted),
+                    _ if is_gone(&error) => Ok(None),
+                    _ => self.unread(&path, &error).map(|()| None),
+                }
             }
         }
     }
@@ -182,6 +203,10 @@ impl Scrub<'_> {
         let mut listed = Listed::default();
         let read = loop {
             let before = listed.names.len();
+            listed.room = NAMES;
+            if self.is_interrupted() {
+                break Err(Errno::ECANCELED.into());
+            }
             if let Err(error) = self.stack.read_dir(&self.caller, handle, listed.offset, false, &mut listed) {
                 break Err(error);
             }
@@ -213,7 +238,6 @@ impl Scrub<'_> {
             counted.total += one;
             if was_read {
                 counted.done += one;
-                counted.linked.extend(has_links.then_some(entry.attr.ino));
             }
             return Ok(());
         }
@@ -229,12 +253,13 @@ impl Scrub<'_> {
         let (ino, size) = (entry.attr.ino, entry.attr.size);
         let mut reading = Reading { path, ino, handle, size, damage: None };
         let read = self.read(&mut reading);
-        let noted = self.note_damage(&mut reading);
+        self.note_damage(&mut reading);
         if let Err(error) = self.stack.release(handle) {
             tracing::debug!(job = self.id, path = %path.shown(), %error, "a file that was read can't be closed");
         }
-        read.and(noted)?;
-        self.was_read(path)
+        read?;
+        self.was_read(path);
+        Ok(())
     }
 
     /// Reads a file to its end.
@@ -261,51 +286,75 @@ impl Scrub<'_> {
     /// Reads a piece, or finds out which of its parts can't be read; returns how long it is, 0 if
     /// the file ends there.
     fn piece(&mut self, reading: &mut Reading<'_>, piece: Range<u64>) -> Step<u64> {
-        if self.volume.jobs.list.is_interrupted(self.id) {
-            return Err(RunStop::Interrupted);
-        }
-        let tiers = self.tiers_of(reading.ino, &piece);
-        let tiers: Vec<&Tier> = tiers.iter().map(Arc::as_ref).collect();
-        let (throttles, class) = (&self.volume.throttles, self.volume.jobs.list.io_class(self.id));
-        let rate = MoveRate { throttles, pace: self.pace, class };
-        let passage = rate.throttle(&tiers, piece.end - piece.start);
-        let _passage = passage.map_err(|Stopped| RunStop::Interrupted)?;
-        match self.read_at(reading.handle, piece.clone()) {
+        let tiers = self.tiers_of(reading, &piece);
+        let smaller = match piece.end - piece.start {
+            ..=STEP => None,
+            ..=PART => Some(STEP),
+            _ => Some(PART),
+        };
+        let error = match self.read_at(reading.handle, piece.clone(), &tiers)? {
             Ok(read) => return Ok(read),
             Err(error) if is_gone(&error) => return Ok(0),
-            Err(_) => {}
-        }
+            Err(error) => error,
+        };
+        // A tier in trouble has nothing to be found there.
+        let Some(smaller) = smaller.filter(|_| tiers.iter().all(|tier| tier.is_healthy())) else {
+            let len = piece.end - piece.start;
+            self.damaged(reading, piece, error);
+            return Ok(len);
+        };
         let mut at = piece.start;
         while at < piece.end {
-            let step = at..piece.end.min(at + STEP);
-            match self.read_at(reading.handle, step.clone()) {
-                Ok(0) => break,
-                Ok(read) => at += read,
-                Err(error) if is_gone(&error) => break,
-                Err(error) => {
-                    at = step.end;
-                    self.damaged(reading, step, error)?;
-                }
+            match self.piece(reading, at..piece.end.min(at + smaller))? {
+                0 => break,
+                read => at += read,
             }
         }
         Ok(at - piece.start)
     }
 
-    fn read_at(&mut self, handle: HandleId, bytes: Range<u64>) -> Result<u64> {
+    /// Reads some bytes, when applications allow that.
+    fn read_at(&mut self, handle: HandleId, bytes: Range<u64>, tiers: &[Arc<Tier>]) -> Step<Result<u64>> {
+        if self.is_interrupted() {
+            return Err(RunStop::Interrupted);
+        }
+        let tiers: Vec<&Tier> = tiers.iter().map(Arc::as_ref).collect();
+        let (throttles, class) = (&self.volume.throttles, self.volume.jobs.list.io_class(self.id));
+        let rate = MoveRate { throttles, pace: self.pace, class };
+        let wanted = bytes.end - bytes.start;
+        let _passage = rate.throttle(&tiers, wanted).map_err(|Stopped| RunStop::Interrupted)?;
         // Below a page, direct reads are none: the rest of the page may be there.
-        let len = (bytes.end - bytes.start).next_multiple_of(STEP) as usize;
+        let len = wanted.next_multiple_of(STEP) as usize;
         let _for = act_for(Account::Mover);
-        let read = self.stack.read(&self.caller, handle, bytes.start, self.buffer.bytes(len), true)?;
-        Ok((read as u64).min(bytes.end - bytes.start))
+        let read = self.stack.read(&self.caller, handle, bytes.start, self.buffer.bytes(len), true);
+        // It may fail for the reason that it was interrupted.
+        match read {
+            Err(_) if self.is_interrupted() => Err(RunStop::Interrupted),
+            read => Ok(read.map(|read| (read as u64).min(wanted))),
+        }
     }
 
-    /// The tiers that some bytes of a file are on, as far as that is known: modules may keep them
-    /// at other places of the file.
-    fn tiers_of(&self, ino: InodeId, bytes: &Range<u64>) -> Vec<Arc<Tier>> {
+    fn is_interrupted(&self) -> bool {
+        self.volume.jobs.list.is_interrupted(self.id)
+    }
+
+    /// The tiers that some bytes of a file are on. Modules that keep them at other places of a
+    /// longer or shorter file keep their order.
+    fn tiers_of(&self, reading: &Reading<'_>, bytes: &Range<u64>) -> Vec<Arc<Tier>> {
         let core = &self.volume.core;
         let _entered = core.barrier.enter();
         let mut tiers: Vec<Arc<Tier>> = Vec::new();
-        let Ok(file) = core.inodes.get(ino).and_then(|inode| file_of(core, &inode)) else { return tiers };
+        let found = core.inodes.get(reading.ino).and_then(|inode| file_of(core, &inode));
+        let Ok(file) = found else { return tiers };
+        let stored = match &*file.layout.read() {
+            Layout::Plain => reading.size,
+            Layout::Spread(spread) => spread.size(),
+        };
+        let at = |offset: u64| {
+            let place = u128::from(offset) * u128::from(stored) / u128::from(reading.size.max(1));
+            u64::try_from(place).unwrap_or(u64::MAX)
+        };
+        let bytes = at(bytes.start)..at(bytes.end).max(at(bytes.start) + 1);
         // It ends with an error behind these bytes.
         let _ = each_range(core, &file, bytes.start, &mut |stretch| {
             if stretch.offset >= bytes.end {
@@ -320,48 +369,58 @@ impl Scrub<'_> {
     }
 
     /// Notes a part that can't be read, as one with what is damaged just before it.
-    fn damaged(&mut self, reading: &mut Reading<'_>, bytes: Range<u64>, error: Error) -> Step {
+    fn damaged(&mut self, reading: &mut Reading<'_>, bytes: Range<u64>, error: Error) {
         if let Some(last) = &mut reading.damage
             && last.bytes.end == bytes.start
             && last.error.errno() == error.errno()
         {
             last.bytes.end = bytes.end;
-            return Ok(());
+            return;
         }
-        self.note_damage(reading)?;
+        self.note_damage(reading);
         reading.damage = Some(Damage { bytes, error });
-        Ok(())
     }
 
-    fn note_damage(&mut self, reading: &mut Reading<'_>) -> Step {
-        let Some(Damage { bytes, error }) = reading.damage.take() else { return Ok(()) };
+    fn note_damage(&mut self, reading: &mut Reading<'_>) {
+        let Some(Damage { bytes, error }) = reading.damage.take() else { return };
         let what = format!("{}: bytes {} to {}: {error}", reading.path.shown(), bytes.start, bytes.end);
-        self.error(what)
+        self.error(what);
     }
 
     /// Notes a file or directory that can't be opened.
     fn unread(&mut self, path: &Path, error: &Error) -> Step {
-        if self.counting.is_some() { Ok(()) } else { self.error(format!("{}: {error}", path.shown())) }
+        if self.is_interrupted() {
+            return Err(RunStop::Interrupted);
+        }
+        if self.counting.is_none() {
+            self.error(format!("{}: {error}", path.shown()));
+        }
+        Ok(())
     }
 
-    fn error(&mut self, what: String) -> Step {
+    fn error(&mut self, what: String) {
         tracing::warn!(job = self.id, "a scrub can't read {what}");
-        let noted = self.volume.jobs.list.update(self.id, |job| {
-            job.record.errors += 1;
-            job.record.message.get_or_insert(what);
-        });
-        noted.map_err(failed)
+        self.found.errors += 1;
+        self.found.first.get_or_insert(what);
     }
 
     /// Notes that a file was read to its end.
-    fn was_read(&self, path: &Path) -> Step {
+    fn was_read(&mut self, path: &Path) {
         // Of another name, an earlier place counts.
         if let Some(path) = path.to_str() {
-            let noted = self.volume.jobs.list.update(self.id, |job| job.record.position = Some(path.into()));
-            noted.map_err(failed)?;
+            self.is_at(Some(path.to_owned()));
         }
         self.note(Amount { bytes: 0, ranges: 0, files: 1 });
-        Ok(())
+    }
+
+    /// Notes how far the scrub is, and what was found up to there.
+    fn is_at(&mut self, position: Option<String>) {
+        let Found { errors, first } = std::mem::take(&mut self.found);
+        self.volume.jobs.list.note(self.id, |record| {
+            record.position = position;
+            record.errors += errors;
+            record.message = record.message.take().or(first);
+        });
     }
 
     fn note(&self, more: Amount) {
@@ -370,12 +429,10 @@ impl Scrub<'_> {
         }
     }
 
-    fn finish(self) -> Step<RunEnd> {
-        let ended = self.volume.jobs.list.update(self.id, |job| {
-            job.record.position = None;
-            (job.record.errors, job.record.message.clone())
-        });
-        Ok(match ended.map_err(failed)? {
+    fn finish(mut self) -> Step<RunEnd> {
+        self.is_at(None);
+        let record = self.volume.jobs.one(self.id).map_err(failed)?.record;
+        Ok(match (record.errors, record.message) {
             (0, _) => RunEnd::Finished,
             (errors, first) => RunEnd::Failed(format!(
                 "{} can't be read; the first: {}; the mount's log names all",
@@ -391,12 +448,17 @@ impl Scrub<'_> {
 struct Listed {
     names: Vec<OsString>,
     offset: i64,
+    /// How many more are taken at once.
+    room: usize,
 }
 
 impl DirSink for Listed {
     fn add(&mut self, entry: &DirEntry<'_>) -> bool {
+        if self.room == 0 {
+            return false;
+        }
         self.names.push(entry.name.to_owned());
-        self.offset = entry.next_offset;
+        (self.offset, self.room) = (entry.next_offset, self.room - 1);
         true
     }
 }

@@ -181,6 +181,11 @@ impl Volume {
         let _ = self.core.front_cache.set(cache);
     }
 
+    /// Ends all scrubs, as the modules above the volume are about to end; waits for those under way.
+    pub fn end_scrubs(&self) {
+        self.jobs.list.end_scrubs();
+    }
+
     /// Sets the modules above the volume, through which scrubs read. Only the first call counts.
     pub fn set_stack(&self, stack: &Arc<dyn FileSystem>) {
         let _ = self.stack.set(Arc::downgrade(stack));

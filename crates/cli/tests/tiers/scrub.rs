@@ -83,3 +83,28 @@ fn a_scrub_goes_on_where_it_was_after_a_crash() {
     assert_eq!((&job["done"], &job["total"]), (&job["total"], &bench.scrub("m/d")["done"]), "{job}");
     bench.unmount_clean();
 }
+
+#[test]
+fn a_scrub_under_way_holds_up_neither_an_upgrade_nor_an_unmount() {
+    let Some(bench) = Bench::to_scrub() else { return };
+    let stack = fs::read_to_string(bench.path("s.yaml")).unwrap();
+    bench.ok(&["umount", "m"]);
+    bench.write_stack(&format!(
+        "stack:\n  checksum:\n    volume:\n{}",
+        stack.split_once("volume:\n").unwrap().1.replace("    ", "      ")
+    ));
+    bench.ok(&["mount", "s.yaml", "m"]);
+    let slowly = ["scrub", "--background", "--json", "--bandwidth", "1B/s", "m"];
+    let id = bench.json(&slowly)["id"].as_u64().unwrap();
+    bench.until(id, |job| job["done"]["files"] == 1);
+    bench.ok(&["upgrade", "m"]);
+    bench.until(id, |job| job["state"] == "running");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    bench.until(id, |job| job["state"] == "running");
+    let id = id.to_string();
+    bench.ok(&["job", "set", &id, "bandwidth=none"]);
+    assert!(bench.ok(&["job", "wait", &id]).contains(": done: read "));
+    assert!(!fs::read_to_string(bench.path("log")).unwrap().contains("an open file is lost"));
+    bench.unmount_clean();
+}

@@ -146,6 +146,8 @@ impl Throttled {
     /// The client of the request, and the bytes that it is to move; `None` if it need not wait.
     fn asked(&self, request: &Request<'_>) -> Option<(Client, u64)> {
         let (caller, bytes) = match request {
+            // No client waits for what the stack reads for itself, such as a scrub.
+            Request::Read { caller, .. } if caller.of_stack => return None,
             Request::Read { caller, buf, .. } => (*caller, buf.len() as u64),
             Request::Write { handle, data, flags, .. } if flags.write_back => {
                 return Some((self.writers.of(*handle), data.len() as u64));

@@ -116,6 +116,14 @@ struct ListState {
     stopped: bool,
     /// No job may run for a moment.
     held: bool,
+    /// No scrub may run any more: the modules are about to end.
+    scrubs_ended: bool,
+}
+
+impl ListState {
+    fn may_run(&self, job: &Job) -> bool {
+        job.may_run() && !(self.scrubs_ended && job.is_scrub())
+    }
 }
 
 /// Keeps all jobs from running while it lives.
@@ -136,6 +144,7 @@ impl JobList {
             parallel: PARALLEL_DEFAULT,
             stopped: false,
             held: false,
+            scrubs_ended: false,
         };
         Self { state: Mutex::new(state), changed: Condvar::new(), paces, environment }
     }
@@ -227,6 +236,17 @@ impl JobList {
         HeldJobs(self)
     }
 
+    /// Ends all scrubs, which continue at the next mount, and waits for those under way: the modules
+    /// that they read through may end then.
+    pub(crate) fn end_scrubs(&self) {
+        let mut state = self.state.lock();
+        state.scrubs_ended = true;
+        state.jobs.values().filter(|job| job.is_scrub()).for_each(|job| job.pace.stop());
+        while self.environment.threads() && state.jobs.values().any(|job| job.is_scrub() && job.active) {
+            self.changed.wait_for(&mut state, WAIT_MAX);
+        }
+    }
+
     /// Waits for a job that may run, a second at most, and takes it.
     pub(crate) fn wait_for_work(&self) -> Option<(u64, Arc<Pace>)> {
         let now_ns = self.environment.monotonic_ns();
@@ -236,7 +256,7 @@ impl JobList {
             return ready;
         }
         // At the limit of parallel jobs, the end of one wakes all threads.
-        let waiting = state.jobs.values().filter(|job| job.may_run() && job.not_before_ns > now_ns);
+        let waiting = state.jobs.values().filter(|job| state.may_run(job) && job.not_before_ns > now_ns);
         let next = waiting.map(|job| job.not_before_ns).min();
         let wait = next.map_or(WAIT_MAX, |at| Duration::from_nanos(at - now_ns)).min(WAIT_MAX);
         self.changed.wait_for(&mut state, wait);
@@ -250,7 +270,7 @@ impl JobList {
         if state.held {
             return None;
         }
-        let id = state.jobs.range(after + 1..).find(|(_, job)| job.may_run()).map(|(id, _)| *id)?;
+        let id = state.jobs.range(after + 1..).find(|(_, job)| state.may_run(job)).map(|(id, _)| *id)?;
         self.begin(&mut state, id)
     }
 
@@ -263,7 +283,7 @@ impl JobList {
         if state.stopped || state.held || active >= state.parallel {
             return None;
         }
-        let ready = |job: &Job| job.may_run() && job.not_before_ns <= now_ns;
+        let ready = |job: &Job| state.may_run(job) && job.not_before_ns <= now_ns;
         let id = state.jobs.iter().find(|(_, job)| ready(job)).map(|(id, _)| *id)?;
         self.begin(state, id)
     }
@@ -286,9 +306,10 @@ impl JobList {
     /// Whether a run has to end.
     pub(crate) fn is_interrupted(&self, id: u64) -> bool {
         let state = self.state.lock();
-        state.stopped
-            || state.held
-            || state.jobs.get(&id).is_none_or(|job| job.record.state != JobState::Running)
+        let goes_on = |job: &Job| {
+            job.record.state == JobState::Running && !(state.scrubs_ended && job.is_scrub())
+        };
+        state.stopped || state.held || !state.jobs.get(&id).is_some_and(goes_on)
     }
 
     /// Whether a job was paused or cancelled, or the volume ends.
@@ -369,6 +390,13 @@ impl JobList {
         }
         job.saved_ns = now_ns;
         Some(job.record.clone())
+    }
+
+    /// Changes the record of a running job, for which nothing waits.
+    pub(crate) fn note(&self, id: u64, change: impl FnOnce(&mut JobRecord)) {
+        if let Some(job) = self.state.lock().jobs.get_mut(&id) {
+            change(&mut job.record);
+        }
     }
 
     /// Changes a job.
@@ -467,6 +495,10 @@ impl Job {
             record.be_done(now_ns);
         }
         record
+    }
+
+    fn is_scrub(&self) -> bool {
+        matches!(self.record.what, JobKind::Scrub { .. })
     }
 
     /// Whether the job runs, or will run.
