@@ -59,6 +59,10 @@ pub fn check_unmounted(
     progress.phase("tiers", None)?;
     let mut findings = Findings::new(options.repair, false);
     let (target, recreated_table) = read_target(volume, options, &mut findings)?;
+    if options.repair {
+        // What no name leads to goes: after a crash, that must not be undone by power loss.
+        target.home.root().sync_fs()?;
+    }
     let summary = run(&target, options, &mut findings, &mut progress)?;
     if let Some(table) = recreated_table {
         let obstacle = match (options.paths.is_empty(), summary.totals.names_unknown_tier) {

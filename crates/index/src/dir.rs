@@ -304,8 +304,19 @@ impl IndexDir {
         self.unsynced.lock().extend(state.unsynced);
     }
 
-    /// Whether the file was in use when the volume went down, and could not be
-    /// recovered.
+    /// Has the next open of a marked file recover it: its home inode could not be brought up to
+    /// date.
+    pub fn leave_unrecovered(&self, id: ObjectId) {
+        self.marks.lock().leave(id);
+    }
+
+    /// The home inode of a file that this process marked is up to date.
+    pub fn is_up_to_date(&self, id: ObjectId) {
+        self.marks.lock().is_known(id);
+    }
+
+    /// Whether the file was in use when the volume went down, or its last use did not end well, and
+    /// it could not be recovered since.
     pub fn is_unrecovered(&self, id: ObjectId) -> bool {
         self.marks.lock().is_left(id)
     }

@@ -30,7 +30,7 @@ pub(super) struct Marks {
     counts: HashMap<ObjectId, u32>,
     /// Names of marks that do not consist of the id alone.
     names: HashMap<ObjectId, String>,
-    /// Marks found when the volume was opened.
+    /// Marks of files that are to be recovered: found when the volume was opened, or left since.
     found: HashSet<ObjectId>,
 }
 
@@ -49,7 +49,20 @@ impl Marks {
         Some(mark)
     }
 
-    /// Whether a mark was found when the volume was opened, and still exists.
+    /// Has the next open recover a file that this process marked.
+    pub(super) fn leave(&mut self, id: ObjectId) {
+        self.found.insert(id);
+    }
+
+    /// The file is as this process knows it: there is nothing to be recovered.
+    pub(super) fn is_known(&mut self, id: ObjectId) {
+        if self.counts.contains_key(&id) {
+            self.found.remove(&id);
+        }
+    }
+
+    /// Whether a mark was [left](Self::leave), or found when the volume was opened, and still
+    /// exists.
     pub(super) fn is_left(&self, id: ObjectId) -> bool {
         self.found.contains(&id)
     }

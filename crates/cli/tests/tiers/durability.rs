@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 impl Bench {
     /// A volume of two tiers, whose second one has these settings more.
@@ -24,9 +25,9 @@ impl Bench {
         ));
     }
 
-    /// Makes a small file on the second tier whose home inode is behind it, with two names, and
-    /// kills the daemon. Answers what was synced.
-    fn left_behind(&self) -> Vec<u8> {
+    /// Makes a small file on the second tier whose home inode is behind it, with two names. Answers
+    /// it, open, and what was synced.
+    fn ahead_of_home(&self) -> (File, Vec<u8>) {
         let (file, data) = (self.path("m/f"), pattern(1, 30_000));
         fs::write(&file, &data[..20_000]).unwrap();
         self.ok(&["move", "m/f", "--to", "slow"]);
@@ -37,6 +38,12 @@ impl Bench {
             open.sync_data().unwrap();
         }
         assert_eq!(fs::metadata(self.path("a/f")).unwrap().len(), 25_000, "home is not behind");
+        (open, data)
+    }
+
+    /// The same, and kills the daemon.
+    fn left_behind(&self) -> Vec<u8> {
+        let (open, data) = self.ahead_of_home();
         kill_and_wait(i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap());
         drop(open);
         self.ok(&["umount", "m"]);
@@ -76,6 +83,20 @@ fn a_file_that_could_not_be_recovered_is_by_the_next_process() {
     bench.ok(&["upgrade", "m"]);
     // It was armed anew.
     bench.ok(&["drill", "slow", "--clear", "./m"]);
+    bench.has_all(data);
+}
+
+#[test]
+fn a_file_whose_last_close_failed_at_home_is_recovered_at_the_next_open() {
+    let Some(bench) = Bench::of_two("") else { return };
+    let (open, data) = bench.ahead_of_home();
+    let chattr = |change: &str| {
+        assert!(Command::new("chattr").arg(change).arg(bench.path("a/f")).status().unwrap().success());
+    };
+    chattr("+i");
+    drop(open);
+    until("it is closed", || bench.status()["open_files"] == 0);
+    chattr("-i");
     bench.has_all(data);
 }
 
@@ -127,5 +148,23 @@ fn a_write_that_fails_leaves_nothing_behind_the_end() {
     file.read_exact_at(&mut found, 2 * RANGE as u64).unwrap();
     assert!(found.iter().all(|byte| *byte == 0), "data of a write that failed is there");
     drop(file);
+    bench.ok(&["umount", "m"]);
+}
+
+#[test]
+fn what_an_import_left_keeps_no_mount_from_going_on_without_its_tier() {
+    let Some(bench) = Bench::of_two("") else { return };
+    fs::write(bench.path("m/f"), pattern(1, 20_000)).unwrap();
+    bench.ok(&["move", "m/f", "--to", "slow"]);
+    bench.ok(&["umount", "m"]);
+    // As if it had waited for its name when the power failed.
+    let waiting = bench.path("a/.braid/import");
+    fs::create_dir(&waiting).unwrap();
+    fs::rename(bench.path("a/f"), waiting.join("1")).unwrap();
+    bench.ok(&["mount", "s.yaml", "m", "--without", "slow"]);
+    assert!(waiting.join("1").exists(), "only this leads to what is on the other tier");
+    bench.ok(&["umount", "m"]);
+    bench.ok(&["mount", "s.yaml", "m"]);
+    assert!(!waiting.exists());
     bench.ok(&["umount", "m"]);
 }

@@ -125,6 +125,8 @@ pub(crate) fn make_index(core: &Core, file: &File, spread: &Spread) -> Result<()
     let identity = core.home.identify(&**file.data())?;
     let before = whole_attr(spread.id(), &identity, spread, &whole);
     let attr = IdAttr { kind: IdKind::Spread, ..before };
+    // A sync of the attribute that fails may take effect all the same, as may that of what undoes it.
+    spread.inode_dirty.store(true, Ordering::Release);
     core.index.give_file(&spread.index, size, || {
         core.home.set_id_attr(&**file.data(), &attr)?;
         match file.data().sync(false) {
@@ -132,7 +134,5 @@ pub(crate) fn make_index(core: &Core, file: &File, spread: &Spread) -> Result<()
             // It says so now, and can't be made to say anything else.
             _ => Ok(()),
         }
-    })?;
-    spread.inode_dirty.store(true, Ordering::Release);
-    Ok(())
+    })
 }

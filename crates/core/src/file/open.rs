@@ -169,6 +169,17 @@ pub fn end_use(core: &Core, file: &File, passthrough: bool) -> Result<()> {
     }
 }
 
+/// Only the object says how long a whole file is, where the home inode does not: the next open may
+/// not believe that.
+fn leave_to_next_open(core: &Core, file: &File) {
+    if let Layout::Spread(spread) = &*file.layout.read()
+        && spread.index.whole().is_some()
+        && *spread.marked.lock()
+    {
+        core.index.leave_unrecovered(spread.id());
+    }
+}
+
 /// Brings the home inode up to date and gives the mark up, unless the file is
 /// in use again.
 fn settle(core: &Core, file: &File) -> Result<()> {
@@ -177,7 +188,7 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     release_ahead(core, file);
     remove_late(core, file);
     gather_late(core, file);
-    update_home_inode(file)?;
+    update_home_inode(file).inspect_err(|_| leave_to_next_open(core, file))?;
     core.observer.inode_changed(&file.inode);
     let layout = file.layout.read();
     let Layout::Spread(spread) = &*layout else { return Ok(()) };
@@ -195,6 +206,7 @@ fn settle(core: &Core, file: &File) -> Result<()> {
     let done = !spread.has_leftovers.load(Ordering::Acquire);
     if *marked && done && opens.handles == 0 && opens.nameless.is_none() && !opens.dead {
         spread.ready.store(false, Ordering::Release);
+        core.index.is_up_to_date(spread.id());
         // The mark, which led to the last part for the size, goes when this is
         // durable.
         spread.index.settle_size()?;

@@ -124,6 +124,10 @@ fn home_is_left(core: &Core, file: &File, identity: &Identity, id: ObjectId) -> 
     if let Err(error) = file.data().sync(false) {
         // The file stays plain. The object must not go before that is durable.
         core.home.remove_id_attr(&**file.data())?;
+        // The attribute may be on the device: what is written next must not be durable without this.
+        if let Err(error) = file.data().sync(false) {
+            file.note_sync_error(&error);
+        }
         reap_emptied(core, file.data(), id);
         return Err(error);
     }

@@ -57,7 +57,9 @@ pub fn recover(core: &Core) -> Result<()> {
 /// The same while the inodes `open` are open: data of those without a name stays.
 pub(crate) fn recover_beside(core: &Core, open: HashSet<InodeId>) -> Result<()> {
     remove_temporaries(core)?;
-    discard_unnamed(core)?;
+    if let Err(error) = discard_unnamed(core) {
+        tracing::warn!(%error, "what an import left is removed by a later mount");
+    }
     let marked = core.index.find_marks()?;
     if !marked.is_empty() {
         tracing::info!(files = marked.len(), "recovering files that were in use");
