@@ -102,7 +102,7 @@ impl Index {
         let mut unsettled = self.unsettled.lock();
         let Some(left) = &*unsettled else { return Ok(()) };
         if left.checkpoint {
-            self.shared.log.checkpoint(&|emit| self.snapshot(emit))?;
+            self.shared.log.checkpoint(self.shared.device.failures(), &|emit| self.snapshot(emit))?;
         }
         left.zones.iter().for_each(|zone| self.shared.zones.finish(*zone));
         // The process may have ended before it flushed the log.
@@ -113,12 +113,11 @@ impl Index {
 
     /// `ENOSPC` unless the index has room for more. The caller holds no object.
     pub(super) fn check_room(&self) -> Result<()> {
-        if self.shared.log.room() == IndexRoom::Unsure {
-            let told = self.settle().and_then(|()| self.shared.log.checkpoint(&|emit| self.snapshot(emit)));
-            if let Err(error) = told {
-                // The next sync reports it.
-                tracing::debug!(%error, "it is not known whether the index has room");
-            }
+        if self.shared.log.room() == IndexRoom::Unsure
+            && let Err(error) = self.checkpoint()
+        {
+            // The next sync reports it.
+            tracing::debug!(%error, "it is not known whether the index has room");
         }
         match self.shared.log.room() {
             IndexRoom::Enough | IndexRoom::Unsure => Ok(()),
@@ -155,7 +154,7 @@ impl Index {
         }
         self.settled.store(doubts, Ordering::Release);
         if !losses.zones.is_empty() {
-            self.shared.log.commit(&|emit| self.snapshot(emit))?;
+            self.shared.log.commit(failures, &|emit| self.snapshot(emit))?;
             losses.zones.drain(..).for_each(|zone| zones.loss_is_known(zone));
         }
         Ok(())
@@ -191,8 +190,17 @@ impl Index {
     /// Makes the data written to the device and its index durable. The caller
     /// holds no object.
     pub(super) fn commit(&self) -> Result<()> {
+        // Those are settled, and later ones are not.
+        let failures = self.shared.device.failures();
         self.settle()?;
-        self.shared.log.commit(&|emit| self.snapshot(emit))
+        self.shared.log.commit(failures, &|emit| self.snapshot(emit))
+    }
+
+    /// Has the log begin with the index as it is. The caller holds no object.
+    fn checkpoint(&self) -> Result<()> {
+        let failures = self.shared.device.failures();
+        self.settle()?;
+        self.shared.log.checkpoint(failures, &|emit| self.snapshot(emit))
     }
 
     /// All of the index, as records.

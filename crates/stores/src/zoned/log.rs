@@ -220,8 +220,10 @@ impl IndexLog {
     }
 
     /// Makes everything durable: data written to the device, and all records
-    /// that were added before. The caller holds no object.
-    pub(super) fn commit(&self, snapshot: Snapshot<'_>) -> Result<()> {
+    /// that were added before. Fails if a flush failed since there were so many
+    /// [failures](Watched::failures): objects may lead to data that is lost. The caller
+    /// holds no object.
+    pub(super) fn commit(&self, failures: u64, snapshot: Snapshot<'_>) -> Result<()> {
         let target = self.pending.lock().count;
         let mut writer = self.writer.lock();
         let (frames, count) = {
@@ -232,9 +234,10 @@ impl IndexLog {
             // Another thread made the records and their data durable.
             return Ok(());
         }
-        let failures = self.device.failures();
-        let written = self.write_all(&mut writer, &frames, snapshot).and_then(|()| self.device.flush());
-        let written = written.and_then(|()| self.device.check_since(failures));
+        // One may have failed while this waited for the log.
+        let written = self.device.check_since(failures);
+        let written = written.and_then(|()| self.write_all(&mut writer, &frames, failures, snapshot));
+        let written = written.and_then(|()| self.device.flush_since(failures));
         match written {
             Ok(()) => self.durable.store(count, Ordering::Release),
             Err(_) => {
@@ -245,15 +248,17 @@ impl IndexLog {
         written.context("writing the object index")
     }
 
-    /// Begins the other region with a checkpoint. The caller holds no object.
-    pub(super) fn checkpoint(&self, snapshot: Snapshot<'_>) -> Result<()> {
+    /// Begins the other region with a checkpoint; fails as [`commit`](Self::commit)
+    /// does. The caller holds no object.
+    pub(super) fn checkpoint(&self, failures: u64, snapshot: Snapshot<'_>) -> Result<()> {
         let mut writer = self.writer.lock();
         let (frames, count) = {
             let mut pending = self.pending.lock();
             (take(&mut pending.frames), pending.count)
         };
-        let failures = self.device.failures();
-        match self.switch(&mut writer, snapshot).and_then(|()| self.device.check_since(failures)) {
+        let written = self.device.check_since(failures);
+        let written = written.and_then(|()| self.switch(&mut writer, failures, snapshot));
+        match written.and_then(|()| self.device.check_since(failures)) {
             Ok(()) => {
                 self.durable.store(count, Ordering::Release);
                 Ok(())
@@ -347,19 +352,25 @@ impl IndexLog {
         Ok(())
     }
 
-    fn write_all(&self, writer: &mut Writer, frames: &[Vec<u8>], snapshot: Snapshot<'_>) -> Result<()> {
+    fn write_all(
+        &self,
+        writer: &mut Writer,
+        frames: &[Vec<u8>],
+        failures: u64,
+        snapshot: Snapshot<'_>,
+    ) -> Result<()> {
         for (at, frame) in frames.iter().enumerate() {
             // Where no write pointer shows the fate of the data, a frame that leads to it
             // must not be there before it.
             if at > 0 || !self.device.keeps_write_pointers() {
-                self.device.flush()?;
+                self.device.flush_since(failures)?;
             }
             let len = (FRAME_HEAD + frame.len()).next_multiple_of(self.block) as u64;
             // One more block says that the log has moved on, and the zone is not full then:
             // the write pointer of a full one does not show losses.
             if writer.torn || writer.at + len + 2 * self.block as u64 > self.regions[writer.region].len {
                 // It takes all of the room left here.
-                return self.switch(writer, snapshot);
+                return self.switch(writer, failures, snapshot);
             }
             self.write_frame(writer, FrameKind::Changes, frame)?;
         }
@@ -367,7 +378,7 @@ impl IndexLog {
     }
 
     /// Writes a checkpoint to the other region, where the log goes on.
-    fn switch(&self, writer: &mut Writer, snapshot: Snapshot<'_>) -> Result<()> {
+    fn switch(&self, writer: &mut Writer, failures: u64, snapshot: Snapshot<'_>) -> Result<()> {
         let region = 1 - writer.region;
         if self.regions[region].kind == ZoneKind::Sequential {
             self.device.reset(self.regions[region].zone)?;
@@ -393,7 +404,7 @@ impl IndexLog {
             return Err(error);
         }
         // The data that it leads to is durable before it holds.
-        self.device.flush()?;
+        self.device.flush_since(failures)?;
         self.write_checkpoint(&mut next, FrameKind::CheckpointEnd, &payload)?;
         self.device.flush()?;
         // One that was torn does not go on in a sequential zone.

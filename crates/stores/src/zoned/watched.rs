@@ -39,6 +39,12 @@ impl Watched {
         self.failures() + self.losses.load(Ordering::Acquire)
     }
 
+    /// Flushes the device, so that all data is durable that was written after so many
+    /// failures.
+    pub(super) fn flush_since(&self, failures: u64) -> Result<()> {
+        self.flush().and_then(|()| self.check_since(failures))
+    }
+
     /// Fails with `EIO` if another flush failed since there were so many failures:
     /// data written meanwhile may be lost.
     pub(super) fn check_since(&self, failures: u64) -> Result<()> {

@@ -8,11 +8,11 @@ use braid_testkit::sim::{AllLost, SimZones};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-fn is_as_filled(number: u8, bytes: &[u8]) -> bool {
+pub(super) fn is_as_filled(number: u8, bytes: &[u8]) -> bool {
     bytes.iter().enumerate().all(|(at, byte)| *byte == number.wrapping_add((at / 100) as u8))
 }
 
-fn sync(store: &ZonedStore, number: u8) -> Result<(), Errno> {
+pub(super) fn sync(store: &ZonedStore, number: u8) -> Result<(), Errno> {
     store.sync(&[id(number)], true).map_err(|error| error.errno())
 }
 

@@ -6,6 +6,7 @@ mod again;
 mod flush;
 mod found;
 mod hostile;
+mod losses;
 mod model;
 mod pace;
 mod planted;

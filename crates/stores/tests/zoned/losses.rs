@@ -1,0 +1,168 @@
+//! Data that is being written or moved when the device loses something.
+
+use super::flush::{is_as_filled, sync};
+use super::model::{id, write};
+use super::{LABEL, SHAPE, check_space, fill, io, new_store, open, read_all};
+use braid_contract::{Errno, Store, StoreIo, ZoneState, ZonedDevice};
+use braid_stores::zoned::ZonedStore;
+use braid_testkit::sim::{AllLost, SimZoned, SimZones, ZoneEffect};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Bytes of an extent, which nothing of stays in memory.
+const WHOLE: usize = 16 << 10;
+/// So many of them fill a zone.
+const IN_ZONE: u8 = 8;
+/// So many of them fill all zones, but those that are kept back.
+const IN_ALL: u8 = 160;
+/// Until a test that hangs fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A store with so many objects, one after the other in its zones, all of them synced.
+fn packed(objects: u8, len: usize, conventional: u32) -> (Arc<SimZoned>, ZonedStore) {
+    let (device, store) = new_store(SimZones { conventional, ..SHAPE });
+    for number in 0..objects {
+        fill(&store, number, len, 1).unwrap();
+        assert_eq!(sync(&store, number), Ok(()));
+    }
+    (device, store)
+}
+
+/// Its data is not left in memory alone.
+fn at_once() -> StoreIo {
+    StoreIo { direct: true, ..io(1) }
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never comes");
+        std::thread::yield_now();
+    }
+}
+
+/// The beginnings of objects are as [`fill`] wrote them, also after a power loss.
+fn have_their_data(
+    device: &SimZoned,
+    store: ZonedStore,
+    len: usize,
+    numbers: impl Iterator<Item = u8> + Clone,
+) {
+    let check = |store: &ZonedStore| {
+        for number in numbers.clone() {
+            let found = read_all(store, number, len);
+            assert!(found.as_ref().is_ok_and(|found| is_as_filled(number, found)), "{number}: {found:?}");
+        }
+        check_space(store);
+    };
+    assert!((0..3).any(|_| store.sync_all().is_ok()));
+    check(&store);
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    assert_eq!(store.label().unwrap().as_deref(), Some(LABEL));
+    check(&store);
+}
+
+#[test]
+fn a_zone_stays_when_another_flush_has_lost_what_was_moved_out_of_it() {
+    for conventional in [0, 2] {
+        let (device, store) = packed(IN_ALL, WHOLE, conventional);
+        // One in the first zone is left.
+        store.remove(&(1..IN_ZONE).map(id).collect::<Vec<_>>()).unwrap();
+        store.sync_all().unwrap();
+        store.create(id(200)).unwrap();
+        store.create(id(201)).unwrap();
+        let moved = || store.zones().unwrap().moved_bytes;
+        let before = moved();
+        let (reached, is_reached) = channel();
+        let (go_on, may_go_on) = channel::<()>();
+        // The first flush waits, and fails.
+        let gate = Mutex::new(Some((reached, may_go_on)));
+        device.lose_with_flush(0, None);
+        device.set_observer(Some(Arc::new(move |effect| {
+            let first = if *effect == ZoneEffect::Flush { gate.lock().unwrap().take() } else { None };
+            if let Some((reached, may_go_on)) = first {
+                reached.send(()).unwrap();
+                _ = may_go_on.recv_timeout(PATIENCE);
+            }
+        })));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| sync(&store, 200));
+            is_reached.recv_timeout(PATIENCE).unwrap();
+            let writer = scope.spawn(|| write(&store, 201, 0, &[7; WHOLE], io(1)));
+            wait_until(|| moved() > before);
+            // It comes as far as the log, which the other thread has.
+            std::thread::sleep(Duration::from_millis(50));
+            go_on.send(()).unwrap();
+            assert_eq!(other.join().unwrap(), Err(Errno::EIO));
+            assert_eq!(writer.join().unwrap(), Ok(WHOLE));
+        });
+        have_their_data(&device, store, WHOLE, [0].into_iter().chain(IN_ZONE..IN_ALL));
+    }
+}
+
+/// A flush of another thread fails, and what it loses is by a seed, while a checkpoint is
+/// written and data is moved.
+fn lose_beneath_a_checkpoint(seed: u64) {
+    let (device, store) = packed(IN_ALL - 1, WHOLE, 0);
+    store.remove(&[id(2), id(3)]).unwrap();
+    store.sync_all().unwrap();
+    store.create(id(200)).unwrap();
+    store.create(id(201)).unwrap();
+    // The log is torn there: a checkpoint in the other zone comes next.
+    device.tear_next_write(1, 0);
+    assert_eq!(sync(&store, 200), Err(Errno::EIO));
+    // A write moves its share, to the zone that it is in and to another one.
+    assert_eq!(write(&store, 200, 0, &[7; 4096], at_once()), Ok(4096));
+    assert_eq!(store.zones().unwrap().moved_bytes, WHOLE as u64);
+    // That one takes no write, so that it is finished, after a flush, which fails.
+    let open = |zone: &u32| device.report(*zone).unwrap().state == ZoneState::Closed;
+    let opened = (2..SHAPE.zones).find(open).unwrap();
+    device.tear_next_write(opened, 0);
+    device.lose_with_flush(0, Some(seed));
+    let (begin, may_begin) = channel();
+    let (reached, is_reached) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (is_reached, may_go_on) = (Mutex::new(is_reached), Mutex::new(may_go_on));
+    let is_other = || std::thread::current().name() == Some("other");
+    let has_flushed = AtomicBool::new(false);
+    device.set_observer(Some(Arc::new(move |effect| match effect {
+        ZoneEffect::Reset(0..2) if !is_other() && begin.send(()).is_ok() => {
+            is_reached.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        }
+        ZoneEffect::Flush if is_other() && !has_flushed.swap(true, Ordering::Relaxed) => {
+            reached.send(()).unwrap();
+            // The checkpoint comes as far as its flush.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // It does nothing more until the power has gone.
+        _ if is_other() && has_flushed.load(Ordering::Relaxed) => {
+            _ = may_go_on.lock().unwrap().recv_timeout(PATIENCE);
+        }
+        _ => {}
+    })));
+    std::thread::scope(|scope| {
+        let store = &store;
+        let other = move || {
+            may_begin.recv_timeout(PATIENCE).unwrap();
+            write(store, 201, 0, &[7; 4096], at_once())
+        };
+        let other = std::thread::Builder::new().name("other".into()).spawn_scoped(scope, other).unwrap();
+        assert_eq!(sync(store, 200), Err(Errno::EIO));
+        let left = super::open(&Arc::new(device.after_power_loss(&mut AllLost)));
+        for number in (0..2).chain(4..IN_ALL - 1) {
+            let found = read_all(&left, number, WHOLE);
+            assert!(found.as_ref().is_ok_and(|found| is_as_filled(number, found)), "{number}: {found:?}");
+        }
+        drop(go_on);
+        assert_eq!(other.join().unwrap(), Ok(4096));
+    });
+    have_their_data(&device, store, WHOLE, (0..2).chain(4..IN_ALL - 1));
+}
+
+#[test]
+fn a_checkpoint_does_not_lead_to_what_another_flush_has_lost_meanwhile() {
+    (0..12).for_each(lose_beneath_a_checkpoint);
+}
