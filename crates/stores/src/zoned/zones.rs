@@ -401,34 +401,34 @@ impl Zones {
             }
             table.is_to_be_reset(zone);
         }
-        let Err(error) = self.device.reset(zone) else {
-            // If that were undone, the old data would be taken for data that is written
-            // next.
-            let flushed = self.device.flush();
+        let failures = self.device.failures();
+        if let Err(error) = self.device.reset(zone) {
+            let found = self.device.report(zone);
             let mut table = self.table.lock();
-            match flushed {
-                Ok(()) => table.is_reset(zone),
-                Err(_) => table.stays(zone),
+            match found.map(|found| found.state) {
+                Err(_) => {
+                    table.stays(zone);
+                    return Err(error);
+                }
+                // It was reset before that went wrong.
+                Ok(ZoneState::Empty) => {}
+                Ok(state) => {
+                    let is_offline = state == ZoneState::Offline;
+                    table.fails(zone, if is_offline { Use::Offline } else { Use::ReadOnly });
+                    tracing::warn!(zone, %error, "a zone can't be reset");
+                    return Ok(());
+                }
             }
-            return flushed;
-        };
-        let found = self.device.report(zone);
-        let mut table = self.table.lock();
-        match found.map(|found| found.state) {
-            Err(_) => {
-                table.stays(zone);
-                return Err(error);
-            }
-            // It was reset before that went wrong.
-            Ok(ZoneState::Empty) => {
-                table.is_reset(zone);
-                return Ok(());
-            }
-            Ok(ZoneState::Offline) => table.fails(zone, Use::Offline),
-            Ok(_) => table.fails(zone, Use::ReadOnly),
         }
-        tracing::warn!(zone, %error, "a zone can't be reset");
-        Ok(())
+        // If that were undone, the old data would be taken for data that is written
+        // next.
+        let flushed = self.device.flush_since(failures);
+        let mut table = self.table.lock();
+        match flushed {
+            Ok(()) => table.is_reset(zone),
+            Err(_) => table.stays(zone),
+        }
+        flushed
     }
 
     /// Resets all zones that hold anything; none of it is live.

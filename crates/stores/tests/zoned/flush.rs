@@ -4,9 +4,10 @@ use super::model::{id, write};
 use super::{LABEL, SHAPE, check_space, churn, fill, io, new_store, open, read_all};
 use braid_contract::{Errno, SplitMix, Store};
 use braid_stores::zoned::ZonedStore;
-use braid_testkit::sim::{AllLost, SimZones};
+use braid_testkit::sim::{AllLost, SimZones, ZoneEffect};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) fn is_as_filled(number: u8, bytes: &[u8]) -> bool {
     bytes.iter().enumerate().all(|(at, byte)| *byte == number.wrapping_add((at / 100) as u8))
@@ -193,16 +194,24 @@ fn a_flush_that_fails_takes_nothing_that_was_durable() {
 #[test]
 fn flushes_that_fail_take_nothing_that_was_durable_from_threads() {
     const THREADS: u8 = 4;
+    const OBJECTS: u8 = 7;
+    let mut moved = 0;
     for seed in 0..30 {
         let (device, store) = new_store(SimZones { zones: 17, ..SHAPE });
+        // Others go on, and come as far as the log, before a flush ends.
+        device.set_observer(Some(Arc::new(|effect| {
+            if *effect == ZoneEffect::Flush {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        })));
         let work = |thread: u8| {
             let mut random = SplitMix::of(seed, thread.into());
-            let mut scene = Scene { first: 1 + thread * 6, ..Scene::default() };
+            let mut scene = Scene { first: 1 + thread * OBJECTS, ..Scene::default() };
             for _ in 0..120 {
                 if random.below(40) == 0 {
                     device.lose_with_flush(random.below(20), Some(random.next_u64()));
                 }
-                scene.step(&store, 6, &mut random);
+                scene.step(&store, OBJECTS, &mut random);
             }
             scene
         };
@@ -212,11 +221,13 @@ fn flushes_that_fail_take_nothing_that_was_durable_from_threads() {
         });
         scenes.iter().for_each(|scene| scene.has_what_is_safe(&store));
         check_space(&store);
+        moved += store.zones().unwrap().moved_bytes;
         drop(store);
         let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
         scenes.iter().for_each(|scene| scene.has_what_is_safe(&store));
         check_space(&store);
     }
+    assert!(moved > 0, "nothing had to be moved");
 }
 
 #[test]

@@ -112,15 +112,20 @@ fn a_zone_that_can_not_be_finished_leaves_the_log_the_zones_that_it_needs() {
 
 #[test]
 fn a_zone_is_written_only_after_its_reset_is_durable() {
-    let (device, store) = new_store(SHAPE);
-    device.record();
-    (0..4).for_each(|seed| churn(&store, seed).unwrap());
-    let effects: Vec<ZoneEffect> = device.recorded().into_iter().map(|(effect, _)| effect).collect();
-    let resets = (0..effects.len()).filter(|at| matches!(effects[*at], ZoneEffect::Reset(zone) if zone > 1));
-    for reset in resets.clone() {
-        assert_eq!(effects[reset + 1], ZoneEffect::Flush);
+    // Also if the reset answers an error.
+    for unheard in [0, SHAPE.zones] {
+        let (device, store) = new_store(SHAPE);
+        (2..unheard).for_each(|zone| device.fail_after_next_reset(zone));
+        device.record();
+        (0..4).for_each(|seed| churn(&store, seed).unwrap());
+        let effects: Vec<ZoneEffect> = device.recorded().into_iter().map(|(effect, _)| effect).collect();
+        let is_reset = |at: &usize| matches!(effects[*at], ZoneEffect::Reset(zone) if zone > 1);
+        let resets = (0..effects.len()).filter(is_reset);
+        for reset in resets.clone() {
+            assert_eq!(effects[reset + 1], ZoneEffect::Flush);
+        }
+        assert!(resets.count() > 0, "no zone had to be emptied");
     }
-    assert!(resets.count() > 0, "no zone had to be emptied");
 }
 
 #[test]
