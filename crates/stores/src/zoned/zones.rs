@@ -163,13 +163,14 @@ impl Zones {
         // The write pointer of a full zone does not show losses. So all of it is
         // durable before it is full, or before the index can lead there.
         let fills = blocks == room;
+        let failures = self.device.failures();
         if fills {
             self.device.flush()?;
         }
         if let Err(error) = self.device.write(zone, u64::from(at) * self.block, &[IoSlice::new(data)]) {
             return Ok(Outcome::Refused(error));
         }
-        if fills && let Err(error) = self.device.flush() {
+        if fills && let Err(error) = self.device.flush_since(failures) {
             self.table.lock().is_written_to(zone, at + blocks);
             return Err(error);
         }

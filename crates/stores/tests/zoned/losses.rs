@@ -43,6 +43,11 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
+/// An error may be told once, and once more.
+fn is_synced(store: &ZonedStore, number: u8) {
+    assert!((0..3).any(|_| sync(store, number).is_ok()));
+}
+
 /// The beginnings of objects are as [`fill`] wrote them, also after a power loss.
 fn have_their_data(
     device: &SimZoned,
@@ -165,4 +170,48 @@ fn lose_beneath_a_checkpoint(seed: u64) {
 #[test]
 fn a_checkpoint_does_not_lead_to_what_another_flush_has_lost_meanwhile() {
     (0..12).for_each(lose_beneath_a_checkpoint);
+}
+
+#[test]
+fn a_zone_that_is_filled_while_another_flush_fails_has_what_it_says() {
+    for seed in 0..16 {
+        let (device, store) = new_store(SHAPE);
+        let end = WHOLE * usize::from(IN_ZONE - 1);
+        fill(&store, 1, end, 1).unwrap();
+        assert_eq!(sync(&store, 1), Ok(()));
+        store.create(id(3)).unwrap();
+        let (begin, may_begin) = channel();
+        let (reached, is_reached) = channel();
+        let (may_begin, is_reached) = (Mutex::new(may_begin), Mutex::new(is_reached));
+        let (observed, is_next) = (Arc::downgrade(&device), AtomicBool::new(false));
+        let reached = Mutex::new(Some(reached));
+        // Another flush begins before the zone is filled, and ends, in vain, afterwards.
+        device.set_observer(Some(Arc::new(move |effect| match effect {
+            ZoneEffect::Write(2, ..) if !is_next.swap(true, Ordering::Relaxed) => {
+                begin.send(()).unwrap();
+                is_reached.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            }
+            ZoneEffect::Flush if is_next.load(Ordering::Relaxed) => {
+                let first = reached.lock().unwrap().take();
+                if let Some(reached) = first {
+                    reached.send(()).unwrap();
+                    let device = observed.upgrade().unwrap();
+                    wait_until(|| device.report(2).unwrap().state != ZoneState::Closed);
+                }
+            }
+            _ => {}
+        })));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                may_begin.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+                device.lose_with_flush(0, Some(seed));
+                sync(&store, 3)
+            });
+            assert_eq!(fill(&store, 2, WHOLE, 1), Ok(()));
+            assert_eq!(other.join().unwrap(), Err(Errno::EIO));
+        });
+        device.set_observer(None);
+        is_synced(&store, 2);
+        have_their_data(&device, store, WHOLE, 1..3);
+    }
 }
