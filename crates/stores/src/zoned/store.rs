@@ -145,6 +145,25 @@ impl ZonedStore {
         flushed.map(|_| ())
     }
 
+    /// Writes the data of objects that is in memory, and has it durable: once more if
+    /// the device was found to have lost some of it meanwhile.
+    fn make_durable(&self, objects: &[Arc<Object>]) -> Result<()> {
+        let device = &self.index.shared.device;
+        let failures = device.failures();
+        loop {
+            let losses = device.losses();
+            for object in objects {
+                self.flush(object, None)?;
+                object.log_times(&self.index.shared, &mut object.state.write());
+            }
+            self.index.commit()?;
+            device.check_since(failures)?;
+            if device.losses() == losses {
+                return Ok(());
+            }
+        }
+    }
+
     /// Answers how many blocks were written. Adds the time in which zones were emptied
     /// to `waited`.
     fn write_out(&self, object: &Object, extent: Option<u64>, waited: &mut u64) -> Result<u64> {
@@ -408,25 +427,13 @@ impl Store for ZonedStore {
     }
 
     fn sync(&self, ids: &[ObjectId], _data_only: bool) -> Result<()> {
-        let failures = self.index.shared.device.failures();
-        for id in ids {
-            let object = self.index.object(*id)?;
-            self.flush(&object, None)?;
-            object.log_times(&self.index.shared, &mut object.state.write());
-        }
-        self.index.commit()?;
-        self.index.shared.device.check_since(failures)?;
+        let objects: Result<Vec<_>> = ids.iter().map(|id| self.index.object(*id)).collect();
+        self.make_durable(&objects?)?;
         self.index.tell_lost(ids)
     }
 
     fn sync_all(&self) -> Result<()> {
-        let failures = self.index.shared.device.failures();
-        for object in self.index.all() {
-            self.flush(&object, None)?;
-            object.log_times(&self.index.shared, &mut object.state.write());
-        }
-        self.index.commit()?;
-        self.index.shared.device.check_since(failures)?;
+        self.make_durable(&self.index.all())?;
         self.index.tell_any_lost()
     }
 

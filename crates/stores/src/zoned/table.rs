@@ -283,6 +283,14 @@ impl Table {
         is_lost
     }
 
+    /// A zone has lost something, which objects or the log do not know yet.
+    fn has_lost(&mut self, zone: u32) {
+        self.zones[zone as usize].lost = true;
+        if !self.lost.contains(&zone) {
+            self.lost.push(zone);
+        }
+    }
+
     /// Zones that were found to have lost data since the last call, with the
     /// residents concerned.
     pub(super) fn take_lost(&mut self) -> Vec<(u32, Vec<Resident>)> {
@@ -309,9 +317,12 @@ impl Table {
 
     /// The zones that were begun and can be reset.
     pub(super) fn begun(&self) -> Vec<u32> {
-        let is_begun =
-            |(_, zone): &(usize, &Zone)| matches!(zone.state, Use::Open | Use::Full | Use::Emptied);
-        self.zones.iter().enumerate().filter(is_begun).map(|(number, _)| number as u32).collect()
+        (0..self.zones.len() as u32).filter(|zone| self.is_begun(*zone)).collect()
+    }
+
+    /// Whether a zone was begun and can be reset.
+    pub(super) fn is_begun(&self, zone: u32) -> bool {
+        matches!(self.zones[zone as usize].state, Use::Open | Use::Full | Use::Emptied)
     }
 
     /// Whether nothing more goes to a zone, and all of its data is there.
@@ -331,12 +342,22 @@ impl Table {
 
     /// Zones that could not be finished, or must not: they count as open.
     fn unfinished(&self) -> usize {
-        self.zones.iter().filter(|zone| zone.unfinished || zone.lost).count()
+        let has_failed = |zone: &Zone| matches!(zone.state, Use::ReadOnly | Use::Offline);
+        let is_unfinished = |zone: &&Zone| zone.unfinished || (zone.lost && !has_failed(zone));
+        self.zones.iter().filter(is_unfinished).count()
     }
 
     /// How often a zone was to be reset.
     pub(super) fn resets(&self, zone: u32) -> u64 {
         self.zones.get(zone as usize).map_or(0, |zone| zone.resets)
+    }
+
+    /// Whether a place still has the blocks that were written there after so many resets.
+    pub(super) fn has(&self, place: Place, resets: u64) -> bool {
+        self.zones.get(place.zone as usize).is_some_and(|zone| {
+            let is_there = !matches!(zone.state, Use::None | Use::Offline);
+            is_there && zone.resets == resets && place.at + place.blocks <= zone.write_pointer
+        })
     }
 
     /// A zone is about to be reset: nothing there can become live again.
@@ -526,9 +547,11 @@ impl Table {
         self.zones[zone as usize].valid == 0
     }
 
-    /// A zone is not emptied after all.
+    /// A zone is not emptied after all, unless it has failed meanwhile.
     pub(super) fn stays(&mut self, zone: u32) {
-        self.zones[zone as usize].state = Use::Full;
+        if !self.failed.contains(&zone) {
+            self.zones[zone as usize].state = Use::Full;
+        }
     }
 
     /// Whether the live data of a zone could not be read.
@@ -549,15 +572,24 @@ impl Table {
         self.free.push_back(zone);
     }
 
-    /// A zone can't be written any more, whatever is done.
-    pub(super) fn fails(&mut self, zone: u32, state: Use) {
+    /// A zone can't be written any more, whatever is done. Answers whether data of objects
+    /// is lost with it.
+    pub(super) fn fails(&mut self, zone: u32, state: Use) -> bool {
         self.close(zone);
-        self.zones[zone as usize].unread = false;
+        let failed = &mut self.zones[zone as usize];
+        (failed.state, failed.unread, failed.unfinished) = (state, false, false);
+        let is_lost = state == Use::Offline && !failed.residents.is_empty();
+        if is_lost {
+            failed.write_pointer = 0;
+        }
         if !self.failed.contains(&zone) {
-            self.room -= u64::from(self.zones[zone as usize].capacity);
+            self.room -= u64::from(failed.capacity);
             self.failed.push(zone);
         }
-        self.zones[zone as usize].state = state;
+        if is_lost {
+            self.has_lost(zone);
+        }
+        is_lost
     }
 
     /// The zones that hold anything and can be reset.

@@ -34,9 +34,14 @@ impl Watched {
         self.losses.fetch_add(1, Ordering::Release);
     }
 
+    /// How often a zone was found to have lost something.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
     /// How often there was a reason to believe that something is lost.
     pub(super) fn doubts(&self) -> u64 {
-        self.failures() + self.losses.load(Ordering::Acquire)
+        self.failures() + self.losses()
     }
 
     /// Flushes the device, so that all data is durable that was written after so many

@@ -198,26 +198,26 @@ impl Zones {
         table.share(stream).ok_or_else(|| Error::new(Errno::EAGAIN, "no zone has room"))
     }
 
-    /// Asks the device how far a zone was written, and whether it still can be.
-    fn ask(&self, zone: u32) -> Result<()> {
-        match self.ask_write_pointer(zone)? {
-            ZoneState::Offline => self.table.lock().fails(zone, Use::Offline),
-            ZoneState::ReadOnly => self.table.lock().fails(zone, Use::ReadOnly),
-            // One that is full was closed by its write pointer.
-            ZoneState::Full | ZoneState::Empty | ZoneState::Open | ZoneState::Closed => {}
-        }
-        Ok(())
-    }
-
-    /// Asks the device how far a zone was written, and answers its state.
-    fn ask_write_pointer(&self, zone: u32) -> Result<ZoneState> {
+    /// Asks the device how far a zone was written, and whether it still can be; answers
+    /// its state.
+    fn ask(&self, zone: u32) -> Result<ZoneState> {
         let found = self.device.report(zone).with_context(|| format!("zone {zone}"))?;
-        if self.table.lock().is_written_to(zone, (found.write_pointer / self.block) as u32) {
-            let at = found.write_pointer;
-            self.device.has_lost();
-            tracing::error!(zone, at, "the device has lost data of this zone; reading it fails");
+        let (state, at) = (found.state, found.write_pointer);
+        let mut table = self.table.lock();
+        // One that is full was closed by its write pointer; one that is offline has none.
+        let is_lost = match state {
+            ZoneState::Offline => table.fails(zone, Use::Offline),
+            _ => table.is_written_to(zone, (at / self.block) as u32),
+        };
+        if state == ZoneState::ReadOnly {
+            table.fails(zone, Use::ReadOnly);
         }
-        Ok(found.state)
+        if is_lost {
+            // Before objects learn of it.
+            self.device.has_lost();
+            tracing::error!(zone, ?state, at, "the device has lost data of this zone; reading it fails");
+        }
+        Ok(state)
     }
 
     /// Asks how far zones were written. Those that were finished and are so no more are
@@ -226,7 +226,10 @@ impl Zones {
         let begun = self.table.lock().begun();
         for zone in begun {
             let _writing = self.writers[zone as usize].lock();
-            let state = self.ask_write_pointer(zone)?;
+            if !self.table.lock().is_begun(zone) {
+                continue;
+            }
+            let state = self.ask(zone)?;
             if matches!(state, ZoneState::Open | ZoneState::Closed) && self.table.lock().is_closed(zone) {
                 self.finish(zone);
             }
@@ -249,10 +252,7 @@ impl Zones {
     /// lock is held.
     fn give_up(&self, zone: u32, error: &Error) -> Result<()> {
         tracing::warn!(zone, %error, "a zone can't be written");
-        if let Err(error) = self.ask(zone) {
-            self.table.lock().set_unsure(zone);
-            return Err(error);
-        }
+        let state = self.ask(zone).inspect_err(|_| self.table.lock().set_unsure(zone))?;
         let mut table = self.table.lock();
         if table.room_in(zone).is_some() {
             table.close(zone);
@@ -260,7 +260,7 @@ impl Zones {
         // The write pointer of a finished zone does not show losses.
         let is_lost = table.lost_from(zone).is_some();
         drop(table);
-        if !is_lost {
+        if !is_lost && state.is_usable() {
             self.finish(zone);
         }
         Ok(())
@@ -285,9 +285,7 @@ impl Zones {
         let Some(writer) = self.writers.get(place.zone as usize) else { return false };
         let _writing = writer.lock();
         let mut table = self.table.lock();
-        let is_written =
-            table.write_pointer(place.zone).is_some_and(|written| place.at + place.blocks <= written);
-        let is_there = is_written && table.resets(place.zone) == resets;
+        let is_there = table.has(place, resets);
         if is_there {
             table.found(place, resident);
         }
@@ -327,8 +325,10 @@ impl Zones {
         // be begun in its place.
         let finished = self.device.flush().and_then(|()| {
             // A flush before this one may have failed.
-            self.ask_write_pointer(zone)?;
+            let state = self.ask(zone)?;
             match self.lost_from(zone) {
+                // It holds nothing.
+                _ if !state.is_usable() => Ok(()),
                 Some(_) => Err(Error::new(Errno::EIO, "it has lost data")),
                 None => self.device.finish(zone),
             }
@@ -416,6 +416,7 @@ impl Zones {
                 Ok(state) => {
                     let is_offline = state == ZoneState::Offline;
                     table.fails(zone, if is_offline { Use::Offline } else { Use::ReadOnly });
+                    table.set_unfinished(zone, matches!(state, ZoneState::Open | ZoneState::Closed));
                     tracing::warn!(zone, %error, "a zone can't be reset");
                     return Ok(());
                 }

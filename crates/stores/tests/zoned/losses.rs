@@ -6,7 +6,7 @@ use super::{LABEL, SHAPE, check_space, fill, io, new_store, open, read_all};
 use braid_contract::{Errno, Store, StoreIo, ZoneState, ZonedDevice};
 use braid_stores::zoned::ZonedStore;
 use braid_testkit::sim::{AllLost, SimZoned, SimZones, ZoneEffect};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -170,6 +170,69 @@ fn lose_beneath_a_checkpoint(seed: u64) {
 #[test]
 fn a_checkpoint_does_not_lead_to_what_another_flush_has_lost_meanwhile() {
     (0..12).for_each(lose_beneath_a_checkpoint);
+}
+
+#[test]
+fn what_was_moved_to_a_zone_that_goes_offline_is_where_it_was() {
+    for writes in 0..4 {
+        let (device, store) = packed(IN_ALL, WHOLE, 0);
+        // Four in the first zone are left, each of which is moved by a write; of others,
+        // so many go that all fits into one zone less.
+        let stays = |number: &u8| *number < 4 || (number / IN_ZONE > 0 && !number.is_multiple_of(IN_ZONE));
+        let gone: Vec<_> = (0..IN_ALL).filter(|number| !stays(number)).map(id).collect();
+        store.remove(&gone).unwrap();
+        store.sync_all().unwrap();
+        store.create(id(201)).unwrap();
+        let (failing, left) = (Arc::downgrade(&device), AtomicU64::new(writes));
+        device.set_observer(Some(Arc::new(move |effect| {
+            if let ZoneEffect::Write(zone @ 2.., ..) = effect
+                && left.fetch_sub(1, Ordering::Relaxed) == 0
+            {
+                failing.upgrade().unwrap().fail_zone(*zone, ZoneState::Offline);
+            }
+        })));
+        assert_eq!(write(&store, 201, 0, &[7; WHOLE], io(1)), Ok(WHOLE));
+        let status = store.zones().unwrap();
+        assert!((status.failed, status.moved_bytes > 0) == (1, true), "{status:?}");
+        have_their_data(&device, store, WHOLE, (0..IN_ALL).filter(stays));
+    }
+}
+
+#[test]
+fn what_a_zone_that_goes_offline_had_is_told_once() {
+    let (device, store) = new_store(SHAPE);
+    fill(&store, 1, 2 * WHOLE, 1).unwrap();
+    device.fail_zone(2, ZoneState::Offline);
+    fill(&store, 2, 2 * WHOLE, 1).unwrap();
+    assert_eq!(sync(&store, 1), Err(Errno::EIO));
+    assert_eq!(sync(&store, 1), Ok(()));
+    assert_eq!(sync(&store, 2), Ok(()));
+    assert_eq!(read_all(&store, 1, 2 * WHOLE), Err(Errno::EIO));
+    // It is none of those that may be open.
+    for stream in 2..5 {
+        fill(&store, 10 + stream, WHOLE, stream.into()).unwrap();
+    }
+    let status = store.zones().unwrap();
+    assert_eq!((status.failed, status.open, status.mixed), (1, 4, 0), "{status:?}");
+    have_their_data(&device, store, WHOLE, [2].into_iter().chain(12..15));
+}
+
+#[test]
+fn what_a_zone_that_goes_offline_had_is_written_anew_from_memory() {
+    let (device, store) = new_store(SHAPE);
+    store.create(id(1)).unwrap();
+    let data: Vec<u8> = (0..WHOLE + 5000).map(|at| 1_u8.wrapping_add((at / 100) as u8)).collect();
+    let (first, second) = (&data[..5000], &data[WHOLE..]);
+    assert_eq!(write(&store, 1, 0, first, at_once()), Ok(5000));
+    // The sync itself finds that, after it has written the first part.
+    device.fail_zone(2, ZoneState::Offline);
+    assert_eq!(write(&store, 1, WHOLE, second, io(1)), Ok(5000));
+    is_synced(&store, 1);
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    let found = read_all(&store, 1, data.len()).unwrap();
+    assert!(found[..5000] == *first && found[WHOLE..] == *second);
+    check_space(&store);
 }
 
 #[test]
