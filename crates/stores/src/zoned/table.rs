@@ -266,18 +266,20 @@ impl Table {
 
     /// A zone was written up to this block, as the device says. If objects have blocks
     /// beyond it, they are lost: nothing more goes there until the zone is emptied.
-    /// Answers whether that is so.
+    /// Answers whether that is so. Nor does anything where they had some before: a log
+    /// that was torn may still say so.
     pub(super) fn is_written_to(&mut self, zone: u32, write_pointer: u32) -> bool {
         let written = &mut self.zones[zone as usize];
-        (written.write_pointer, written.unsure) = (write_pointer.min(written.capacity), false);
+        let before = std::mem::replace(&mut written.write_pointer, write_pointer.min(written.capacity));
+        written.unsure = false;
         let last = written.residents.last_key_value();
         let end = last.map_or(0, |(at, resident)| at.saturating_add(resident.blocks));
-        let is_lost = end > written.write_pointer;
-        written.lost |= is_lost;
-        if is_lost && !self.lost.contains(&zone) {
-            self.lost.push(zone);
+        let (is_lost, went_back) = (end > written.write_pointer, before > written.write_pointer);
+        let (is_open, is_full) = (written.state == Use::Open, written.write_pointer == written.capacity);
+        if is_lost || went_back {
+            self.has_lost(zone);
         }
-        if written.state == Use::Open && (is_lost || written.write_pointer == written.capacity) {
+        if is_open && (is_lost || went_back || is_full) {
             self.close(zone);
         }
         is_lost

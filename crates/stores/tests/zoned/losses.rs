@@ -5,7 +5,7 @@ use super::model::{id, write};
 use super::{LABEL, SHAPE, check_space, fill, io, new_store, open, read_all};
 use braid_contract::{Errno, Store, StoreIo, ZoneState, ZonedDevice};
 use braid_stores::zoned::ZonedStore;
-use braid_testkit::sim::{AllLost, SimZoned, SimZones, ZoneEffect};
+use braid_testkit::sim::{AllKept, AllLost, SimZoned, SimZones, ZoneEffect};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -277,4 +277,22 @@ fn a_zone_that_is_filled_while_another_flush_fails_has_what_it_says() {
         is_synced(&store, 2);
         have_their_data(&device, store, WHOLE, 1..3);
     }
+}
+
+#[test]
+fn an_end_that_was_cut_off_and_lost_is_not_what_is_written_there_next() {
+    const LEN: usize = 5 * WHOLE;
+    let (device, store) = new_store(SHAPE);
+    fill(&store, 1, LEN, 1).unwrap();
+    // The index has it, and may be durable.
+    device.fail_after(1, 0);
+    assert_eq!(sync(&store, 1), Err(Errno::EIO));
+    device.lose_from(2, LEN as u64 / 2);
+    store.truncate(id(1), LEN as u64 / 2).unwrap();
+    fill(&store, 2, LEN, 1).unwrap();
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllKept)));
+    let size = store.stat(id(1)).unwrap().size as usize;
+    let found = read_all(&store, 1, size);
+    assert!(found.is_err() || is_as_filled(1, &found.unwrap()), "it has another one's bytes");
 }
