@@ -44,7 +44,14 @@ impl Formers {
 
     /// The present data of these blocks was not in these places.
     pub(super) fn forget(&mut self, blocks: &Range<u64>) {
-        self.0.retain(|former| former.blocks().end <= blocks.start || former.blocks().start >= blocks.end);
+        let others = |former: Former| {
+            let Range { start, end } = former.blocks();
+            [start..end.min(blocks.start), start.max(blocks.end)..end]
+                .into_iter()
+                .filter(|part| part.start < part.end)
+                .map(move |part| former.part(&part))
+        };
+        self.0 = std::mem::take(&mut self.0).into_iter().flat_map(others).collect();
     }
 
     /// The former places of some of these blocks, the newest first.

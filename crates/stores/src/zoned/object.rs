@@ -381,7 +381,6 @@ impl Object {
     /// These bytes are gone. A block that is reserved stays so, unless all of it is.
     pub(super) fn cut(&self, shared: &Shared, state: &mut State, span: Range<u64>) {
         state.changes += 1;
-        state.formers.forget(&shared.blocks_of(&span));
         state.present.remove(span.clone());
         state.placed.remove(span.clone());
         // Blocks of which no byte is left.
@@ -393,6 +392,7 @@ impl Object {
         if gone.is_empty() {
             return;
         }
+        state.formers.forget(&gone);
         for (_, freed) in state.extents.remove(gone.clone()) {
             shared.zones.free(Written::Promised, freed);
         }

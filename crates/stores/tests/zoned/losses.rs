@@ -280,6 +280,32 @@ fn a_zone_that_is_filled_while_another_flush_fails_has_what_it_says() {
 }
 
 #[test]
+fn what_was_moved_and_changed_is_where_it_was_but_for_the_change() {
+    const LEN: usize = 15_000;
+    let change = [
+        |store: &ZonedStore| {
+            assert_eq!(write(store, 0, LEN, &[9], at_once()), Ok(1));
+        },
+        |store: &ZonedStore| store.truncate(id(0), 14_000).unwrap(),
+        |store: &ZonedStore| store.punch(id(0), 14_000, 10).unwrap(),
+    ];
+    for change in change {
+        // There is room in an open zone, and nothing is moved yet.
+        let (device, store) = packed(IN_ALL - 1, LEN, 0);
+        store.remove(&[id(2), id(3)]).unwrap();
+        store.sync_all().unwrap();
+        // A write moves its share, which is the first one.
+        store.create(id(200)).unwrap();
+        assert_eq!(write(&store, 200, 0, &[7; 4096], at_once()), Ok(4096));
+        assert_eq!(store.zones().unwrap().moved_bytes, WHOLE as u64);
+        change(&store);
+        device.lose_with_flush(0, None);
+        assert_eq!(sync(&store, 200), Err(Errno::EIO));
+        have_their_data(&device, store, 14_000, (0..2).chain(4..IN_ALL - 1));
+    }
+}
+
+#[test]
 fn an_end_that_was_cut_off_and_lost_is_not_what_is_written_there_next() {
     const LEN: usize = 5 * WHOLE;
     let (device, store) = new_store(SHAPE);
