@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The units for the index, which are conventional zones.
 const INDEX_UNITS: u32 = 2;
@@ -46,6 +47,8 @@ pub struct UnitDevice {
     units: Vec<Mutex<Unit>>,
     /// Units with data that is not durable yet.
     dirty: Mutex<BTreeSet<u32>>,
+    /// Flushes that failed so far.
+    failures: AtomicU64,
     placements: Mutex<Placements>,
 }
 
@@ -150,7 +153,8 @@ impl UnitDevice {
         };
         let units = (0..head.units).map(|_| Mutex::new(unit)).collect();
         let placements = Mutex::new(Placements::new(disk.placements()));
-        Ok(Self { disk, head, is_new: Mutex::new(is_new), units, dirty: Mutex::default(), placements })
+        let (is_new, dirty, failures) = (Mutex::new(is_new), Mutex::default(), AtomicU64::new(0));
+        Ok(Self { disk, head, is_new, units, dirty, failures, placements })
     }
 
     /// Bytes of a unit.
@@ -214,14 +218,16 @@ impl UnitDevice {
             unit.lock().stale = false;
         }
         let placement = self.placements.lock().used(before.stream);
+        let failures = self.failures.load(Ordering::Acquire);
         let mut done = 0;
         let written = self.disk.write(at + offset, bufs, placement, &mut |so_far| done = so_far);
         let mut now = unit.lock();
-        if now.emptied != before.emptied {
+        // Before failures are looked at: a flush that fails later takes this back.
+        self.dirty.lock().insert(zone);
+        if now.emptied != before.emptied || self.failures.load(Ordering::Acquire) != failures {
             return Err(Error::new(Errno::EIO, format!("zone {zone}: a flush failed meanwhile")));
         }
         now.written = offset + done / u64::from(self.head.block) * u64::from(self.head.block);
-        self.dirty.lock().insert(zone);
         written.map_err(|error| told(error, zone))
     }
 
@@ -374,7 +380,8 @@ impl ZonedDevice for UnitDevice {
         let state = |zone: &u32| self.unit_of(*zone).map(|unit| *unit.lock());
         let before: Vec<_> = dirty.iter().filter_map(|zone| Some((*zone, state(zone)?))).collect();
         if let Err(error) = self.disk.flush() {
-            // Data written meanwhile may have gone with it.
+            // Data written meanwhile may have gone with it, also of writes under way.
+            self.failures.fetch_add(1, Ordering::AcqRel);
             dirty.append(&mut self.dirty.lock());
             self.roll_back(dirty);
             return Err(error);

@@ -10,7 +10,7 @@ use braid_testkit::sim::{SimClock, SimEnvironment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 
 const UNIT: u64 = 128 << 10;
 const UNITS: u64 = 20;
@@ -27,6 +27,8 @@ struct MemoryDisk {
     fails: AtomicBool,
     /// The device is away.
     away: AtomicBool,
+    /// The next write waits at its end, until it was met there and met again.
+    gate: Mutex<Option<Arc<Barrier>>>,
 }
 
 impl MemoryDisk {
@@ -38,6 +40,7 @@ impl MemoryDisk {
             discarded: Mutex::default(),
             fails: AtomicBool::new(false),
             away: AtomicBool::new(false),
+            gate: Mutex::default(),
         })
     }
 
@@ -87,6 +90,8 @@ impl RawDisk for MemoryDisk {
             self.bytes()[done as usize..][..buf.len()].copy_from_slice(buf);
             done += buf.len() as u64;
         }
+        let gate = self.gate.lock().unwrap().take();
+        gate.iter().for_each(|gate| (0..2).for_each(|_| _ = gate.wait()));
         wrote(done - at);
         Ok(())
     }
@@ -253,6 +258,32 @@ fn a_flush_that_fails_takes_back_what_was_not_durable() {
     disk.fails.store(true, Ordering::Relaxed);
     assert!(device.flush().is_err());
     assert_eq!(written(2), 0);
+}
+
+#[test]
+fn a_write_under_way_while_a_flush_fails_does_not_count() {
+    let disk = MemoryDisk::new(UNITS, &[]);
+    let device = device(&disk, Some(UNIT)).unwrap();
+    let written = |zone| device.report(zone).unwrap().write_pointer;
+    (2..4).for_each(|zone| device.set_write_pointer(zone, 0));
+    put(&device, 2, 0, 1).unwrap();
+    device.flush().unwrap();
+    // One goes on behind that, and one begins a unit.
+    for (zone, at) in [(2, 4096), (3, 0)] {
+        let gate = Arc::new(Barrier::new(2));
+        *disk.gate.lock().unwrap() = Some(Arc::clone(&gate));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| put(&device, zone, at, 2));
+            gate.wait();
+            disk.fails.store(true, Ordering::Relaxed);
+            assert!(device.flush().is_err());
+            gate.wait();
+            assert_eq!(writer.join().unwrap(), Err(Errno::EIO));
+        });
+        device.flush().unwrap();
+        assert_eq!(written(zone), at);
+        put(&device, zone, at, 1).unwrap();
+    }
 }
 
 #[test]
