@@ -142,11 +142,12 @@ impl Zone {
 }
 
 /// Decodes the kernel's report of a zone. A zone that can't be written any more has
-/// no write pointer: its whole capacity counts as written, and reading shows.
+/// no write pointer: its whole capacity counts as written, and reading shows. A write
+/// pointer may be within a block, where nothing can be written.
 fn report_of(zone: &KernelZone, block: u64) -> ZoneReport {
-    let whole = |sectors: u64| sectors.saturating_mul(SECTOR) / block * block;
+    let bytes = |sectors: u64| sectors.saturating_mul(SECTOR);
     let kind = if zone.kind == CONVENTIONAL { ZoneKind::Conventional } else { ZoneKind::Sequential };
-    let capacity = whole(zone.capacity.min(zone.len));
+    let capacity = bytes(zone.capacity.min(zone.len)) / block * block;
     // `enum blk_zone_cond`.
     let state = match (kind, zone.condition) {
         (_, 0xd) => ZoneState::ReadOnly,
@@ -160,7 +161,7 @@ fn report_of(zone: &KernelZone, block: u64) -> ZoneReport {
     };
     let write_pointer = match state {
         ZoneState::Empty => 0,
-        ZoneState::Open | ZoneState::Closed => whole(zone.write_pointer.saturating_sub(zone.start)),
+        ZoneState::Open | ZoneState::Closed => bytes(zone.write_pointer.saturating_sub(zone.start)),
         ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline => capacity,
     };
     ZoneReport { kind, state, capacity, write_pointer: write_pointer.min(capacity) }
@@ -235,7 +236,8 @@ mod tests {
         for (condition, write_pointer, state, written) in [
             (1, 1024, ZoneState::Empty, 0),
             (2, 1032, ZoneState::Open, 4096),
-            (3, 1047, ZoneState::Open, 8192),
+            // As a write leaves it that was torn on a device with shorter blocks.
+            (3, 1047, ZoneState::Open, 23 * SECTOR),
             (4, 1040, ZoneState::Closed, 8192),
             // The write pointers of these mean nothing.
             (0xe, u64::MAX, ZoneState::Full, full),
