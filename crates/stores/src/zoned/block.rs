@@ -32,6 +32,8 @@ pub struct ZonedBlockDevice {
 #[derive(Debug)]
 struct Zone {
     kind: ZoneKind,
+    /// Bytes to the next zone: the last one of a device may be shorter.
+    len: u64,
     capacity: u64,
     /// Bytes that were written, as far as is known here.
     written: AtomicU64,
@@ -100,7 +102,7 @@ impl ZonedBlockDevice {
             zone.written.store(0, Ordering::Release);
         }
         let sector = u64::from(number) * self.stride / SECTOR;
-        let done = change_zone(&self.fd, call, sector, self.stride / SECTOR);
+        let done = change_zone(&self.fd, call, sector, zone.len / SECTOR);
         match (done, call) {
             (Ok(()), ZoneCall::Finish) => zone.written.store(zone.capacity, Ordering::Release),
             (Ok(()), ZoneCall::Reset) => {}
@@ -126,7 +128,8 @@ impl Zone {
     fn new(found: &KernelZone, block: u64) -> Self {
         let report = report_of(found, block);
         let ZoneReport { kind, capacity, write_pointer, .. } = report;
-        Self { kind, capacity, written: AtomicU64::new(write_pointer), found: Mutex::new(Some(report)) }
+        let (len, written) = (found.len.saturating_mul(SECTOR), AtomicU64::new(write_pointer));
+        Self { kind, len, capacity, written, found: Mutex::new(Some(report)) }
     }
 
     /// The reports from when the device was opened do not hold any more.
@@ -258,6 +261,7 @@ mod tests {
         let mut runt = zone(2, 1, 1024);
         runt.len = 500;
         assert_eq!(report_of(&runt, 4096).capacity, 500 * SECTOR / 4096 * 4096);
+        assert_eq!(Zone::new(&runt, 4096).len, 500 * SECTOR);
     }
 
     #[test]
