@@ -116,6 +116,9 @@ impl Index {
         if self.shared.log.room() == IndexRoom::Unsure
             && let Err(error) = self.checkpoint()
         {
+            if error.errno() == Errno::ENOSPC {
+                return Err(error);
+            }
             // The next sync reports it.
             tracing::debug!(%error, "it is not known whether the index has room");
         }

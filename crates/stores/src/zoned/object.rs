@@ -509,6 +509,14 @@ impl State {
         if self.removed { Err(Errno::ENOENT.into()) } else { Ok(()) }
     }
 
+    /// Whether a hole is between bytes that stay, and not one of whole blocks: it takes
+    /// room in the index, and may free none in zones.
+    pub(super) fn is_small_hole(&self, shared: &Shared, span: &Range<u64>) -> bool {
+        let is_present = |at: u64| self.present.touches(&(at..at + 1));
+        let is_whole = [span.start, span.end].iter().all(|at| at.is_multiple_of(shared.block));
+        !is_whole && span.start > 0 && is_present(span.start - 1) && is_present(span.end)
+    }
+
     /// Bytes of blocks that are in zones, or are to be.
     pub(super) fn allocated(&self, shared: &Shared) -> u64 {
         let mut new = self.promised_within(shared, 0..u64::MAX / shared.block);

@@ -400,6 +400,9 @@ impl Store for ZonedStore {
         if offset >= end {
             return Ok(());
         }
+        if object.state.read().is_small_hole(&self.index.shared, &(offset..end)) {
+            self.index.check_room()?;
+        }
         let mut state = object.state.write();
         state.check_there()?;
         self.index.shared.log.add(&ZoneRecord::Punched { object: object.number, start: offset, end });

@@ -2,10 +2,10 @@
 //! it are of use.
 
 use crate::model::id;
-use crate::{LABEL, SETTINGS, SHAPE, fill, io, new_store};
+use crate::{LABEL, SETTINGS, SHAPE, fill, io, new_store, open, read_all};
 use braid_contract::{Environment, Errno, ObjectId, SplitMix, Store, ZonedDevice};
 use braid_stores::zoned::{ZonedSettings, ZonedStore};
-use braid_testkit::sim::{SimClock, SimEnvironment, SimZoned, SimZones, ZoneEffect};
+use braid_testkit::sim::{AllLost, SimClock, SimEnvironment, SimZoned, SimZones, ZoneEffect};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -219,6 +219,41 @@ fn an_index_that_is_full_takes_no_more_and_loses_nothing() {
         let gone: Vec<ObjectId> = there.drain(..100).collect();
         store.remove(&gone).unwrap();
     }
+}
+
+#[test]
+fn holes_that_the_index_has_no_room_for_are_refused() {
+    const LEN: usize = 64 << 10;
+    let (device, store) = new_store(SHAPE);
+    fill(&store, 1, LEN, 1).unwrap();
+    store.sync_all().unwrap();
+    let mut holes = 0;
+    while holes < 4000 {
+        match store.punch(id(1), 2 * holes, 1) {
+            Ok(()) => holes += 1,
+            Err(error) => {
+                assert_eq!(error.errno(), Errno::ENOSPC);
+                break;
+            }
+        }
+    }
+    assert!(holes > 1000, "{holes} holes, then none");
+    // Nothing is taken that no sync makes durable.
+    let made = store.create(id(2)).map_err(|error| error.errno());
+    assert!(matches!(made, Ok(()) | Err(Errno::ENOSPC)), "{made:?}");
+    store.sync_all().unwrap();
+    drop(store);
+    let store = open(&Arc::new(device.after_power_loss(&mut AllLost)));
+    assert_eq!(store.stat(id(2)).is_ok(), made.is_ok());
+    for (at, byte) in (0..).zip(read_all(&store, 1, LEN).unwrap()) {
+        let is_hole = at % 2 == 0 && at / 2 < holes;
+        assert_eq!(byte, if is_hole { 0 } else { 1_u8.wrapping_add((at / 100) as u8) }, "{at}");
+    }
+    // Whole blocks may go all the same, and what is left of one.
+    store.punch(id(1), 8192, 4096).unwrap();
+    store.punch(id(1), 12_288, 3000).unwrap();
+    store.punch(id(1), 20_000, LEN as u64).unwrap();
+    store.sync_all().unwrap();
 }
 
 #[test]
