@@ -18,10 +18,7 @@ pub(crate) fn start(handle: &VolumeHandle, request: &StartJob, mountpoint: &Path
         | JobKind::Replace { tier, .. } => {
             drop(handle.places.known(tier)?);
         }
-        JobKind::Promote { .. }
-        | JobKind::Demote { .. }
-        | JobKind::Rebalance {}
-        | JobKind::Scrub { .. } => {}
+        JobKind::Promote { .. } | JobKind::Demote { .. } | JobKind::Rebalance {} | JobKind::Scrub { .. } => {}
         JobKind::ReplaceHome { dir } => {
             return rehome::start(handle, Path::new(dir), request.bandwidth, mountpoint);
         }

@@ -5,6 +5,7 @@ use crate::api::Replacer;
 use crate::import::ImportObserver;
 use crate::jobs::{Jobs, Rest, RunEnd, RunStop};
 use crate::rehome::{RehomePhase, RehomeProgress};
+use crate::scrub::scrub;
 use crate::volume::Volume;
 use braid_contract::{Amount, Errno, Error, JobKind, Result, Shown};
 use braid_tiers::rate::Pace;
@@ -72,7 +73,7 @@ impl Volume {
         match what {
             JobKind::Import { tier } => return self.bring_in(id, tier),
             JobKind::ReplaceHome { .. } => return self.move_home(id, pace),
-            JobKind::Scrub { path } => return self.scrub(id, path, pace),
+            JobKind::Scrub { path } => return scrub(self, id, path, pace),
             _ => {}
         }
         let Some(removed) = what.removed_tier() else { return self.jobs.move_ranges(id, what, pace) };

@@ -87,35 +87,33 @@ struct Reading<'p> {
 
 type Step<T = ()> = std::result::Result<T, RunStop>;
 
-impl Volume {
-    /// Carries a scrub on as far as possible.
-    pub(crate) fn scrub(&self, id: u64, path: &str, pace: &Pace) -> Step<RunEnd> {
-        // Before it is mounted, and where it never is, there are no modules.
-        let above = self.stack.get().and_then(Weak::upgrade);
-        let stack: &dyn FileSystem = above.as_deref().unwrap_or(self);
-        let after = self.jobs.one(id).map_err(failed)?.record.position;
-        let mut scrub = Scrub {
-            volume: self,
-            stack,
-            caller: Caller::stack(),
-            id,
-            pace,
-            after: after.map(PathBuf::from).unwrap_or_default(),
-            counting: Some(Counted::default()),
-            linked: HashSet::new(),
-            found: Found::default(),
-            buffer: AlignedBuf::new(),
-        };
-        scrub.walk(Path::new(path))?;
-        if let Some(Counted { total, done }) = scrub.counting.take() {
-            // A file may have got an earlier name since it was not read.
-            scrub.linked.clear();
-            let counted = |job: &mut Job| (job.record.total, job.record.done) = (Some(total), done);
-            self.jobs.list.update(id, counted).map_err(failed)?;
-        }
-        scrub.walk(Path::new(path))?;
-        scrub.finish()
+/// Carries a scrub on as far as possible.
+pub(crate) fn scrub(volume: &Volume, id: u64, path: &str, pace: &Pace) -> Step<RunEnd> {
+    // Before it is mounted, and where it never is, there are no modules.
+    let above = volume.stack.get().and_then(Weak::upgrade);
+    let stack: &dyn FileSystem = above.as_deref().unwrap_or(volume);
+    let after = volume.jobs.one(id).map_err(failed)?.record.position;
+    let mut scrub = Scrub {
+        volume,
+        stack,
+        caller: Caller::stack(),
+        id,
+        pace,
+        after: after.map(PathBuf::from).unwrap_or_default(),
+        counting: Some(Counted::default()),
+        linked: HashSet::new(),
+        found: Found::default(),
+        buffer: AlignedBuf::new(),
+    };
+    scrub.walk(Path::new(path))?;
+    if let Some(Counted { total, done }) = scrub.counting.take() {
+        // A file may have got an earlier name since it was not read.
+        scrub.linked.clear();
+        let counted = |job: &mut Job| (job.record.total, job.record.done) = (Some(total), done);
+        volume.jobs.list.update(id, counted).map_err(failed)?;
     }
+    scrub.walk(Path::new(path))?;
+    scrub.finish()
 }
 
 impl Scrub<'_> {
@@ -288,8 +286,8 @@ impl Scrub<'_> {
     fn piece(&mut self, reading: &mut Reading<'_>, piece: Range<u64>) -> Step<u64> {
         let tiers = self.tiers_of(reading, &piece);
         let smaller = match piece.end - piece.start {
-            ..=STEP => None,
-            ..=PART => Some(STEP),
+            len if len <= STEP => None,
+            len if len <= PART => Some(STEP),
             _ => Some(PART),
         };
         let error = match self.read_at(reading.handle, piece.clone(), &tiers)? {

@@ -49,7 +49,10 @@ fn a_scrub_reads_each_file_once_and_leaves_no_trace() {
     remount();
     let before = accessed();
     let job = bench.scrub("m");
-    assert_eq!((&job["state"], &job["done"]["files"], &job["errors"]), (&"done".into(), &4.into(), &0.into()));
+    assert_eq!(
+        (&job["state"], &job["done"]["files"], &job["errors"]),
+        (&"done".into(), &4.into(), &0.into())
+    );
     assert_eq!(job["done"]["bytes"], 3 * (1 << 20) + 5, "{job}");
     remount();
     assert_eq!(accessed(), before);

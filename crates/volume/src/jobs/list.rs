@@ -306,9 +306,8 @@ impl JobList {
     /// Whether a run has to end.
     pub(crate) fn is_interrupted(&self, id: u64) -> bool {
         let state = self.state.lock();
-        let goes_on = |job: &Job| {
-            job.record.state == JobState::Running && !(state.scrubs_ended && job.is_scrub())
-        };
+        let goes_on =
+            |job: &Job| job.record.state == JobState::Running && !(state.scrubs_ended && job.is_scrub());
         state.stopped || state.held || !state.jobs.get(&id).is_some_and(goes_on)
     }
 
