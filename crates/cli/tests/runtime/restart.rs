@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,12 @@ fn one_by_one(dir: &Path, stop: &AtomicBool) -> u64 {
         fs::remove_file(path("symlink")).unwrap();
         fs::create_dir(path("sub")).unwrap();
         fs::remove_dir(path("sub")).unwrap();
+        // Only its maker may write to it, and only by this descriptor.
+        let acting = braid_sys::act_as(1000, 1000, 0).unwrap();
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o444).open(path("read-only"));
+        drop(acting);
+        made.unwrap().write_all_at(b"text", 0).unwrap();
+        fs::remove_file(path("read-only")).unwrap();
         let removed =
             OpenOptions::new().read(true).write(true).create_new(true).open(path("removed")).unwrap();
         fs::set_permissions(path("removed"), fs::Permissions::from_mode(0o640)).unwrap();

@@ -57,6 +57,13 @@ with open(sys.argv[1], 'r+b') as file:
         print(map[5000:5004].decode(), end='')
 ";
 
+/// Stores to a mapping.
+const STORE: &str = "
+import mmap, sys
+with open(sys.argv[1], 'r+b') as file, mmap.mmap(file.fileno(), 4096) as map:
+    map[100] ^= 1
+";
+
 /// Prints the errors of writes, of `fsync` if that is wanted, and of `close`.
 const WRITE: &str = "
 import errno, os, sys
@@ -278,6 +285,30 @@ fn times_are_those_of_the_writes_and_last() {
     }
 }
 
+#[test]
+fn a_store_to_a_mapping_changes_the_time() {
+    let past = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+    let times = Timestamps { last_access: past, last_modification: past };
+    for mode in MODES {
+        let Some(bench) = Bench::new() else { return };
+        bench.mount_with(mode);
+        let changed = files(&bench).map(|(path, _)| {
+            rustix::fs::futimens(open(&path), &times).unwrap();
+            python(STORE, &[path.to_str().unwrap()]);
+            let now = fs::metadata(&path).unwrap().mtime();
+            assert!(now > past.tv_sec, "{mode} {path:?}: {now}");
+            path
+        });
+        bench.ok(&["umount", "m"]);
+        bench.mount_with(mode);
+        for path in changed {
+            let now = fs::metadata(&path).unwrap().mtime();
+            assert!(now > past.tv_sec, "{mode} {path:?}: {now} after another mount");
+        }
+        bench.unmount_clean();
+    }
+}
+
 /// The kernel sets no time for a write within the same tick of its clock as the
 /// creation, and writes back later.
 #[test]
@@ -432,6 +463,28 @@ fn a_program_hears_of_a_tier_that_fails_when_data_is_written_back() {
         File::open(&path).unwrap().read_to_end(&mut found).unwrap();
         assert!(found == pattern(8, 256 * RANGE));
     }
+    bench.unmount_clean();
+}
+
+#[test]
+fn a_sync_of_the_volume_hears_of_what_can_not_be_written_back() {
+    let Some(bench) = Bench::new() else { return };
+    bench.mount_with("writeback");
+    let path = bench.path("m/file");
+    fs::write(&path, pattern(6, 256 * RANGE)).unwrap();
+    let file = open(&path);
+    bench.ok(&["sync", "m"]);
+    bench.ok(&["drill", "slow", "write:EIO", "./m"]);
+    file.write_all_at(&pattern(7, 256 * RANGE), 0).unwrap();
+    let (status, said) = bench.fails(&["sync", "m"]);
+    assert_eq!(status, 1);
+    assert!(said.contains("writing back the kernel's cache: Input/output error"), "{said}");
+    bench.ok(&["drill", "slow", "--clear", "./m"]);
+    until("the tier is back", || bench.state("slow") == "online");
+    file.write_all_at(&pattern(8, 256 * RANGE), 0).unwrap();
+    bench.ok(&["sync", "m"]);
+    drop(file);
+    assert!(fs::read(&path).unwrap() == pattern(8, 256 * RANGE));
     bench.unmount_clean();
 }
 

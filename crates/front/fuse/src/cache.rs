@@ -1,6 +1,7 @@
 //! The kernel's cache of a mount, and when it can't be asked. [`Session`](crate::Session) makes it.
 
 use crate::open_table::OpenTable;
+use crate::refusals::Refusals;
 use braid_contract::{Context, Error, FrontCache, InodeId};
 use fuser::{BackingId, INodeNo, Notifier};
 use parking_lot::RwLock;
@@ -40,6 +41,11 @@ impl Answers {
     }
 }
 
+/// What the front end and its caches share.
+pub(crate) type Shared = (Arc<OpenTable<BackingId>>, Arc<Refusals>);
+
+const WRITING_BACK: &str = "writing back the kernel's cache";
+
 /// Inodes that one notification has the kernel forget.
 const FORGET_BATCH: usize = 512;
 
@@ -49,6 +55,7 @@ pub struct KernelCache {
     answers: Answers,
     writes_back: bool,
     opens: Arc<OpenTable<BackingId>>,
+    refusals: Arc<Refusals>,
 }
 
 impl KernelCache {
@@ -56,9 +63,9 @@ impl KernelCache {
         notifier: Notifier,
         answers: Answers,
         writes_back: bool,
-        opens: Arc<OpenTable<BackingId>>,
+        (opens, refusals): Shared,
     ) -> Self {
-        Self { notifier, answers, writes_back, opens }
+        Self { notifier, answers, writes_back, opens, refusals }
     }
 
     /// Has the kernel look names up anew before it uses them again.
@@ -112,9 +119,13 @@ impl FrontCache for KernelCache {
         if !self.writes_back {
             return Ok(());
         }
+        let before = self.refusals.count(ino);
         // Afterwards, the data is for the process that goes on.
         let written = self.answers.ask(|| self.notifier.inval_inode(INodeNo(ino.0), 0, 0));
-        written.unwrap_or(Ok(())).map_err(Error::from).context("writing back the kernel's cache")
+        let written = written.unwrap_or(Ok(())).map_err(Error::from);
+        // That the kernel has written is all that it says.
+        let refused = self.refusals.since(ino, before).map_or(Ok(()), |errno| Err(errno.into()));
+        written.and(refused).context(WRITING_BACK)
     }
 
     fn write_back_all(&self) -> braid_contract::Result<()> {
@@ -122,7 +133,11 @@ impl FrontCache for KernelCache {
             return Ok(());
         }
         // One that fails does not keep the others from it.
-        let written = self.opens.perhaps_dirty().into_iter().map(|ino| self.write_back(ino));
+        let written = self.opens.perhaps_dirty().into_iter().map(|ino| {
+            let written = self.write_back(ino);
+            let told = self.refusals.tell(ino).map_or(Ok(()), |errno| Err(Error::from(errno)));
+            written.and(told.context(WRITING_BACK))
+        });
         written.fold(Ok(()), braid_contract::Result::and)
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Takes names and kinds.
 pub(crate) struct Names<'a> {
     pub(crate) reply: &'a mut ReplyDirectory,
+    /// Whether some were taken.
+    pub(crate) has_some: bool,
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) caller: &'a Caller,
     pub(crate) dir: InodeId,
@@ -18,6 +20,7 @@ impl DirSink for Names<'_> {
     fn add(&mut self, entry: &DirEntry<'_>) -> bool {
         let kind = entry.kind.map_or_else(|| self.find_kind(entry), convert::file_type);
         let full = self.reply.add(INodeNo(entry.ino.0), entry.next_offset.cast_unsigned(), kind, entry.name);
+        self.has_some |= !full;
         !full
     }
 }
@@ -48,6 +51,8 @@ impl Names<'_> {
 pub(crate) struct Entries<'a> {
     pub(crate) reply: &'a mut ReplyDirectoryPlus,
     pub(crate) front: &'a Front,
+    /// Whether some were taken.
+    pub(crate) has_some: bool,
 }
 
 impl DirSink for Entries<'_> {
@@ -71,6 +76,7 @@ impl DirSink for Entries<'_> {
         let offset = entry.next_offset.cast_unsigned();
         let (ttls, generation) = ((&attr_ttl, &entry_ttl), Generation(generation));
         let full = self.reply.add(INodeNo(entry.ino.0), offset, entry.name, ttls, &attr, generation);
+        self.has_some |= !full;
         !full
     }
 }

@@ -1,5 +1,6 @@
 //! The front end's state, and how every request gets to the file system.
 
+use crate::cache::Shared;
 use crate::coherence::{CacheTable, Outdated};
 use crate::config::{CacheMode, FuseConfig};
 use crate::handover::FrontState;
@@ -9,9 +10,10 @@ use crate::invalidate::{Invalidator, Stretch};
 use crate::ledger::Ledger;
 use crate::no_room::NoRoom;
 use crate::open_table::OpenTable;
+use crate::refusals::Refusals;
 use crate::report::{Op, Reporter};
 use crate::rings::RingsState;
-use braid_contract::{Attr, Caller, FileSystem, InodeId, Result};
+use braid_contract::{Attr, Caller, Errno, FileSystem, InodeId, Result};
 use fuser::{BackingId, Backings, Errno as Answer, INodeNo, KernelConfig, Notifier};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,6 +42,7 @@ pub(crate) struct Front {
     /// Possible cached state of open inodes in the kernel.
     pub(crate) cached: CacheTable,
     pub(crate) no_room: NoRoom,
+    pub(crate) refusals: Arc<Refusals>,
     /// The most bytes that the kernel keeps back.
     dirty_max: u64,
     /// Set once the session has begun.
@@ -87,6 +90,7 @@ impl Front {
             opens: Arc::new(OpenTable::new()),
             cached: CacheTable::new(),
             no_room: NoRoom::default(),
+            refusals: Arc::default(),
             dirty_max,
             notifying: Arc::default(),
             wanted,
@@ -176,8 +180,14 @@ impl Front {
         }
     }
 
+    /// What its caches share with it.
+    pub(crate) fn shared(&self) -> Shared {
+        (Arc::clone(&self.opens), Arc::clone(&self.refusals))
+    }
+
     /// Data that the kernel wrote back was refused.
     pub(crate) fn refused(&self, ino: INodeNo, error: Answer) {
+        self.refusals.note(InodeId(ino.0), Errno(error.code()));
         if self.no_room.note(ino, error)
             && let Some(to) = self.notifying.get()
             && let Err(error) = to.notifier.inval_inode(ino, -1, 0)

@@ -39,6 +39,7 @@ mod open_table;
 mod ops;
 mod pause;
 mod polling;
+mod refusals;
 mod repeated;
 mod report;
 mod rings;

@@ -5,8 +5,8 @@ use crate::front::Front;
 use crate::open_table::{Grant, Opens};
 use crate::report::Op;
 use braid_contract::{
-    Caller, Context, Entry, Errno, Error, HandleId, InodeId, IoMode, OpenFlags, OpenRequest, Opened,
-    Operation,
+    Attr, Caller, Context, Entry, Errno, Error, FileKind, HandleId, InodeId, IoMode, OpenFlags, OpenRequest,
+    Opened, Operation,
 };
 use fuser::{BackingId, FopenFlags, INodeNo};
 use rustix::io::Errno as Os;
@@ -110,6 +110,24 @@ impl Front {
         }
     }
 
+    /// Opens a file that this request made before: the right to write to it came with making it,
+    /// whatever its mode.
+    pub(crate) fn open_made_before(
+        &self,
+        caller: &Caller,
+        new: &Creation<'_>,
+        register: Register<'_>,
+    ) -> braid_contract::Result<(Entry, Granted)> {
+        let NewName::Name { name, .. } = new.name else { return Err(Errno::EACCES.into()) };
+        let entry = self.fs.lookup(caller, new.parent, name)?;
+        let Attr { ino, kind, uid, size, .. } = entry.attr;
+        let opened = match (kind, uid == caller.uid, size) {
+            (FileKind::Regular, true, 0) => self.open_file(&Caller::stack(), ino, new.flags, register),
+            _ => Err(Errno::EACCES.into()),
+        };
+        opened.map(|granted| (entry, granted)).inspect_err(|_| self.fs.forget(ino, 1))
+    }
+
     /// Closes a file that the kernel has released.
     pub(crate) fn release_file(
         &self,
@@ -124,6 +142,7 @@ impl Front {
             if opens.is_closed() {
                 self.cached.closed(ino);
                 self.no_room.take(INodeNo(ino.0));
+                self.refusals.closed(ino);
             }
             self.fs.release(handle)
         })

@@ -11,7 +11,7 @@ use crate::open::{Creation, Granted, NewName, Register};
 use crate::open_table::Grant;
 use crate::report::Op;
 use braid_contract::{
-    Attr, Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, StatFs, WriteFlags,
+    Attr, Caller, Entry, Errno, Error, HandleId, Hint, Operation, SetAttr, SetTime, StatFs, WriteFlags,
 };
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno as Answer, FileHandle, Filesystem, Generation, INodeNo,
@@ -70,6 +70,14 @@ impl Front {
         self.reply_entry(self.call(op(operation, parent), once), reply);
     }
 
+    /// Sets the modification time of data that was written without one.
+    fn is_modified(&self, ino: INodeNo, fh: FileHandle) {
+        let changes = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+        if let Err(error) = self.fs.setattr(&Caller::stack(), inode(ino), Some(handle(fh)), &changes) {
+            tracing::debug!(ino = ino.0, %error, "a file that was written by a mapping keeps its time");
+        }
+    }
+
     /// Creates and opens a file, and notes that it is open.
     fn create_once(
         &self,
@@ -78,7 +86,13 @@ impl Front {
         register: Register<'_>,
     ) -> braid_contract::Result<(Entry, Granted)> {
         self.close_opened_before(req);
-        let created = self.create_file(&self.acting(req), new, register)?;
+        let caller = self.acting(req);
+        let created = match self.create_file(&caller, new, register) {
+            Err(error) if error.errno() == Errno::EACCES && req.is_sent_again() => {
+                self.open_made_before(&caller, new, register).map_err(|_| error)?
+            }
+            created => created?,
+        };
         self.is_open(req, created.0.attr.ino, new.flags, &created.1);
         Ok(created)
     }
@@ -438,10 +452,11 @@ impl Filesystem for Front {
             false => checked_count(self.fs.write(&caller(req), handle(fh), offset, data, flags)?, data.len()),
         };
         let result = self.call(op(Operation::Write, ino), work);
-        if let Err(error) = result
-            && flags.write_back
-        {
-            self.refused(ino, error);
+        match result {
+            Err(error) if flags.write_back => self.refused(ino, error),
+            // Data of a mapping, whose time the kernel does not keep.
+            Ok(_) if flags.write_back && !self.writes_back() => self.is_modified(ino, fh),
+            Ok(_) | Err(_) => {}
         }
         let answer = move || match result {
             // The length of a request fits its 32-bit header field.
@@ -502,11 +517,13 @@ impl Filesystem for Front {
 
     fn readdir(&self, req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let caller = caller(req);
-        let mut sink = Names { reply: &mut reply, fs: &*self.fs, caller: &caller, dir: inode(ino) };
+        let mut sink =
+            Names { reply: &mut reply, has_some: false, fs: &*self.fs, caller: &caller, dir: inode(ino) };
         let work = || self.fs.read_dir(&caller, handle(fh), offset.cast_signed(), false, &mut sink);
         match self.call(op(Operation::ReadDir, ino), work) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
+            Err(errno) if !sink.has_some => reply.error(errno),
+            // The next call begins with the entry that failed.
+            _ => reply.ok(),
         }
     }
 
@@ -518,11 +535,12 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let mut sink = Entries { reply: &mut reply, front: self };
+        let mut sink = Entries { reply: &mut reply, front: self, has_some: false };
         let work = || self.fs.read_dir(&caller(req), handle(fh), offset.cast_signed(), true, &mut sink);
         match self.call(op(Operation::ReadDir, ino), work) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
+            Err(errno) if !sink.has_some => reply.error(errno),
+            // Those that were taken count as looked up. The next call begins with the one that failed.
+            _ => reply.ok(),
         }
     }
 

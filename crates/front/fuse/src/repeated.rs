@@ -61,7 +61,8 @@ impl Front {
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         match intent.filter(|_| req.is_sent_again()) {
-            Some(intent) if self.named(req, from).ok() != Some(intent.before) => Ok(()),
+            // Both modes leave a name there, so that one that can't be looked up says nothing.
+            Some(intent) if self.named(req, from)? != intent.before => Ok(()),
             Some(_) => work(),
             None => self.once(req, Errno::ENOENT, work, || self.named(req, to).map(drop)),
         }

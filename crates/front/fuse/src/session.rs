@@ -1,6 +1,6 @@
 //! The life of a mount: mounted, served, unmounted.
 
-use crate::cache::{Answers, KernelCache};
+use crate::cache::{Answers, KernelCache, Shared};
 use crate::config::{CacheMode, FuseConfig};
 use crate::front::{Front, Notifying};
 use crate::handover::FrontState;
@@ -9,13 +9,12 @@ use crate::invalidate::Invalidator;
 use crate::ledger::OpenRecord;
 use crate::mount::{self, Mounted, Options};
 use crate::no_room;
-use crate::open_table::OpenTable;
 use crate::pause::Waking;
 use crate::rings::{RequestSource, at_a_time, prepare_rings};
 use crate::serve::{End, serve};
 use braid_contract::{Caller, FileSystem};
 use braid_sys::RingArea;
-use fuser::{BackingId, Config, Dispatcher, Notifier, SessionACL};
+use fuser::{Config, Dispatcher, Notifier, SessionACL};
 use rustix::event::Timespec;
 use std::fmt;
 use std::io;
@@ -32,7 +31,7 @@ pub struct Session {
     notifier: Notifier,
     unmounter: Unmounter,
     answers: Answers,
-    opens: Arc<OpenTable<BackingId>>,
+    shared: Shared,
     asked: CacheMode,
     agreed: Agreed,
     /// The version of the kernel's protocol.
@@ -66,7 +65,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
         Options { fs_name: &config.fs_name, allow_other: config.allow_other, generic: &config.options };
     let (device, mounted) = mount::mount(mountpoint, &options)?;
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
-    let (notifying, opens, agreed) = (front.notifying(), Arc::clone(&front.opens), front.agreed());
+    let (notifying, shared, agreed) = (front.notifying(), front.shared(), front.agreed());
     // The kernel decides about access, by the mount's options: the library
     // would refuse processes that the kernel lets in.
     let library = fuser::Session::from_fd(front, device, SessionACL::All, Config::default());
@@ -78,7 +77,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, config: &FuseConfig) ->
     }
     let transport = RequestSource::new(threads, agreed.rings, config.poll);
     let transport = transport.inspect_err(|_| unmounter.end())?;
-    Ok(Session::begun(library, (&notifying, opens), unmounter, (config, agreed, transport)))
+    Ok(Session::begun(library, (&notifying, shared), unmounter, (config, agreed, transport)))
 }
 
 /// How much the kernel may keep to be written later.
@@ -91,7 +90,7 @@ impl Session {
     /// A session whose requests are taken once it runs.
     fn begun(
         library: fuser::Session<Front>,
-        (notifying, opens): (&OnceLock<Notifying>, Arc<OpenTable<BackingId>>),
+        (notifying, shared): (&OnceLock<Notifying>, Shared),
         unmounter: Unmounter,
         (config, agreed, transport): (&FuseConfig, Agreed, RequestSource),
     ) -> Self {
@@ -106,7 +105,7 @@ impl Session {
             notifier,
             unmounter,
             answers: Answers::default(),
-            opens,
+            shared,
             asked: config.cache,
             agreed,
             protocol,
@@ -192,8 +191,8 @@ impl Session {
     /// The kernel's cache of this mount.
     #[must_use]
     pub fn cache(&self) -> KernelCache {
-        let opens = Arc::clone(&self.opens);
-        KernelCache::new(self.notifier.clone(), self.answers.clone(), self.agreed.write_back, opens)
+        let (notifier, answers) = (self.notifier.clone(), self.answers.clone());
+        KernelCache::new(notifier, answers, self.agreed.write_back, self.shared.clone())
     }
 
     /// The mode of that cache that the kernel agreed to. `None`: it caches
@@ -348,15 +347,15 @@ pub fn resume(
     let mut shared = None;
     let make = |backings: &fuser::Backings| {
         let front = Front::resumed(fs, config, dirty_max, &state, backings);
-        shared = Some((front.notifying(), Arc::clone(&front.opens)));
+        shared = Some((front.notifying(), front.shared()));
         front
     };
     let library = fuser::Session::resumed(device, SessionACL::All, Config::default(), state.protocol, make);
     let unmounter = Unmounter { mounted: Arc::new(mounted) };
     // The library makes it in any case.
-    let (notifying, opens) = shared.ok_or_else(|| io::Error::other("there is no front"))?;
+    let (notifying, shared) = shared.ok_or_else(|| io::Error::other("there is no front"))?;
     let mut session =
-        Session::begun(library, (&notifying, opens), unmounter, (config, state.agreed, transport));
+        Session::begun(library, (&notifying, shared), unmounter, (config, state.agreed, transport));
     session.again = again;
     Ok(session)
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use braid_contract::{FileSystem, FileSystemCapabilities, Layer};
+use braid_contract::{Caller, DirEntry, DirSink, FileSystem, FileSystemCapabilities, HandleId, Layer};
 use common::{Choice, Mount};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, StatxFlags, Timespec,
@@ -309,6 +309,53 @@ fn large_directories_are_listed_completely_and_forgotten() {
     fs::remove_dir_all(mount.path("dir")).unwrap();
     assert!(mount.fs.wait_all_forgotten());
     assert_eq!(fs::read_dir(mount.backing("")).unwrap().count(), 0);
+}
+
+/// Fails after a few entries of each call for a listing.
+struct FailsMidway(Arc<dyn FileSystem>);
+
+/// Passes on a few entries.
+struct Few<'a>(&'a mut dyn DirSink, usize);
+
+impl DirSink for Few<'_> {
+    fn add(&mut self, entry: &DirEntry<'_>) -> bool {
+        self.1 > 0 && {
+            self.1 -= 1;
+            self.0.add(entry)
+        }
+    }
+}
+
+impl Layer for FailsMidway {
+    fn child(&self) -> &dyn FileSystem {
+        &*self.0
+    }
+
+    fn read_dir(
+        &self,
+        caller: &Caller,
+        handle: HandleId,
+        offset: i64,
+        plus: bool,
+        sink: &mut dyn DirSink,
+    ) -> braid_contract::Result<()> {
+        let mut few = Few(sink, 5);
+        self.0.read_dir(caller, handle, offset, plus, &mut few)?;
+        if few.1 == 0 { Err(braid_contract::Errno::EMFILE.into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn what_a_listing_took_before_it_failed_is_listed_and_forgotten() {
+    let mount = Mount::over(Choice::Cached, &common::config(), |fs| Arc::new(FailsMidway(fs)));
+    fs::create_dir(mount.backing("dir")).unwrap();
+    for name in 0..30 {
+        fs::File::create(mount.backing("dir").join(name.to_string())).unwrap();
+    }
+    // Each call gets some, so that none has to tell of the failure.
+    assert_eq!(list(&mount.path("dir"), 4096).len(), 32);
+    fs::remove_dir_all(mount.path("dir")).unwrap();
+    assert!(mount.fs.wait_all_forgotten());
 }
 
 #[test]
