@@ -197,6 +197,14 @@ impl Trio {
         &mut self.0[side as usize]
     }
 
+    /// With slots of higher numbers as damaged ones.
+    pub(crate) fn without_newer(&self, sequence: u64) -> Self {
+        Self(self.0.map(|slot| match slot {
+            Slot::Held(header) if header.sequence > sequence => Slot::Damaged,
+            slot => slot,
+        }))
+    }
+
     /// The slots with a header, the newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = (Side, Header)> + use<> {
         let mut held = Side::ALL.map(|side| self.at(side).header().map(|header| (side, *header)));

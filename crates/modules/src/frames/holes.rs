@@ -30,7 +30,7 @@ impl Access<'_> {
         self.geometry().stored_size(bytes.end).ok_or(Errno::EFBIG)?;
         for frame in self.geometry().frames_of(&bytes) {
             let trio = self.trio(frame)?;
-            let side = if trio.is_absent() { Side::A } else { self.free_side(frame, &trio)? };
+            let side = if trio.is_absent() { Side::A } else { self.free_side(frame, &trio)?.0 };
             self.door.reserve(self.geometry().slot_at(frame, side), self.geometry().frame())?;
         }
         Ok(())

@@ -16,7 +16,9 @@ const PARALLEL_FROM: usize = 4;
 struct Piece {
     frame: u64,
     side: Side,
-    /// As it was, without damage.
+    /// As it was found.
+    before: Trio,
+    /// Without what is damaged or torn.
     trio: Trio,
     sequence: u64,
     content: Vec<u8>,
@@ -26,32 +28,35 @@ struct Piece {
 struct Sealed {
     frame: u64,
     side: Side,
+    before: Trio,
     trio: Trio,
     bytes: Vec<u8>,
-    /// Bytes that the slot had before.
-    before: u64,
 }
 
 impl Access<'_> {
     /// A frame with new contents, and their slot.
     fn prepared(&self, frame: u64, content: Vec<u8>) -> Result<Piece> {
-        let mut trio = self.trio(frame)?;
-        let side = self.free_side(frame, &trio)?;
+        let before = self.trio(frame)?;
+        let (side, mut trio) = self.free_side(frame, &before)?;
         for slot in &mut trio.0 {
             if *slot == Slot::Damaged {
                 *slot = Slot::Absent;
             }
         }
-        let highest = trio.newest().map_or(0, |(_, header)| header.sequence);
+        let highest = before.newest().map_or(0, |(_, header)| header.sequence);
         let sequence = self.shared.sequence.next(self.door.child, highest)?;
-        Ok(Piece { frame, side, trio, sequence, content })
+        Ok(Piece { frame, side, before, trio, sequence, content })
     }
 
-    /// The slot that has neither the current version nor the last durable one.
-    pub(crate) fn free_side(&self, frame: u64, trio: &Trio) -> Result<Side> {
-        let current = match self.current(frame, trio)? {
-            Current::At(side, ..) => Some(side),
-            Current::Hole | Current::Lost => None,
+    /// The slot that has neither the current version nor the last durable one, and the slots of the
+    /// frame. The torn ones of these are damaged ones: no version may be taken for the durable one
+    /// that is not there.
+    pub(crate) fn free_side(&self, frame: u64, trio: &Trio) -> Result<(Side, Trio)> {
+        let found = self.current(frame, trio)?;
+        let (current, trio) = match found {
+            Current::At(side, header, _) => (Some(side), trio.without_newer(header.sequence)),
+            Current::Hole => (None, trio.without_newer(0)),
+            Current::Lost => (None, *trio),
         };
         let mut durable = trio.newest_first().filter(|(_, header)| self.is_durable(header));
         let durable = match current.and_then(|side| trio.at(side).header()) {
@@ -67,7 +72,8 @@ impl Access<'_> {
             Slot::Absent => u64::MAX,
         };
         let free = Side::ALL.iter().filter(is_free).min_by_key(age);
-        free.copied().ok_or_else(|| Error::new(Errno::EIO, "no slot is free"))
+        let free = free.copied().ok_or_else(|| Error::new(Errno::EIO, "no slot is free"))?;
+        Ok((free, trio))
     }
 
     /// Puts frames of one group, which are in order, into their slots.
@@ -87,17 +93,16 @@ impl Access<'_> {
     }
 
     fn sealed(&self, piece: Piece) -> Result<Sealed> {
-        let Piece { frame, side, mut trio, sequence, content } = piece;
+        let Piece { frame, side, before, mut trio, sequence, content } = piece;
         let stamp = Stamp { frame, sequence, instance: self.shared.sequence.tag() };
         let (header, bytes) = self.format.seal.seal(stamp, &content, self.shared.pipeline.codec)?;
         self.shared.counts.data.add(content.len() as u64);
         self.shared.counts.stored.add(bytes.len() as u64);
-        let before = trio.at(side).header().map_or(0, |header| u64::from(header.stored));
         *trio.at_mut(side) = Slot::Held(header);
-        Ok(Sealed { frame, side, trio, bytes, before })
+        Ok(Sealed { frame, side, before, trio, bytes })
     }
 
-    /// Notes the remaining work, and gives back space that the slot had beyond.
+    /// Notes the remaining work, and gives back space that the slot had beyond, and torn ones had.
     fn was_put(&self, state: &mut State, piece: &Sealed) {
         let Some(header) = piece.trio.at(piece.side).header() else { return };
         state.last = state.last.max(header.sequence);
@@ -106,9 +111,11 @@ impl Access<'_> {
             state.untidy.insert(piece.frame);
         }
         state.has_holes |= header.len == 0;
-        let [used, had] = [u64::from(header.stored), piece.before].map(in_blocks);
+        // If that fails, there is only less room.
+        let _ = self.punch_gone(piece.frame, &piece.before, &piece.trio);
+        let before = piece.before.at(piece.side).header().map_or(0, |header| header.stored);
+        let [used, had] = [header.stored, before].map(|bytes| in_blocks(u64::from(bytes)));
         if had > used {
-            // If that fails, there is only less room.
             let _ = self.door.punch(self.geometry().slot_at(piece.frame, piece.side) + used, had - used);
         }
     }

@@ -49,14 +49,19 @@ impl Access<'_> {
     }
 
     fn free(&self, frame: u64, before: &Trio, after: &Trio) -> Result<()> {
+        self.punch_gone(frame, before, after)?;
+        self.store_trios(&[(frame, *after)])
+    }
+
+    /// Gives back the space of slots that have no header any more.
+    pub(crate) fn punch_gone(&self, frame: u64, before: &Trio, after: &Trio) -> Result<()> {
         for side in Side::ALL {
-            let (had, has) = (before.at(side), after.at(side));
-            if let (Slot::Held(header), Slot::Absent) = (had, has) {
+            if let (Slot::Held(header), Slot::Absent) = (before.at(side), after.at(side)) {
                 let len = in_blocks(u64::from(header.stored));
                 self.door.punch(self.geometry().slot_at(frame, side), len)?;
             }
         }
-        self.store_trios(&[(frame, *after)])
+        Ok(())
     }
 }
 
