@@ -76,7 +76,7 @@ impl Access<'_> {
 
     /// Whether the write of a header is durable.
     pub(crate) fn is_durable(&self, header: &Header) -> bool {
-        header.sequence <= self.file.synced() || self.shared.sequence.is_durable(header)
+        self.file.has_synced(header.sequence) || self.shared.sequence.is_durable(header)
     }
 
     /// The contents of a frame. If a crash may have torn its newest slot, that is checked.

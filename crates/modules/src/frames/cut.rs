@@ -73,8 +73,7 @@ impl Access<'_> {
         let behind = self.behind(last, is.min(expected))?;
         if is != expected || !leftover.is_empty() || shorter.is_some() || behind > 0 {
             // The shorter size is durable first.
-            self.door.sync()?;
-            self.file.is_synced(state.last);
+            self.shared.sync(self.file, state.last, || self.door.sync())?;
             self.door.set_size(expected)?;
             self.store_trios(&leftover)?;
             self.door.write_at(self.geometry().headers_at(group_of(last) + 1), &vec![0; behind as usize])?;
@@ -82,8 +81,7 @@ impl Access<'_> {
             if let Some(content) = shorter {
                 self.replace(state, vec![(last, content)])?;
             }
-            self.door.sync()?;
-            self.file.is_synced(state.last);
+            self.shared.sync(self.file, state.last, || self.door.sync())?;
         }
         state.is_trimmed = true;
         Ok(())

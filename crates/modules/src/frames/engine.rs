@@ -131,7 +131,7 @@ impl Engine {
         }
         if self.files.is_emptied(file.ino) {
             // Data in another form must not come back.
-            door.sync()?;
+            self.shared.sync(file, state.last, || door.sync())?;
             self.files.is_durably_empty(file.ino);
         }
         let mut id = [0; 16];
@@ -179,7 +179,7 @@ impl Engine {
     /// records that at the root, and gives space back.
     pub(crate) fn settle(&self) -> Result<()> {
         let done = self.shared.sequence.done();
-        self.child().sync()?;
+        self.shared.sync_all()?;
         self.shared.sequence.settle(self.child(), done)?;
         for file in self.files.untidy() {
             if let Err(error) = self.tidy(&file) {
@@ -200,11 +200,8 @@ impl Engine {
                 (state.own, state.last)
             };
             let Some(own) = own else { continue };
-            let synced = self.child().fsync(&Caller::stack(), own, true);
-            let tidied = synced.and_then(|()| {
-                file.is_synced(last);
-                self.tidy(file)
-            });
+            let sync = || self.child().fsync(&Caller::stack(), own, true);
+            let tidied = self.shared.sync(file, last, sync).and_then(|()| self.tidy(file));
             if let Err(error) = tidied {
                 tracing::warn!(ino = file.ino.0, %error, "space of a file could not be given back");
             }
@@ -268,7 +265,7 @@ impl Engine {
         }
         self.settle()?;
         // Once more, so that the tidying is durable.
-        self.child().sync()?;
+        self.shared.sync_all()?;
         for file in self.files.untidy() {
             self.leave(&file, &mut file.state.write())?;
         }

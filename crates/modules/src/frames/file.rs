@@ -3,11 +3,12 @@
 use super::codec::Seal;
 use super::geometry::FRAMES;
 use super::header::{Head, Trio};
+use super::record;
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{HandleId, InodeId};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The headers of a group.
 pub(crate) type Group = [Trio; FRAMES as usize];
@@ -19,8 +20,8 @@ const GROUPS_MAX: usize = 32;
 pub(crate) struct File {
     pub(crate) ino: InodeId,
     pub(crate) state: RwLock<State>,
-    /// All writes to this file with numbers up to this are durable.
-    synced: AtomicU64,
+    /// The writes to this file with these numbers are durable.
+    synced: Mutex<Vec<RangeInclusive<u64>>>,
     groups: Mutex<HashMap<u64, Arc<Group>>>,
 }
 
@@ -66,16 +67,22 @@ impl File {
             is_trimmed: false,
             own: None,
         };
-        Self { ino, state: RwLock::new(state), synced: AtomicU64::new(0), groups: Mutex::default() }
+        Self { ino, state: RwLock::new(state), synced: Mutex::default(), groups: Mutex::default() }
     }
 
-    /// All writes up to this number are durable.
-    pub(crate) fn is_synced(&self, number: u64) {
-        self.synced.fetch_max(number, Ordering::Release);
+    /// All writes up to `last` are durable, but for those up to `doubted` that were not before.
+    pub(crate) fn is_synced(&self, last: u64, doubted: u64) {
+        let mut synced = self.synced.lock();
+        let known = synced.last().map_or(0, |range| *range.end());
+        let from = known.max(doubted) + 1;
+        if from <= last {
+            record::add(&mut synced, from..=last);
+        }
     }
 
-    pub(crate) fn synced(&self) -> u64 {
-        self.synced.load(Ordering::Acquire)
+    /// Whether a sync of the file made the write with this number durable.
+    pub(crate) fn has_synced(&self, number: u64) -> bool {
+        self.synced.lock().iter().any(|range| range.contains(&number))
     }
 
     /// The headers of a group, if they are remembered.

@@ -144,8 +144,7 @@ impl Engine {
             let state = file.state.read();
             (state.last, state.has_holes)
         };
-        self.child().fsync(caller, handle, data_only)?;
-        file.is_synced(last);
+        self.shared.sync(&file, last, || self.child().fsync(caller, handle, data_only))?;
         // Programs that punch holes and sync expect the space.
         if has_holes { self.tidy(&file) } else { Ok(()) }
     }

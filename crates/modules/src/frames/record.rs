@@ -40,13 +40,18 @@ impl Record {
     /// The writes of a mount that did not end may be torn.
     pub(crate) fn suspect_the_unsettled(&mut self) {
         if self.settled < self.limit {
-            self.suspects.push(self.settled + 1..=self.limit);
+            self.suspect(self.settled + 1..=self.limit);
         }
+        self.settled = self.limit;
+    }
+
+    /// These writes may be torn.
+    pub(crate) fn suspect(&mut self, range: RangeInclusive<u64>) {
+        add(&mut self.suspects, range);
         while self.suspects.len() > SUSPECTS_MAX {
             let first = self.suspects.remove(0);
             self.suspects[0] = *first.start()..=*self.suspects[0].end();
         }
-        self.settled = self.limit;
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -89,6 +94,19 @@ impl Record {
         };
         is_ours.then_some(record)
     }
+}
+
+/// Adds a range to others. They stay in order, and those that touch become one.
+pub(crate) fn add(ranges: &mut Vec<RangeInclusive<u64>>, range: RangeInclusive<u64>) {
+    ranges.push(range);
+    ranges.sort_by_key(|range| *range.start());
+    ranges.dedup_by(|next, last| {
+        let touches = *next.start() <= last.end().saturating_add(1);
+        if touches {
+            *last = *last.start()..=*last.end().max(next.end());
+        }
+        touches
+    });
 }
 
 /// Names of the extended attributes: of the root's record, and of a file's head.

@@ -5,12 +5,16 @@
 //! now and then; the record at the root then has that number. After a mount that was not ended, the
 //! numbers behind that are suspects: a slot with such a number may have a header and not the bytes,
 //! and the older slot counts. With any other number that is damage.
+//!
+//! After a sync that failed, a later one does not tell what the first one has lost. The numbers in
+//! question are in doubt then: suspects of the mounts to come, and not durable in this one.
 
 use super::header::{Header, SEQUENCE_MAX};
 use super::key::MasterKey;
 use super::record::{self, Attributes, Record};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard};
 use braid_contract::{Errno, Error, FileSystem, RefusalKind, Result};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// So many numbers are reserved at a time.
@@ -28,8 +32,18 @@ pub(crate) struct Sequence {
     /// Held by writes; its only holder knows that no number is in use.
     barrier: RwLock<()>,
     /// As they were found: later ones are not torn.
-    suspects: Vec<std::ops::RangeInclusive<u64>>,
+    suspects: Vec<RangeInclusive<u64>>,
+    /// Numbers that a failed sync may have kept from the devices.
+    doubted: RwLock<Vec<RangeInclusive<u64>>>,
     tag: u32,
+}
+
+/// What was known when a sync began.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    settled: u64,
+    /// Up to here, numbers may be in doubt: the sync does not make them durable.
+    pub(crate) doubted: u64,
 }
 
 struct Kept {
@@ -59,10 +73,12 @@ impl Sequence {
         }
         // The data of an earlier mount is durable from here on. Later, a front end may be waiting
         // for the very request that would have it written back.
+        let mut doubted = Vec::new();
         if record.settled < record.limit
             && let Err(error) = child.sync()
         {
             tracing::warn!(%error, "what an earlier mount has written may not be durable");
+            doubted.push(record.settled + 1..=record.limit);
         }
         record.suspect_the_unsettled();
         Ok(Self {
@@ -71,6 +87,7 @@ impl Sequence {
             settled: AtomicU64::new(record.limit),
             is_begun: AtomicBool::new(false),
             suspects: record.suspects.clone(),
+            doubted: RwLock::new(doubted),
             tag: record.tag(),
             kept: Mutex::new(Kept { record, names }),
             barrier: RwLock::default(),
@@ -146,6 +163,39 @@ impl Sequence {
         record::store(child, kept.names, &kept.record).map(drop)
     }
 
+    /// Before a sync.
+    pub(crate) fn attempt(&self) -> Attempt {
+        let doubted = self.doubted.read().last().map_or(0, |range| *range.end());
+        Attempt { settled: self.settled.load(Ordering::Acquire), doubted }
+    }
+
+    /// A sync has failed: all that was not durable before is in doubt.
+    pub(crate) fn doubt(&self, child: &dyn FileSystem, attempt: Attempt) {
+        let range = attempt.settled + 1..=self.next.load(Ordering::Relaxed) - 1;
+        if range.is_empty() {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        if !self.doubt_more(range.clone()) {
+            return;
+        }
+        kept.record.suspect(range);
+        let stored = record::store(child, kept.names, &kept.record);
+        if let Err(error) = stored.and_then(|_| record::make_durable(child)) {
+            // They are suspects all the same if the mount does not end, and are stored with the next
+            // record if it does.
+            tracing::warn!(%error, "the writes that a failed sync may have lost could not be noted");
+        }
+    }
+
+    /// Answers whether that is anything new.
+    fn doubt_more(&self, range: RangeInclusive<u64>) -> bool {
+        let mut doubted = self.doubted.write();
+        let before = doubted.clone();
+        record::add(&mut doubted, range);
+        *doubted != before
+    }
+
     /// All is durable, and nothing will be written any more.
     pub(crate) fn end(&self, child: &dyn FileSystem) -> Result<()> {
         if !self.is_begun.swap(false, Ordering::AcqRel) {
@@ -159,9 +209,16 @@ impl Sequence {
     }
 
     /// Whether the write of a header is durable. Numbers of another record, and of earlier mounts,
-    /// are.
+    /// are, if they are not in doubt.
     pub(crate) fn is_durable(&self, header: &Header) -> bool {
-        header.instance != self.tag || header.sequence <= self.settled.load(Ordering::Acquire)
+        let is_settled = header.sequence <= self.settled.load(Ordering::Acquire);
+        header.instance != self.tag || (is_settled && !self.is_doubted(header))
+    }
+
+    /// Whether a failed sync may have kept the write of a header from the devices.
+    pub(crate) fn is_doubted(&self, header: &Header) -> bool {
+        let doubted = self.doubted.read();
+        header.instance == self.tag && doubted.iter().any(|range| range.contains(&header.sequence))
     }
 
     /// Whether a crash may have kept the write of a header from the devices.

@@ -1,5 +1,6 @@
 //! Shared by the frames of all files.
 
+use super::file::File;
 use super::pipeline::Pipeline;
 use super::sequence::Sequence;
 use crate::count::Count;
@@ -45,6 +46,20 @@ impl Shared {
     pub(crate) fn new(pipeline: Pipeline, child: Arc<dyn FileSystem>) -> Result<Self> {
         let sequence = Sequence::open(&*child, pipeline.key.as_deref())?;
         Ok(Self { child, pipeline, sequence, counts: Counts::default() })
+    }
+
+    /// Makes the writes to a file up to number `last` durable by `sync`.
+    pub(crate) fn sync(&self, file: &File, last: u64, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        let attempt = self.sequence.attempt();
+        sync().inspect_err(|_| self.sequence.doubt(&*self.child, attempt))?;
+        file.is_synced(last, attempt.doubted);
+        Ok(())
+    }
+
+    /// Makes all writes durable.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        let attempt = self.sequence.attempt();
+        self.child.sync().inspect_err(|_| self.sequence.doubt(&*self.child, attempt))
     }
 
     /// For messages.

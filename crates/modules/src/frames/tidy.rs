@@ -4,7 +4,7 @@ use super::access::{Access, Current};
 use super::codec::in_blocks;
 use super::file::State;
 use super::geometry::Side;
-use super::header::{Coding, Slot, Trio};
+use super::header::{Coding, Header, Slot, Trio};
 use braid_contract::{Result, SetAttr, SetTime};
 
 impl Access<'_> {
@@ -20,7 +20,7 @@ impl Access<'_> {
                 is_changed = true;
             }
             let trio = self.trio(frame)?;
-            if is_tidy(&trio) || trio.is_damaged() {
+            if is_tidy(&trio) || trio.is_damaged() || self.is_doubted(&trio) {
                 state.untidy.remove(&frame);
             }
         }
@@ -46,6 +46,12 @@ impl Access<'_> {
             *tidied.at_mut(side) = *trio.at(side);
         }
         Ok((tidied != *trio).then_some(tidied))
+    }
+
+    /// Whether the newest version has to be written again before older ones can go.
+    fn is_doubted(&self, trio: &Trio) -> bool {
+        let is_doubted = |header: &Header| self.shared.sequence.is_doubted(header);
+        trio.newest().is_some_and(|(_, header)| is_doubted(&header) && !self.is_durable(&header))
     }
 
     fn free(&self, frame: u64, before: &Trio, after: &Trio) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::Member;
 use crate::frames::codec::Codec;
+use crate::frames::geometry::Side;
 use crate::frames::key::tests::key;
 use crate::frames::{Framed, Pipeline};
 use braid_contract::{
@@ -10,6 +11,7 @@ use braid_contract::{
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +56,11 @@ impl Bed {
     /// The daemon is killed, and comes again.
     pub(super) fn kill(&mut self) {
         self.fs = framed(&self.dir, &self.pipeline).unwrap();
+    }
+
+    /// The daemon is killed, and comes again over this file system.
+    pub(super) fn kill_over(&mut self, child: Arc<dyn FileSystem>) {
+        self.fs = Framed::new(self.pipeline.clone(), child, false).unwrap();
     }
 
     /// Another process goes on with the open files.
@@ -146,6 +153,18 @@ impl Bed {
         let mut byte = [0];
         file.read_exact_at(&mut byte, offset).unwrap();
         file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+    }
+
+    /// As if the data of these versions of a file's first frame, each filled with its number, had not
+    /// reached the device.
+    pub(super) fn tear(&self, name: &str, versions: Range<u8>) {
+        let below = fs::read(self.below(name)).unwrap();
+        let geometry = self.pipeline.geometry();
+        for at in Side::ALL.map(|side| geometry.slot_at(0, side)) {
+            if below.get(at as usize).is_some_and(|byte| versions.contains(byte)) {
+                self.damage(name, at);
+            }
+        }
     }
 }
 

@@ -8,3 +8,4 @@ mod forms;
 mod handover;
 mod model;
 mod space;
+mod syncs;
