@@ -106,11 +106,7 @@ impl Engine {
             return Ok(0);
         }
         let change = |access: &Access<'_>, state: &mut State| access.write(state, offset, data);
-        let mut written = self.change(&file, door, &change);
-        if written.as_ref().is_err_and(|error| error.is_full()) && self.relieve() {
-            written = self.change(&file, door, &change);
-        }
-        let count = match written? {
+        let count = match self.change(&file, door, &change)? {
             Some(count) => count,
             None => self.child().write(caller, handle, offset, data, flags)?,
         };
@@ -120,8 +116,20 @@ impl Engine {
         Ok(count)
     }
 
-    /// Changes a file, which becomes a framed one if it was empty; `None` if it is plain.
+    /// Changes a file, which becomes a framed one if it was empty; `None` if it is plain. If there is
+    /// no room, it is tried once more without what is old.
     fn change<T>(
+        &self,
+        file: &File,
+        door: Door<'_>,
+        change: &dyn Fn(&Access<'_>, &mut State) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let changed = self.change_once(file, door, change);
+        let is_full = changed.as_ref().is_err_and(|error| error.is_full());
+        if is_full && self.relieve() { self.change_once(file, door, change) } else { changed }
+    }
+
+    fn change_once<T>(
         &self,
         file: &File,
         door: Door<'_>,

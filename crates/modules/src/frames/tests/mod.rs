@@ -5,6 +5,7 @@ mod bed;
 mod damage;
 mod document;
 mod forms;
+mod full;
 mod handover;
 mod model;
 mod space;
