@@ -62,6 +62,7 @@ impl Access<'_> {
         let (is, expected) = (self.door.size()?, self.stored_size(state.size)?);
         let Some(last_byte) = state.size.checked_sub(1) else {
             if is > 0 {
+                self.shared.expect_head(&self.door, &self.format.head)?;
                 self.door.set_size(0)?;
             }
             state.is_trimmed = true;

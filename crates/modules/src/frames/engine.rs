@@ -61,9 +61,16 @@ impl Engine {
         Ok(kind)
     }
 
-    /// A file that is not in use yet. `is_new`: it was just made.
-    pub(crate) fn load(&self, ino: InodeId, stored: u64, is_new: bool) -> Result<File> {
+    /// A file that is not in use yet, by an open one of the child if there is any. `is_new`: it was
+    /// just made.
+    pub(crate) fn load(&self, ino: InodeId, handle: Option<HandleId>, is_new: bool) -> Result<File> {
+        let stored = self.child().getattr(&Caller::stack(), ino, handle)?.size;
         let head = if is_new { None } else { self.head(ino)? };
+        if let Some(head) = &head
+            && stored > 0
+        {
+            self.expect_head(ino, handle, head)?;
+        }
         let (form, size) = match head {
             None if stored == 0 => (Form::Empty, 0),
             None => (Form::Plain, stored),
@@ -75,6 +82,18 @@ impl Engine {
             },
         };
         Ok(File::new(ino, form, size))
+    }
+
+    fn expect_head(&self, ino: InodeId, handle: Option<HandleId>, head: &Head) -> Result<()> {
+        let caller = Caller::stack();
+        let expect = |handle| self.shared.expect_head(&self.own_door(&caller, ino, handle), head);
+        if let Some(handle) = handle {
+            return expect(handle);
+        }
+        let own = self.open_own(ino)?;
+        let expected = expect(own);
+        self.child().release(own)?;
+        expected
     }
 
     fn format(&self, head: Head) -> Option<Format> {

@@ -46,6 +46,15 @@ impl Head {
         };
         is_ours.then_some(head)
     }
+
+    /// Whether a file with this head may begin with these bytes: the head, zeros after a crash, or
+    /// a damaged head, since the attribute counts. Otherwise, the file was written by something else.
+    pub(crate) fn may_be(&self, first: &[u8; HEAD]) -> bool {
+        match Self::decode(first) {
+            Some(head) => head == *self,
+            None => *first == [0; HEAD] || first.starts_with(&MAGIC) || first[16..32] == self.id,
+        }
+    }
 }
 
 /// The form of a frame's bytes.
@@ -242,6 +251,8 @@ mod tests {
         let bytes = head.encode();
         assert_eq!(Head::decode(&bytes), Some(head));
         assert_eq!(Head::decode(&bytes[..HEAD - 1]), None);
+        assert!(head.may_be(&bytes) && head.may_be(&[0; HEAD]) && !head.may_be(&[b'x'; HEAD]));
+        assert!(!head.may_be(&Head { id: [4; 16], ..head }.encode()));
         let trio = Trio([Slot::Held(header(5)), Slot::Held(header(6)), Slot::Absent]);
         let encoded = trio.encode();
         assert_eq!(Trio::decode(&encoded, geometry), trio);
@@ -249,6 +260,7 @@ mod tests {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Head::decode(&bytes), None, "bit {bit}");
+            assert!(head.may_be(&bytes), "bit {bit}");
         }
         for bit in 0..HEADER * 8 {
             let mut encoded = encoded;

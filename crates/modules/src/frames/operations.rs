@@ -53,10 +53,7 @@ impl Engine {
 
     /// The file of an open one of the child, which it is held for.
     pub(crate) fn hold(&self, ino: InodeId, handle: HandleId, is_new: bool) -> Result<Arc<File>> {
-        self.files.hold(ino, || {
-            let stored = self.child().getattr(&Caller::stack(), ino, Some(handle))?.size;
-            self.load(ino, stored, is_new)
-        })
+        self.files.hold(ino, || self.load(ino, Some(handle), is_new))
     }
 
     pub(crate) fn release(&self, handle: HandleId) -> Result<()> {
@@ -223,10 +220,7 @@ impl Engine {
         if about.kind != FileKind::Regular {
             return self.child().setattr(caller, ino, handle, changes);
         }
-        let file = self.files.hold(ino, || {
-            let stored = self.child().getattr(&Caller::stack(), ino, handle)?.size;
-            self.load(ino, stored, false)
-        })?;
+        let file = self.files.hold(ino, || self.load(ino, handle, false))?;
         let done =
             self.admit(&file, size > 0).and_then(|()| self.resize(caller, &file, handle, changes, size));
         if self.files.release(ino) {

@@ -1,10 +1,12 @@
 //! Shared by the frames of all files.
 
+use super::door::Door;
 use super::file::File;
+use super::header::{HEAD, Head};
 use super::pipeline::Pipeline;
 use super::sequence::Sequence;
 use crate::count::Count;
-use braid_contract::{Figure, FileSystem, InodeId, Result};
+use braid_contract::{Errno, Error, Figure, FileSystem, InodeId, Result, Shown};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,6 +62,20 @@ impl Shared {
     pub(crate) fn sync_all(&self) -> Result<()> {
         let attempt = self.sequence.attempt();
         self.child.sync().inspect_err(|_| self.sequence.doubt(&*self.child, attempt))
+    }
+
+    /// Refuses a file with the head as its attribute and the bytes of something else: as one in
+    /// frames it would be empty, or damaged throughout, and the next write the end of it.
+    pub(crate) fn expect_head(&self, door: &Door<'_>, head: &Head) -> Result<()> {
+        let mut first = [0; HEAD];
+        door.read_at(0, &mut first)?;
+        if head.may_be(&first) {
+            return Ok(());
+        }
+        let path = self.path(door.ino);
+        let why = "the file was written without the modules of frames";
+        tracing::error!(path = %path.shown(), "{why}");
+        Err(Error::new(Errno::EUCLEAN, format!("{}: {why}", path.shown())))
     }
 
     /// For messages.

@@ -25,6 +25,41 @@ fn plain_files_stay_as_they_are_until_they_are_emptied() {
 }
 
 #[test]
+fn a_file_written_without_frames_meanwhile_is_refused_and_left() {
+    let other = b"written while the stack was another one";
+    for len in [100, 70_000] {
+        let mut bed = Bed::new(checked());
+        let (_, handle) = bed.create("a");
+        bed.write(handle, 0, &vec![1; len]);
+        bed.close(handle);
+        let (ino, used) = bed.create("used");
+        bed.write(used, 0, b"data");
+        bed.truncate(ino, Some(used), 0).unwrap();
+        bed.fs.settle().unwrap();
+        // Written in place, a file keeps its attributes.
+        ["a", "used"].iter().for_each(|name| fs::write(bed.below(name), other).unwrap());
+        let append = bed.door().write(&Caller::root(), used, 0, b"more", Default::default());
+        assert_eq!(append.unwrap_err().errno(), Errno::EUCLEAN);
+        bed.close(used);
+        bed.mount(checked()).unwrap();
+        for name in ["a", "used"] {
+            assert_eq!(bed.content(name).unwrap_err().errno(), Errno::EUCLEAN, "{name}");
+            assert_eq!(bed.open(name, true).unwrap_err().errno(), Errno::EUCLEAN, "{name}");
+            let ino = bed.door().lookup(&Caller::root(), ROOT, OsStr::new(name)).unwrap().attr.ino;
+            let longer = bed.truncate(ino, None, 90_000);
+            assert_eq!(longer.unwrap_err().errno(), Errno::EUCLEAN, "{name}");
+            assert_eq!(fs::read(bed.below(name)).unwrap(), other, "{name}");
+        }
+        // With zeros in place of the head, or another bit in it, the attribute counts.
+        let (_, handle) = bed.create("b");
+        bed.write(handle, 0, &vec![1; len]);
+        bed.close(handle);
+        bed.damage("b", 3);
+        assert_eq!(bed.content("b").unwrap(), vec![1; len]);
+    }
+}
+
+#[test]
 fn each_stack_reads_what_another_has_written_but_for_the_key() {
     let mut bed = Bed::new(checked());
     let content = |name: &str| vec![name.len() as u8; 70_000];
