@@ -92,6 +92,7 @@ impl Access<'_> {
             if bytes.is_some() {
                 return Ok(Current::At(side, header, bytes));
             }
+            self.is_torn(frame, &header);
         }
         Ok(Current::Hole)
     }
@@ -114,6 +115,16 @@ impl Access<'_> {
         self.door.read_at(self.geometry().slot_at(frame, side), &mut bytes)?;
         self.shared.counts.checked.one();
         Ok(self.format.seal.open(frame, header, bytes))
+    }
+
+    /// Notes a version that does not count, once: after a crash, it may be damage all the same.
+    fn is_torn(&self, frame: u64, header: &Header) {
+        if self.file.is_first_torn(header.sequence) {
+            self.shared.counts.torn.one();
+            let (path, offset) = (self.shared.path(self.file.ino), self.geometry().start_of(frame));
+            let text = "a version of a frame does not count: a crash has torn it, or it is damaged";
+            tracing::warn!(path = %path.shown(), frame, offset, "{text}");
+        }
     }
 
     fn damage(&self, frame: u64) -> Error {

@@ -6,7 +6,7 @@ use super::header::{Head, Trio};
 use super::record;
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{HandleId, InodeId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub(crate) struct File {
     /// The writes to this file with these numbers are durable.
     synced: Mutex<Vec<RangeInclusive<u64>>>,
     groups: Mutex<HashMap<u64, Arc<Group>>>,
+    /// Numbers of torn versions that were found.
+    torn: Mutex<HashSet<u64>>,
 }
 
 pub(crate) struct State {
@@ -67,7 +69,13 @@ impl File {
             is_trimmed: false,
             own: None,
         };
-        Self { ino, state: RwLock::new(state), synced: Mutex::default(), groups: Mutex::default() }
+        Self {
+            ino,
+            state: RwLock::new(state),
+            synced: Mutex::default(),
+            groups: Mutex::default(),
+            torn: Mutex::default(),
+        }
     }
 
     /// All writes up to `last` are durable, but for those up to `doubted` that were not before.
@@ -83,6 +91,11 @@ impl File {
     /// Whether a sync of the file made the write with this number durable.
     pub(crate) fn has_synced(&self, number: u64) -> bool {
         self.synced.lock().iter().any(|range| range.contains(&number))
+    }
+
+    /// Whether the torn version with this number was not found before.
+    pub(crate) fn is_first_torn(&self, number: u64) -> bool {
+        self.torn.lock().insert(number)
     }
 
     /// The headers of a group, if they are remembered.

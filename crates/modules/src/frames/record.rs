@@ -49,8 +49,16 @@ impl Record {
     pub(crate) fn suspect(&mut self, range: RangeInclusive<u64>) {
         add(&mut self.suspects, range);
         while self.suspects.len() > SUSPECTS_MAX {
-            let first = self.suspects.remove(0);
-            self.suspects[0] = *first.start()..=*self.suspects[0].end();
+            self.join_the_nearest();
+        }
+    }
+
+    /// As few numbers as possible become suspects with them.
+    fn join_the_nearest(&mut self) {
+        let gap = |at: &usize| self.suspects[at + 1].start() - self.suspects[*at].end();
+        if let Some(at) = (0..self.suspects.len() - 1).min_by_key(gap) {
+            let next = self.suspects.remove(at + 1);
+            self.suspects[at] = *self.suspects[at].start()..=*next.end();
         }
     }
 
@@ -204,5 +212,19 @@ mod tests {
         assert_eq!(record.suspects.len(), SUSPECTS_MAX);
         assert_eq!(record.suspects.first(), Some(&(1..=2450)));
         assert_eq!(record.suspects.last(), Some(&(3900..=3950)));
+    }
+
+    #[test]
+    fn where_there_is_no_room_the_nearest_ranges_become_one() {
+        let mut record = Record::new([0; 16]);
+        let starts = (0..SUSPECTS_MAX as u64).map(|at| at * 1000);
+        starts.for_each(|start| record.suspect(start..=start + 9));
+        record.suspect(7050..=7059);
+        assert_eq!(record.suspects.len(), SUSPECTS_MAX);
+        assert_eq!(record.suspects[..2], [0..=9, 1000..=1009]);
+        assert_eq!(record.suspects[7..9], [7000..=7059, 8000..=8009]);
+        // Those that touch take no room.
+        record.suspect(8010..=8500);
+        assert_eq!(record.suspects[7..10], [7000..=7059, 8000..=8500, 9000..=9009]);
     }
 }

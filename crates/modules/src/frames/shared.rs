@@ -23,6 +23,8 @@ pub(crate) struct Shared {
 pub(crate) struct Counts {
     pub(crate) checked: Count,
     pub(crate) damaged: Count,
+    /// Versions that a crash may have torn and that don't count.
+    pub(crate) torn: Count,
     /// Bytes of data that were put into frames.
     pub(crate) data: Count,
     /// Bytes stored for it.
@@ -34,6 +36,11 @@ impl Counts {
         vec![
             Figure::counter("frames_checked", "Frames that were read and checked", self.checked.get()),
             Figure::counter("frames_damaged", "Reads of frames that were found damaged", self.damaged.get()),
+            Figure::counter(
+                "frames_torn",
+                "Versions of frames that did not count, torn by a crash or damaged after it",
+                self.torn.get(),
+            ),
             Figure::counter("data_bytes", "Bytes of data that were put into frames", self.data.get()),
             Figure::counter(
                 "stored_bytes",

@@ -90,6 +90,8 @@ fn a_header_without_its_data_counts_only_if_power_may_have_been_lost() {
         }
         let older: Vec<u8> = [[1; 4096], [0; 4096]].concat();
         assert_eq!(bed.content("a").unwrap(), older);
+        let counts = &bed.fs.engine.shared.counts;
+        assert_eq!([counts.torn.get(), counts.damaged.get()], [2, 0]);
         // It stays so, even if the rest is written.
         let (_, handle) = bed.open("a", true).unwrap();
         bed.write(handle, 4097, b"x");
