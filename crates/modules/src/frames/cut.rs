@@ -51,7 +51,7 @@ impl Access<'_> {
         state.is_trimmed = false;
         self.file.forget_groups();
         let end = self.geometry().frames_of(&(0..size)).end;
-        state.untidy.retain(|frame| *frame < end);
+        state.untidy.retain(|frame, _| *frame < end);
     }
 
     /// Removes data behind the size, durably.

@@ -197,11 +197,16 @@ impl Engine {
     /// Makes everything durable (not within a request, which the child's sync may wait for),
     /// records that at the root, and gives space back.
     pub(crate) fn settle(&self) -> Result<()> {
+        let untidy = self.files.untidy().into_iter().map(|file| {
+            let passes = file.state.read().passes;
+            (file, passes)
+        });
+        let untidy: Vec<_> = untidy.collect();
         let done = self.shared.sequence.done();
         self.shared.sync_all()?;
         self.shared.sequence.settle(self.child(), done)?;
-        for file in self.files.untidy() {
-            if let Err(error) = self.tidy(&file) {
+        for (file, passes) in untidy {
+            if let Err(error) = self.tidy(&file, passes) {
                 tracing::warn!(ino = file.ino.0, %error, "space of a file could not be given back");
             }
         }
@@ -214,13 +219,13 @@ impl Engine {
     pub(crate) fn relieve(&self) -> bool {
         let untidy = self.files.untidy();
         for file in &untidy {
-            let (own, last) = {
+            let (own, last, passes) = {
                 let state = file.state.read();
-                (state.own, state.last)
+                (state.own, state.last, state.passes)
             };
             let Some(own) = own else { continue };
             let sync = || self.child().fsync(&Caller::stack(), own, true);
-            let tidied = self.shared.sync(file, last, sync).and_then(|()| self.tidy(file));
+            let tidied = self.shared.sync(file, last, sync).and_then(|()| self.tidy(file, passes));
             if let Err(error) = tidied {
                 tracing::warn!(ino = file.ino.0, %error, "space of a file could not be given back");
             }
@@ -233,12 +238,13 @@ impl Engine {
         self.shared.sequence.is_unsettled() || !self.files.untidy().is_empty()
     }
 
-    pub(crate) fn tidy(&self, file: &File) -> Result<()> {
+    /// After a sync that began when the file had been tidied `synced` times.
+    pub(crate) fn tidy(&self, file: &File, synced: u64) -> Result<()> {
         let mut state = file.state.write();
         let (Some(own), Form::Framed(format)) = (state.own, &state.form) else { return Ok(()) };
         let (caller, format) = (Caller::stack(), Arc::clone(format));
         let door = self.own_door(&caller, file.ino, own);
-        self.access(file, &format, door).tidy(&mut state)?;
+        self.access(file, &format, door).tidy(&mut state, synced)?;
         if state.untidy.is_empty() { self.leave(file, &mut state) } else { Ok(()) }
     }
 

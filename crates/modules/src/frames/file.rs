@@ -6,7 +6,7 @@ use super::header::{Head, Trio};
 use super::record;
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{HandleId, InodeId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -33,8 +33,11 @@ pub(crate) struct State {
     pub(crate) size: u64,
     /// Number of the last write.
     pub(crate) last: u64,
-    /// Frames with more than one slot, of which all but the newest will be given back.
-    pub(crate) untidy: BTreeSet<u64>,
+    /// Frames with more than one slot, of which all but the newest will be given back, each with the
+    /// pass that has done something for it last.
+    pub(crate) untidy: BTreeMap<u64, u64>,
+    /// So many times the file was tidied.
+    pub(crate) passes: u64,
     /// There are holes among these.
     pub(crate) has_holes: bool,
     /// Nothing is left behind the size.
@@ -64,7 +67,8 @@ impl File {
             form,
             size,
             last: 0,
-            untidy: BTreeSet::new(),
+            untidy: BTreeMap::new(),
+            passes: 0,
             has_holes: false,
             is_trimmed: false,
             own: None,

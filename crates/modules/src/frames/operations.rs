@@ -145,13 +145,13 @@ impl Engine {
 
     pub(crate) fn fsync(&self, caller: &Caller, handle: HandleId, data_only: bool) -> Result<()> {
         let file = self.files.of(handle)?;
-        let (last, has_holes) = {
+        let (last, has_holes, passes) = {
             let state = file.state.read();
-            (state.last, state.has_holes)
+            (state.last, state.has_holes, state.passes)
         };
         self.shared.sync(&file, last, || self.child().fsync(caller, handle, data_only))?;
         // Programs that punch holes and sync expect the space.
-        if has_holes { self.tidy(&file) } else { Ok(()) }
+        if has_holes { self.tidy(&file, passes) } else { Ok(()) }
     }
 
     pub(crate) fn fallocate(

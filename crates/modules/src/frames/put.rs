@@ -108,7 +108,7 @@ impl Access<'_> {
         state.last = state.last.max(header.sequence);
         let is_alone = piece.trio.0.iter().filter(|slot| **slot != Slot::Absent).count() == 1;
         if !is_alone || header.len == 0 {
-            state.untidy.insert(piece.frame);
+            state.untidy.insert(piece.frame, 0);
         }
         state.has_holes |= header.len == 0;
         // If that fails, there is only less room.

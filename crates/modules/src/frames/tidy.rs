@@ -8,14 +8,17 @@ use super::header::{Coding, Header, Slot, Trio};
 use braid_contract::{Result, SetAttr, SetTime};
 
 impl Access<'_> {
-    /// Frees all slots but the newest of each frame where that is durable. The times stay.
-    pub(crate) fn tidy(&self, state: &mut State) -> Result<()> {
-        let frames: Vec<u64> = state.untidy.iter().copied().collect();
+    /// Frees all slots but the newest of each frame where that is durable. The times stay. The passes
+    /// up to `synced` are durable.
+    pub(crate) fn tidy(&self, state: &mut State, synced: u64) -> Result<()> {
+        state.passes += 1;
+        let frames: Vec<(u64, u64)> = state.untidy.iter().map(|(frame, pass)| (*frame, *pass)).collect();
         let before = self.door.child.getattr(self.door.caller, self.file.ino, Some(self.door.handle))?;
         let mut is_changed = false;
-        for frame in frames {
+        for (frame, pass) in frames {
             let trio = self.trio(frame)?;
-            if let Some(tidied) = self.tidied(frame, &trio)? {
+            if let Some(tidied) = self.tidied(frame, &trio, pass <= synced)? {
+                state.untidy.insert(frame, state.passes);
                 self.free(frame, &trio, &tidied)?;
                 is_changed = true;
             }
@@ -33,16 +36,17 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// The headers of a frame after the next step, if one can be done.
-    fn tidied(&self, frame: u64, trio: &Trio) -> Result<Option<Trio>> {
+    /// The headers of a frame after the next step, if one can be done. `is_synced`: the last one is
+    /// durable.
+    fn tidied(&self, frame: u64, trio: &Trio, is_synced: bool) -> Result<Option<Trio>> {
         let (side, header) = match self.current(frame, trio)? {
             Current::At(side, header, _) if self.is_durable(&header) => (side, header),
             _ => return Ok(None),
         };
         let mut tidied = Trio::default();
         let is_alone = Side::ALL.iter().all(|other| *other == side || *trio.at(*other) == Slot::Absent);
-        // A hole's header goes last: older slots would count again.
-        if !is_alone || header.coding != Coding::Hole {
+        // A hole's header goes last, when the others are durably gone: they would count again.
+        if !is_alone || !is_synced || header.coding != Coding::Hole {
             *tidied.at_mut(side) = *trio.at(side);
         }
         Ok((tidied != *trio).then_some(tidied))

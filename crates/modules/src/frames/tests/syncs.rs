@@ -1,7 +1,8 @@
 //! Syncs that fail: what they may have lost is not taken for durable.
 
 use super::bed::{Bed, checked};
-use braid_contract::{Caller, Errno, FileSystem, HandleId, Layer, Result};
+use crate::sync::Mutex;
+use braid_contract::{Caller, Errno, FallocateMode, FileSystem, HandleId, Layer, Result};
 use braid_testkit::dir_fs::{Choice, DirFs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,12 +12,19 @@ struct Failing {
     dir: DirFs,
     fsyncs: AtomicU32,
     syncs: AtomicU32,
+    /// Done once while a sync is under way.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Failing {
     fn of(bed: &Bed, syncs: u32) -> Arc<Self> {
         let dir = DirFs::new(bed.dir.path(), Choice::Cached);
-        Arc::new(Self { dir, fsyncs: AtomicU32::new(0), syncs: AtomicU32::new(syncs) })
+        Arc::new(Self {
+            dir,
+            fsyncs: AtomicU32::new(0),
+            syncs: AtomicU32::new(syncs),
+            meanwhile: Mutex::default(),
+        })
     }
 
     fn next(left: &AtomicU32) -> Result<()> {
@@ -37,7 +45,11 @@ impl Layer for Failing {
 
     fn sync(&self) -> Result<()> {
         Self::next(&self.syncs)?;
-        self.dir.sync()
+        let synced = self.dir.sync();
+        if let Some(meanwhile) = self.meanwhile.lock().take() {
+            meanwhile();
+        }
+        synced
     }
 }
 
@@ -117,4 +129,30 @@ fn without_the_sync_at_the_mount_the_versions_of_the_one_before_are_not_durable(
     bed.fs.settle().unwrap();
     lose(&mut bed, handle, 2);
     assert_eq!(bed.content("a").unwrap(), [1; 4096]);
+}
+
+#[test]
+fn the_header_of_a_hole_goes_after_a_sync_since_the_older_one_went() {
+    let mut bed = Bed::new(checked());
+    let child = Failing::of(&bed, 0);
+    bed.kill_over(Arc::clone(&child) as _);
+    let (_, handle) = bed.create("a");
+    bed.write(handle, 0, &[1; 8192]);
+    bed.fs.settle().unwrap();
+    bed.fallocate(handle, 0, 4096, FallocateMode::PunchHole).unwrap();
+    let engine = Arc::clone(&bed.fs.engine);
+    let fsync = move || engine.fsync(&Caller::root(), handle, true).unwrap();
+    *child.meanwhile.lock() = Some(Box::new(fsync));
+    let headers = || {
+        let trio = bed.pipeline.geometry().trio_at(0) as usize;
+        let below = std::fs::read(bed.below("a")).unwrap();
+        below[trio..trio + 3 * 64].chunks(64).filter(|header| header.iter().any(|byte| *byte != 0)).count()
+    };
+    assert_eq!(headers(), 2);
+    // The older one goes with the fsync, which the sync of the settling does not cover.
+    bed.fs.settle().unwrap();
+    assert_eq!(headers(), 1);
+    bed.fs.settle().unwrap();
+    assert_eq!(headers(), 0);
+    bed.close(handle);
 }
