@@ -4,6 +4,7 @@ use super::codec::Seal;
 use super::geometry::{FIRST, FRAMES, HEADERS, TRIO};
 use super::header::{HEAD, Head, Trio};
 use super::key::MasterKey;
+use super::record::ATTRIBUTES;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -46,10 +47,12 @@ impl Found {
     /// It is none, or can't be read with this key.
     pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Self, CatError> {
         let file = File::open(path)?;
-        let mut head = [0; HEAD];
-        read_at(&file, &mut head, 0)?;
+        let mut first = [0; HEAD];
+        read_at(&file, &mut first, 0)?;
         let refuse = |why: &str| CatError::Refused(why.to_owned());
-        let head = Head::decode(&head).ok_or_else(|| refuse("it is not made of frames"))?;
+        // A copy has no attribute, and a file that was damaged may have no other head.
+        let head = Head::decode(&first).or_else(|| head_of(&file).filter(|head| head.may_be(&first)));
+        let head = head.ok_or_else(|| refuse("it is not made of frames"))?;
         let key = key_file.map(MasterKey::read).transpose().map_err(CatError::Refused)?;
         let cipher = match (head.is_sealed, key) {
             (true, None) => return Err(refuse("it is encrypted: name the key by --key-file")),
@@ -97,6 +100,15 @@ impl Found {
         }
         Ok(trio.is_absent().then(Vec::new))
     }
+}
+
+/// The head that is an attribute of the file.
+fn head_of(file: &File) -> Option<Head> {
+    ATTRIBUTES.iter().find_map(|names| {
+        let mut bytes = [0; HEAD];
+        let len = rustix::fs::fgetxattr(file, names.head, &mut bytes[..]).ok()?;
+        Head::decode(&bytes[..len])
+    })
 }
 
 /// Reads; bytes behind the end are zero.

@@ -3,6 +3,7 @@
 use super::bed::{Bed, checked, compressed, encrypted};
 use crate::frames::codec::Codec;
 use crate::frames::geometry::{Geometry, Side};
+use crate::frames::{CatError, Found};
 use braid_contract::Errno;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -50,6 +51,24 @@ fn a_changed_bit_is_an_error_where_it_is_and_nowhere_else() {
         assert!(bed.read(handle, frame, frame as usize).unwrap().iter().all(|byte| *byte == 3));
         bed.close(handle);
     }
+}
+
+#[test]
+fn without_a_mount_a_file_that_has_lost_its_head_is_read_by_its_attribute() {
+    let bed = Bed::new(checked());
+    settled(&bed);
+    let content = bed.content("a").unwrap();
+    let cat = || {
+        let mut to = Vec::new();
+        let damaged = Found::open(&bed.below("a"), None).and_then(|found| found.write_to(&mut to));
+        damaged.map(|damaged| (to, damaged))
+    };
+    let file = fs::OpenOptions::new().write(true).open(bed.below("a")).unwrap();
+    assert!(cat().unwrap() == (content.clone(), Vec::new()));
+    file.write_all_at(&[0; 40], 0).unwrap();
+    assert!(cat().unwrap() == (content, Vec::new()));
+    file.write_all_at(b"something else", 0).unwrap();
+    assert!(matches!(cat(), Err(CatError::Refused(_))));
 }
 
 #[test]
