@@ -205,6 +205,7 @@ impl Engine {
         let done = self.shared.sequence.done();
         self.shared.sync_all()?;
         self.shared.sequence.settle(self.child(), done)?;
+        self.files.were_settled(|number| self.shared.sequence.is_settled(number));
         for (file, passes) in untidy {
             if let Err(error) = self.tidy(&file, passes) {
                 tracing::warn!(ino = file.ino.0, %error, "space of a file could not be given back");

@@ -3,11 +3,10 @@
 use super::codec::Seal;
 use super::geometry::FRAMES;
 use super::header::{Head, Trio};
-use super::record;
+use super::record::{self, Ranges};
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{HandleId, InodeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The headers of a group.
@@ -21,7 +20,7 @@ pub(crate) struct File {
     pub(crate) ino: InodeId,
     pub(crate) state: RwLock<State>,
     /// The writes to this file with these numbers are durable.
-    synced: Mutex<Vec<RangeInclusive<u64>>>,
+    synced: Mutex<Ranges>,
     groups: Mutex<HashMap<u64, Arc<Group>>>,
     /// Numbers of torn versions that were found.
     torn: Mutex<HashSet<u64>>,
@@ -90,6 +89,16 @@ impl File {
         if from <= last {
             record::add(&mut synced, from..=last);
         }
+    }
+
+    /// What syncs made durable when the file was in use before.
+    pub(crate) fn was_synced(&self, ranges: Ranges) {
+        *self.synced.lock() = ranges;
+    }
+
+    /// What they made durable, if anything.
+    pub(crate) fn synced(&self) -> Option<Ranges> {
+        Some(self.synced.lock().clone()).filter(|ranges| !ranges.is_empty())
     }
 
     /// Whether a sync of the file made the write with this number durable.

@@ -2,6 +2,7 @@
 
 use super::file::File;
 use super::geometry::Geometry;
+use super::record::Ranges;
 use crate::sync::{Mutex, RwLock};
 use braid_contract::{Errno, HandleId, InodeId, Result};
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,8 @@ pub(crate) struct Files {
     kinds: Mutex<HashMap<InodeId, (Option<u64>, Kind)>>,
     /// Files that had data in another form, and perhaps still have it durably.
     emptied: Mutex<HashSet<InodeId>>,
+    /// Writes that syncs of files not in use any more made durable, until that is known of all.
+    synced: Mutex<HashMap<InodeId, Ranges>>,
     /// Looked up once more than the front end knows, and not in use any more.
     unused: Mutex<Vec<InodeId>>,
 }
@@ -43,7 +46,11 @@ impl Files {
         let entry = match used.entry(ino) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(Used { file: Arc::new(load()?), opens: 0, is_untidy: false, is_held: false })
+                let file = Arc::new(load()?);
+                if let Some(synced) = self.synced.lock().remove(&ino) {
+                    file.was_synced(synced);
+                }
+                entry.insert(Used { file, opens: 0, is_untidy: false, is_held: false })
             }
         };
         entry.opens += 1;
@@ -68,9 +75,19 @@ impl Files {
     }
 
     fn remove(&self, used: &mut HashMap<InodeId, Used>, ino: InodeId) {
-        if used.remove(&ino).is_some_and(|used| used.is_held) {
+        let Some(used) = used.remove(&ino) else { return };
+        if let Some(synced) = used.file.synced() {
+            self.synced.lock().insert(ino, synced);
+        }
+        if used.is_held {
             self.unused.lock().push(ino);
         }
+    }
+
+    /// Forgets what syncs of single files made durable, where `is_settled` says so of all up to a
+    /// number.
+    pub(crate) fn were_settled(&self, is_settled: impl Fn(u64) -> bool) {
+        self.synced.lock().retain(|_, synced| synced.last().is_some_and(|range| !is_settled(*range.end())));
     }
 
     /// Whether an inode is in use, and is not held yet.
@@ -162,6 +179,7 @@ impl Files {
     pub(crate) fn is_new(&self, ino: InodeId) {
         self.forget(ino);
         self.emptied.lock().remove(&ino);
+        self.synced.lock().remove(&ino);
     }
 
     /// The file had data in another form until now.

@@ -11,6 +11,9 @@ const FIXED: usize = 64;
 /// Most ranges of suspects.
 const SUSPECTS_MAX: usize = 16;
 
+/// Ranges of numbers, in order.
+pub(crate) type Ranges = Vec<RangeInclusive<u64>>;
+
 /// The record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
@@ -23,7 +26,7 @@ pub(crate) struct Record {
     /// No write has a higher number. If it is not the same, the mount has not ended yet.
     pub(crate) limit: u64,
     /// Numbers of writes that a crash may have torn.
-    pub(crate) suspects: Vec<RangeInclusive<u64>>,
+    pub(crate) suspects: Ranges,
 }
 
 impl Record {
@@ -105,7 +108,7 @@ impl Record {
 }
 
 /// Adds a range to others. They stay in order, and those that touch become one.
-pub(crate) fn add(ranges: &mut Vec<RangeInclusive<u64>>, range: RangeInclusive<u64>) {
+pub(crate) fn add(ranges: &mut Ranges, range: RangeInclusive<u64>) {
     ranges.push(range);
     ranges.sort_by_key(|range| *range.start());
     ranges.dedup_by(|next, last| {

@@ -11,7 +11,7 @@
 
 use super::header::{Header, SEQUENCE_MAX};
 use super::key::MasterKey;
-use super::record::{self, Attributes, Record};
+use super::record::{self, Attributes, Ranges, Record};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard};
 use braid_contract::{Errno, Error, FileSystem, RefusalKind, Result};
 use std::ops::RangeInclusive;
@@ -32,9 +32,9 @@ pub(crate) struct Sequence {
     /// Held by writes; its only holder knows that no number is in use.
     barrier: RwLock<()>,
     /// As they were found: later ones are not torn.
-    suspects: Vec<RangeInclusive<u64>>,
+    suspects: Ranges,
     /// Numbers that a failed sync may have kept from the devices.
-    doubted: RwLock<Vec<RangeInclusive<u64>>>,
+    doubted: RwLock<Ranges>,
     tag: u32,
 }
 
@@ -213,6 +213,12 @@ impl Sequence {
     pub(crate) fn is_durable(&self, header: &Header) -> bool {
         let is_settled = header.sequence <= self.settled.load(Ordering::Acquire);
         header.instance != self.tag || (is_settled && !self.is_doubted(header))
+    }
+
+    /// Whether all writes up to a number are settled, and none is in doubt.
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        let is_sound = self.doubted.read().first().is_none_or(|range| *range.start() > number);
+        number <= self.settled.load(Ordering::Acquire) && is_sound
     }
 
     /// Whether a failed sync may have kept the write of a header from the devices.

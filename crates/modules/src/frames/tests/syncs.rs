@@ -116,6 +116,20 @@ fn what_was_synced_before_a_failed_sync_stays_durable() {
 }
 
 #[test]
+fn what_was_synced_stays_durable_when_the_file_is_opened_again() {
+    let mut bed = Bed::new(checked());
+    let (_, handle) = bed.create("a");
+    bed.write(handle, 0, &[1; 4096]);
+    bed.fsync(handle);
+    bed.close(handle);
+    let (_, handle) = bed.open("a", true).unwrap();
+    bed.write(handle, 0, &[2; 4096]);
+    lose(&mut bed, handle, 2);
+    assert_eq!(bed.content("a").unwrap(), [1; 4096]);
+    bed.fs.settle().unwrap();
+}
+
+#[test]
 fn without_the_sync_at_the_mount_the_versions_of_the_one_before_are_not_durable() {
     let mut bed = Bed::new(checked());
     let (_, handle) = bed.create("a");
