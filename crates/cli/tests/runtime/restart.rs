@@ -52,6 +52,7 @@ fn all_that_is_open_goes_on_with_direct_io() {
 fn one_by_one(dir: &Path, stop: &AtomicBool) -> u64 {
     let path = |name: &str| dir.join(name);
     fs::create_dir(dir).unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
     let mut log = OpenOptions::new().append(true).create_new(true).open(path("log")).unwrap();
     fs::write(path("one"), "0").unwrap();
     fs::write(path("other"), "1").unwrap();
