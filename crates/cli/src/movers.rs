@@ -5,6 +5,7 @@ use crate::args::{EvacuateArgs, MoveArgs, PathArgs, RebalanceArgs, StartArgs};
 use crate::failure::Result;
 use crate::{job, locate, table};
 use braid_contract::Shown;
+use braid_ipc::Client;
 use braid_ipc::mounts::Mount;
 use braid_ipc::protocol::{Job, JobKind, Reply, Request, StartJob};
 use std::path::Path;
@@ -47,17 +48,21 @@ pub(crate) fn start(mount: &Mount, what: JobKind, args: &StartArgs) -> Result<()
     if args.background {
         return start_only(mount, what, bandwidth, args.json);
     }
-    let mut daemon = locate::need_daemon(mount)?;
-    let started = job::ask_job(&mut daemon, &Request::StartJob(StartJob { what, bandwidth }))?;
+    let (mut daemon, started) = begin(mount, what, bandwidth)?;
     let ended = job::wait(&mut daemon, mount, started)?;
     job::conclude(&ended, args.json)
 }
 
 /// Starts a job, and does not wait for it.
 pub(crate) fn start_only(mount: &Mount, what: JobKind, bandwidth: Option<u64>, json: bool) -> Result<()> {
+    let (_, started) = begin(mount, what, bandwidth)?;
+    tell_started(mount, &started, json)
+}
+
+fn begin(mount: &Mount, what: JobKind, bandwidth: Option<u64>) -> Result<(Client, Job)> {
     let mut daemon = locate::need_daemon(mount)?;
     let started = job::ask_job(&mut daemon, &Request::StartJob(StartJob { what, bandwidth }))?;
-    tell_started(mount, &started, json)
+    Ok((daemon, started))
 }
 
 /// Prints a job that is not awaited.

@@ -25,6 +25,7 @@ mod job;
 /// Keys and values, and how keys are file names.
 pub mod key_value;
 mod layer;
+mod listing;
 mod native;
 mod printable;
 mod random;
@@ -56,6 +57,7 @@ pub use id::{HandleId, InodeId, ObjectId, ParseIdError, TierId, VolumeId};
 pub use job::{Amount, JobId, JobKind, JobState, Mover};
 pub use key_value::{KeyChange, KeyValue, PutOptions, PutWhen, ScanPage, ScanRange};
 pub use layer::Layer;
+pub use listing::list_names;
 pub use native::{
     Access, AccessTimes, Fd, NativeDirEntry, NativeFd, NativeHandle, NativeStat, NativeUsage, NativeWords,
     Renewal, open_by_steps,

@@ -18,9 +18,9 @@ pub(super) struct HandedMark {
     count: u32,
     /// Its name, if that is not the id alone.
     name: Option<String>,
-    /// It was found when the volume was opened, and its file could not be recovered.
+    /// Its file is to be recovered.
     #[serde(default)]
-    found: bool,
+    unrecovered: bool,
 }
 
 /// All existing marks.
@@ -31,7 +31,7 @@ pub(super) struct Marks {
     /// Names of marks that do not consist of the id alone.
     names: HashMap<ObjectId, String>,
     /// Marks of files that are to be recovered: found when the volume was opened, or left since.
-    found: HashSet<ObjectId>,
+    unrecovered: HashSet<ObjectId>,
 }
 
 impl Marks {
@@ -42,7 +42,7 @@ impl Marks {
     /// Adds a mark that was found.
     pub(super) fn enter(&mut self, name: &OsStr) -> Option<Mark> {
         let mark = Mark::parse(name)?;
-        self.found.insert(mark.id);
+        self.unrecovered.insert(mark.id);
         if mark.handle.is_some() {
             self.names.insert(mark.id, name.to_str()?.to_owned());
         }
@@ -51,20 +51,20 @@ impl Marks {
 
     /// Has the next open recover a file that this process marked.
     pub(super) fn leave(&mut self, id: ObjectId) {
-        self.found.insert(id);
+        self.unrecovered.insert(id);
     }
 
     /// The file is as this process knows it: there is nothing to be recovered.
     pub(super) fn is_known(&mut self, id: ObjectId) {
         if self.counts.contains_key(&id) {
-            self.found.remove(&id);
+            self.unrecovered.remove(&id);
         }
     }
 
     /// Whether a mark was [left](Self::leave), or found when the volume was opened, and still
     /// exists.
     pub(super) fn is_left(&self, id: ObjectId) -> bool {
-        self.found.contains(&id)
+        self.unrecovered.contains(&id)
     }
 
     /// Marks a file; answers whether that created a mark.
@@ -76,11 +76,11 @@ impl Marks {
     ) -> Result<bool> {
         let count = self.counts.get(&id).copied().unwrap_or(0);
         if count == 0 {
-            if !self.found.contains(&id) && handle.is_some() {
+            if !self.unrecovered.contains(&id) && handle.is_some() {
                 self.names.insert(id, Mark::name(id, handle));
             }
             if let Err(error) = open.ensure_file_at(&self.name(id)) {
-                if !self.found.contains(&id) {
+                if !self.unrecovered.contains(&id) {
                     self.names.remove(&id);
                 }
                 return Err(error).context("marking a file");
@@ -108,7 +108,7 @@ impl Marks {
         Ok(())
     }
 
-    /// Removes one mark, or `all` of them, also the one that was found.
+    /// Removes one mark, or `all` of them, also that of a file to be recovered.
     pub(crate) fn unmark(&mut self, open: &dyn NativeFd, id: ObjectId, all: bool) -> Result<()> {
         match self.counts.get_mut(&id) {
             Some(count) if *count > 1 && !all => {
@@ -116,7 +116,7 @@ impl Marks {
                 Ok(())
             }
             // What a crash left of the file is not known yet: only this mark leads there.
-            _ if !all && self.found.contains(&id) => {
+            _ if !all && self.unrecovered.contains(&id) => {
                 self.counts.remove(&id);
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Marks {
                 let name = self.name(id);
                 self.counts.remove(&id);
                 self.names.remove(&id);
-                self.found.remove(&id);
+                self.unrecovered.remove(&id);
                 open.ensure_gone_at(&name).context("unmarking a file")
             }
         }
@@ -136,20 +136,20 @@ impl Marks {
             id: *id,
             count: self.counts.get(id).copied().unwrap_or(0),
             name: self.names.get(id).cloned(),
-            found: self.found.contains(id),
+            unrecovered: self.unrecovered.contains(id),
         };
-        let only_found = self.found.iter().filter(|id| !self.counts.contains_key(id));
-        self.counts.keys().chain(only_found).map(mark).collect()
+        let others = self.unrecovered.iter().filter(|id| !self.counts.contains_key(id));
+        self.counts.keys().chain(others).map(mark).collect()
     }
 
     /// Takes over the marks of an earlier process.
     pub(super) fn take_over(&mut self, marks: Vec<HandedMark>) {
-        for HandedMark { id, count, name, found } in marks {
+        for HandedMark { id, count, name, unrecovered } in marks {
             if count > 0 {
                 self.counts.insert(id, count);
             }
-            if found {
-                self.found.insert(id);
+            if unrecovered {
+                self.unrecovered.insert(id);
             }
             name.map(|name| self.names.insert(id, name));
         }

@@ -8,8 +8,8 @@ use crate::jobs::{Job, RunEnd, RunStop};
 use crate::occupancy::each_range;
 use crate::volume::Volume;
 use braid_contract::{
-    Amount, Caller, DirEntry, DirSink, Entry, Errno, Error, FileKind, FileSystem, HandleId, InodeId,
-    OpenFlags, Result, SeekTarget, Shown, counted,
+    Amount, Caller, Entry, Errno, Error, FileKind, FileSystem, HandleId, InodeId, OpenFlags, Result,
+    SeekTarget, Shown, counted, list_names,
 };
 use braid_core::file::file_of;
 use braid_core::live::Layout;
@@ -28,8 +28,6 @@ const PIECE: u64 = 1 << 20;
 /// these can't be, either.
 const PART: u64 = 64 << 10;
 const STEP: u64 = 4096;
-/// Names that are read from a directory at a time.
-const NAMES: usize = 1024;
 
 /// A run of a scrub.
 struct Scrub<'v> {
@@ -197,25 +195,8 @@ impl Scrub<'_> {
     }
 
     fn names(&self, ino: InodeId) -> Result<Vec<OsString>> {
-        let handle = self.stack.open_dir(&self.caller, ino)?;
-        let mut listed = Listed::default();
-        let read = loop {
-            let before = listed.names.len();
-            listed.room = NAMES;
-            if self.is_interrupted() {
-                break Err(Errno::ECANCELED.into());
-            }
-            if let Err(error) = self.stack.read_dir(&self.caller, handle, listed.offset, false, &mut listed) {
-                break Err(error);
-            }
-            if listed.names.len() == before {
-                break Ok(());
-            }
-        };
-        self.stack.release_dir(handle)?;
-        read?;
-        listed.names.retain(|name| name != "." && name != "..");
-        Ok(listed.names)
+        let goes_on = || if self.is_interrupted() { Err(Errno::ECANCELED.into()) } else { Ok(()) };
+        list_names(self.stack, &self.caller, ino, goes_on)
     }
 
     fn forget(&self, ino: InodeId) {
@@ -438,26 +419,6 @@ impl Scrub<'_> {
                 first.unwrap_or_default()
             )),
         })
-    }
-}
-
-/// Names of a directory, and where it goes on.
-#[derive(Default)]
-struct Listed {
-    names: Vec<OsString>,
-    offset: i64,
-    /// How many more are taken at once.
-    room: usize,
-}
-
-impl DirSink for Listed {
-    fn add(&mut self, entry: &DirEntry<'_>) -> bool {
-        if self.room == 0 {
-            return false;
-        }
-        self.names.push(entry.name.to_owned());
-        (self.offset, self.room) = (entry.next_offset, self.room - 1);
-        true
     }
 }
 

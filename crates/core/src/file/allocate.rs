@@ -8,7 +8,7 @@ use crate::file::full_range::{MoveLimit, move_off};
 use crate::file::indexing::{make_index, spread_out};
 use crate::file::leave_home::{leave_home, leave_when_full, leaves_home, spread_ahead};
 use crate::file::mark::mark;
-use crate::file::pieces::make_object;
+use crate::file::pieces::{changing, make_object};
 use crate::file::place::place;
 use crate::file::preallocate::{reserve_again, reserve_part};
 use crate::file::presence::is_absent;
@@ -21,7 +21,7 @@ use crate::live::{File, Layout, Spread};
 use braid_contract::{Errno, FallocateMode, Result, SetTime};
 use braid_format::SIZE_MAX;
 use braid_placement::Origin;
-use braid_tiers::{Tier, bit};
+use braid_tiers::Tier;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -258,10 +258,7 @@ fn punch_spread(
         let _writing = writing(core, spread, start, end);
         let Some(entry) = spread.index.entry(range)? else { continue };
         let tier = core.tiers.get(entry.tier)?;
-        spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-        let cleared = clear_piece(file, spread, &tier, start, end - start);
-        // A sync beside it may have come before it.
-        spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+        let cleared = changing(spread, &tier, || clear_piece(file, spread, &tier, start, end - start));
         if let Err(error) = cleared {
             let obstacle = Obstacle::of(&tier, &error).filter(|_| !tier.capabilities().punch);
             return obstacle.map(|obstacle| AllocationOutcome::RangeMustMove(start, obstacle)).ok_or(error);
@@ -364,17 +361,14 @@ fn reserve_range(
 }
 
 fn reserve_on(file: &File, spread: &Spread, tier: &Tier, bytes: Range<u64>) -> Result<()> {
-    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-    let reserved = match reserve_part(file, spread, tier, bytes.clone()) {
+    let reserve = || match reserve_part(file, spread, tier, bytes.clone()) {
         Err(error) if is_absent(spread, tier, &error)? => {
             make_object(spread, tier)?;
             reserve_part(file, spread, tier, bytes)
         }
         result => result,
     };
-    // A sync beside it may have come before it.
-    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-    reserved.map_err(|error| tier.note_error(error))
+    changing(spread, tier, reserve).map_err(|error| tier.note_error(error))
 }
 
 /// Undoes the steps of an allocation that failed.

@@ -111,6 +111,16 @@ pub(super) fn note_write(spread: &Spread, tier: &Tier) {
     spread.space.changed();
 }
 
+/// Makes a change that has no data on `tier`, and notes that it is not durable there, before and
+/// after it: a sync beside it may take the first note for its own.
+pub(super) fn changing<T>(spread: &Spread, tier: &Tier, change: impl FnOnce() -> T) -> T {
+    let note = || spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    note();
+    let changed = change();
+    note();
+    changed
+}
+
 /// Zeroes and frees part of the file's part on `tier`.
 pub(crate) fn punch_piece(file: &File, spread: &Spread, tier: &Tier, offset: u64, len: u64) -> Result<()> {
     let punched = match &tier.backend {

@@ -6,7 +6,7 @@ use crate::file::clear::clear_range;
 use crate::file::demand::Demand;
 use crate::file::extents::next_data_on;
 use crate::file::indexing::make_index;
-use crate::file::pieces::ensure_object;
+use crate::file::pieces::{changing, ensure_object};
 use crate::file::preallocate::reserve_part;
 use crate::file::release::{release_range, release_set_aside};
 use crate::file::sync::sync_tier;
@@ -17,7 +17,6 @@ use braid_format::{Entry, Reason};
 use braid_placement::{Credits, Origin, WriteSpan};
 use braid_tiers::{Backend, Tier, bit};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 /// Gives all ranges of some bytes that have no tier yet one and the same, which
 /// meets the demand (PolyStore §4.4.2: one write, one tier). A write is a
@@ -203,8 +202,7 @@ fn deal_anew(
     if next_data_on(file, spread, &old, ranges.start_of(range), ranges.start_of(range + 1))?.is_some() {
         return stays();
     }
-    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
-    if let Err(error) = reserve_part(file, spread, tier, bytes.clone()) {
+    if let Err(error) = changing(spread, tier, || reserve_part(file, spread, tier, bytes.clone())) {
         // File systems keep what they had room for, and nothing leads there.
         if let Err(error) = release_range(file, spread, tier, range) {
             tracing::debug!(file = %spread.id(), range, %error, "space that was set aside for a file stays with it");

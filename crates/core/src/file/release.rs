@@ -136,9 +136,9 @@ pub(super) fn release_ahead(core: &Core, file: &File) {
     let layout = file.layout.write();
     let Layout::Spread(spread) = &*layout else { return };
     release_set_aside(core, file, spread, true);
-    let ahead = std::mem::take(&mut *spread.ahead.lock());
     // Space that was reserved since is the program's.
     let Ok(reserved) = spread.index.reserved() else { return };
+    let ahead = std::mem::take(&mut *spread.ahead.lock());
     for (range, AllocatedAhead { tier, .. }) in ahead {
         let ranges = spread.range_size();
         let bytes = ranges.start_of(range).max(reserved)..ranges.start_of(range + 1);

@@ -2,7 +2,7 @@
 //! it count for its tier.
 
 use crate::core::Core;
-use crate::file::pieces::ensure_object;
+use crate::file::pieces::{changing, ensure_object};
 use crate::live::Spread;
 use braid_contract::Result;
 use braid_tiers::{Backend, bit};
@@ -26,9 +26,7 @@ pub(super) fn lengthen_object(core: &Core, spread: &Spread, Range { start, end }
     let Some(whole) = spread.index.whole() else { return Ok(()) };
     let tier = core.tiers.get(whole.tier)?;
     let Backend::Store(store) = &tier.backend else { return Ok(()) };
-    let allocated = store.allocate(spread.id(), start, end - start, false);
-    // Behind it: a sync beside it may have taken an earlier note for its own.
-    spread.dirty.fetch_or(bit(tier.id), Ordering::AcqRel);
+    let allocated = changing(spread, &tier, || store.allocate(spread.id(), start, end - start, false));
     spread.space.changed();
     allocated.map_err(|error| tier.note_error(error))
 }

@@ -2,7 +2,7 @@
 
 use crate::open_table::OpenTable;
 use crate::refusals::Refusals;
-use braid_contract::{Context, Error, FrontCache, InodeId};
+use braid_contract::{Context, Errno, Error, FrontCache, InodeId};
 use fuser::{BackingId, INodeNo, Notifier};
 use parking_lot::RwLock;
 use std::ffi::OsString;
@@ -44,8 +44,6 @@ impl Answers {
 /// What the front end and its caches share.
 pub(crate) type Shared = (Arc<OpenTable<BackingId>>, Arc<Refusals>);
 
-const WRITING_BACK: &str = "writing back the kernel's cache";
-
 /// Inodes that one notification has the kernel forget.
 const FORGET_BATCH: usize = 512;
 
@@ -74,6 +72,20 @@ impl KernelCache {
     /// If it can't: that came with Linux 6.16.
     pub fn look_up_anew(&self) -> io::Result<()> {
         self.notifier.increment_epoch()
+    }
+
+    /// Has the kernel write an inode back. That it did is all that it says: `refused` is the error of
+    /// what was refused.
+    fn have_written(
+        &self,
+        ino: InodeId,
+        refused: impl FnOnce() -> Option<Errno>,
+    ) -> braid_contract::Result<()> {
+        // Afterwards, the data is for the process that goes on.
+        let written = self.answers.ask(|| self.notifier.inval_inode(INodeNo(ino.0), 0, 0));
+        let written = written.unwrap_or(Ok(())).map_err(Error::from);
+        let refused = refused().map_or(Ok(()), |errno| Err(errno.into()));
+        written.and(refused).context("writing back the kernel's cache")
     }
 }
 
@@ -120,12 +132,7 @@ impl FrontCache for KernelCache {
             return Ok(());
         }
         let before = self.refusals.count(ino);
-        // Afterwards, the data is for the process that goes on.
-        let written = self.answers.ask(|| self.notifier.inval_inode(INodeNo(ino.0), 0, 0));
-        let written = written.unwrap_or(Ok(())).map_err(Error::from);
-        // That the kernel has written is all that it says.
-        let refused = self.refusals.since(ino, before).map_or(Ok(()), |errno| Err(errno.into()));
-        written.and(refused).context(WRITING_BACK)
+        self.have_written(ino, || self.refusals.since(ino, before))
     }
 
     fn write_back_all(&self) -> braid_contract::Result<()> {
@@ -133,11 +140,8 @@ impl FrontCache for KernelCache {
             return Ok(());
         }
         // One that fails does not keep the others from it.
-        let written = self.opens.perhaps_dirty().into_iter().map(|ino| {
-            let written = self.write_back(ino);
-            let told = self.refusals.tell(ino).map_or(Ok(()), |errno| Err(Error::from(errno)));
-            written.and(told.context(WRITING_BACK))
-        });
+        let all = self.opens.perhaps_dirty().into_iter();
+        let written = all.map(|ino| self.have_written(ino, || self.refusals.tell(ino)));
         written.fold(Ok(()), braid_contract::Result::and)
     }
 }

@@ -2,7 +2,7 @@
 //! while.
 
 use braid_contract::{
-    Caller, DirEntry, DirSink, Entry, Errno, FileSystem, HandleId, InodeId, ObjectId, OpenFlags, Result,
+    Caller, Entry, Errno, FileSystem, HandleId, InodeId, ObjectId, OpenFlags, Result, list_names,
 };
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -176,18 +176,7 @@ impl Objects {
             Err(error) if error.errno() == Errno::ENOENT => return Ok(Vec::new()),
             dir => dir?,
         };
-        let caller = Caller::root();
-        let handle = self.fs.open_dir(&caller, dir.ino)?;
-        let mut listed = Listed::default();
-        let read = loop {
-            let before = listed.names.len();
-            let read = self.fs.read_dir(&caller, handle, listed.offset, false, &mut listed);
-            if read.is_err() || listed.names.len() == before {
-                break read;
-            }
-        };
-        self.fs.release_dir(handle)?;
-        read.map(|()| listed.names)
+        list_names(&*self.fs, &Caller::root(), dir.ino, || Ok(()))
     }
 
     /// Leaves a text for people, unless there is one.
@@ -235,19 +224,4 @@ pub(super) fn id_of(name: &OsStr) -> Option<ObjectId> {
 /// For reading and writing.
 fn both() -> OpenFlags {
     OpenFlags { read: true, write: true, ..OpenFlags::default() }
-}
-
-/// Names of a directory, and where it goes on.
-#[derive(Default)]
-struct Listed {
-    names: Vec<OsString>,
-    offset: i64,
-}
-
-impl DirSink for Listed {
-    fn add(&mut self, entry: &DirEntry<'_>) -> bool {
-        self.names.push(entry.name.to_owned());
-        self.offset = entry.next_offset;
-        true
-    }
 }

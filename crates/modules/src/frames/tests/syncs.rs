@@ -27,6 +27,14 @@ impl Failing {
         })
     }
 
+    /// One whose syncs succeed for now, and what is above it.
+    fn below() -> (Bed, Arc<Self>) {
+        let mut bed = Bed::new(checked());
+        let failing = Self::of(&bed, 0);
+        bed.kill_over(Arc::clone(&failing) as _);
+        (bed, failing)
+    }
+
     fn next(left: &AtomicU32) -> Result<()> {
         let failed = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if failed.is_ok() { Err(Errno::EIO.into()) } else { Ok(()) }
@@ -65,9 +73,7 @@ fn lose(bed: &mut Bed, handle: HandleId, lost: u8) {
 #[test]
 fn after_a_failed_sync_the_older_version_stays_until_another_is_durable() {
     for (of_file, again) in [(true, false), (true, true), (false, false)] {
-        let mut bed = Bed::new(checked());
-        let failing = Failing::of(&bed, 0);
-        bed.kill_over(Arc::clone(&failing) as _);
+        let (mut bed, failing) = Failing::below();
         let (_, handle) = bed.create("a");
         bed.write(handle, 0, &[1; 4096]);
         bed.fs.settle().unwrap();
@@ -99,9 +105,7 @@ fn after_a_failed_sync_the_older_version_stays_until_another_is_durable() {
 
 #[test]
 fn what_was_synced_before_a_failed_sync_stays_durable() {
-    let mut bed = Bed::new(checked());
-    let failing = Failing::of(&bed, 0);
-    bed.kill_over(Arc::clone(&failing) as _);
+    let (mut bed, failing) = Failing::below();
     let (_, handle) = bed.create("a");
     bed.write(handle, 0, &[1; 4096]);
     bed.fs.settle().unwrap();
@@ -147,9 +151,7 @@ fn without_the_sync_at_the_mount_the_versions_of_the_one_before_are_not_durable(
 
 #[test]
 fn the_header_of_a_hole_goes_after_a_sync_since_the_older_one_went() {
-    let mut bed = Bed::new(checked());
-    let child = Failing::of(&bed, 0);
-    bed.kill_over(Arc::clone(&child) as _);
+    let (bed, child) = Failing::below();
     let (_, handle) = bed.create("a");
     bed.write(handle, 0, &[1; 8192]);
     bed.fs.settle().unwrap();
